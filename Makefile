@@ -1,0 +1,63 @@
+# The one door. Each target sets up what it needs in .venv, with nothing but Python and make.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+RUN := $(VENV)/.ready-run
+DEV := $(VENV)/.ready-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(RUN) ## serve real models and compare batching policies, in about three minutes
+	$(PY) -m carpool demo
+
+test: $(DEV) ## run the tests that take seconds
+	$(PY) -m pytest
+
+test-all: $(DEV) ## run every test, the slow end-to-end ones too
+	$(PY) -m pytest -m "slow or not slow"
+
+lint: $(DEV) ## check form, types, import rules and spelling
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/codespell
+	$(PY) docs/generate.py --check
+
+format: $(DEV) ## put the code in form
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(DEV) ## measure; every number in the documentation comes from here
+	@test -d benchmarks || { echo "make bench: there is no folder benchmarks/ in this version" >&2; exit 2; }
+	$(PY) -m benchmarks
+
+docs: $(DEV) ## write the generated parts of the documentation
+	$(PY) docs/generate.py
+
+lock: $(DEV) ## resolve constraints.txt anew
+	$(PY) scripts/lock.py constraints.txt
+
+clean: ## remove everything make has made
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is touched when its installation has succeeded, so that a second run does nothing.
+$(RUN): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Carpool needs Python 3.11 or newer; this is $$($(PYTHON) -V 2>&1). Say make PYTHON=python3.12, for one." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "This Python has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[onnx,stack,examples]'
+	@touch $@
+
+$(DEV): $(RUN)
+	$(PIP) --editable '.[onnx,stack,examples,dev]'
+	@touch $@

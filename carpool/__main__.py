@@ -1,0 +1,85 @@
+"""The ``carpool`` command: a table of commands, each imported only when it is called.
+
+Targets are strings, so that start-up stays fast and nothing here imports another part. Each target
+is ``main(argv: list[str]) -> int``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from carpool import __version__
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("faas_stack.up:main", "start a stack file's functions on this machine"),
+    "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
+    "load": ("faas_stack.load:main", "send open-loop load and report latency"),
+    "policies": ("carpool.policies_command:main", "list the batching policies"),
+    "sidecar": ("sidecar.app:main", "run one function's sidecar"),
+}
+
+_OURS = frozenset({"carpool", "faas_stack", "sidecar", "watchdog_plugin"})
+_USAGE_EXIT = 2
+_INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command that ``argv`` (default: the process's arguments) names."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if name in ("-V", "--version"):
+        sys.stdout.write(f"carpool {__version__}\n")
+        return 0
+    if name not in COMMANDS:
+        from carpool.strict import nearest  # noqa: PLC0415  only a mistake pays for difflib
+
+        hint = nearest(name, COMMANDS) or f"the commands are {', '.join(COMMANDS)}"
+        return _fail("", f"no command {name!r}; {hint}", _USAGE_EXIT)
+    return _run(name, rest)
+
+
+def _run(name: str, argv: list[str]) -> int:
+    from carpool.errors import CarpoolError  # noqa: PLC0415  --version and --help stay instant
+
+    module_name, _, function_name = COMMANDS[name][0].partition(":")
+    try:
+        command = getattr(importlib.import_module(module_name), function_name)
+        return int(command(argv))
+    except CarpoolError as error:
+        return _fail(name, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing in _OURS:
+            raise
+        mend = "pip install 'carpool[stack,onnx]' brings what the commands need"
+        return _fail(name, f"the Python package {missing!r} is not installed; {mend}", 1)
+    except KeyboardInterrupt:
+        return _INTERRUPT_EXIT
+
+
+def _fail(name: str, message: str, exit_code: int) -> int:
+    who = f"carpool {name}" if name else "carpool"
+    for line in message.splitlines() or [""]:
+        sys.stderr.write(f"{who}: {line}\n")
+    return exit_code
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
+    listing = "\n".join(lines)
+    return (
+        "usage: carpool COMMAND [OPTIONS]\n\n"
+        "Batched machine-learning inference for OpenFaaS.\n\n"
+        f"{listing}\n\n"
+        "carpool COMMAND --help explains a command; carpool --version prints the version.\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

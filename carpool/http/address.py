@@ -1,0 +1,39 @@
+"""Socket addresses as one string: ``127.0.0.1:8080``, ``[::1]:8080`` or ``unix:/run/x.sock``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from carpool.errors import ConfigError, Problem
+
+__all__ = ["Address", "parse"]
+
+_LARGEST_PORT = 65535
+
+
+class Address(NamedTuple):
+    """A TCP host and port, or the path of a Unix socket (then ``host`` is empty)."""
+
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address:
+    """The address ``text`` names; a leading ``http://`` is allowed.
+
+    Raises:
+        ConfigError: neither ``HOST:PORT`` nor ``unix:PATH``.
+    """
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return Address("", 0, text.removeprefix("unix:"))
+    host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > _LARGEST_PORT:
+        problem = Problem("address", text, "HOST:PORT, as in 127.0.0.1:8080, or unix:/path")
+        raise ConfigError([problem])
+    return Address(host.removeprefix("[").removesuffix("]"), int(port), "")

@@ -1,0 +1,181 @@
+"""One request and the one answer to it, as an application sees them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from carpool import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from carpool.http.connection import Connection
+
+__all__ = ["Exchange"]
+
+_STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+_NO_BODY = frozenset((204, 304))
+_JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second write
+
+
+class Exchange:
+    """One request and the one answer to it.
+
+    Attributes:
+        method, target: as sent; ``target`` is path and query.
+        headers: names in lower case, in order of arrival.
+        body: the decoded body, whole.
+        received: event-loop time at which the request was complete, seconds.
+        on_gone: called once if the client leaves before the answer is complete.
+        gone: the client has left; answers are dropped.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_connection",
+        "_held",
+        "_streaming",
+        "body",
+        "gone",
+        "headers",
+        "keep_alive",
+        "method",
+        "on_gone",
+        "received",
+        "target",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        target: str,
+        headers: list[tuple[bytes, bytes]],
+    ) -> None:
+        self._connection = connection
+        self._held: list[bytes] | None = None
+        self._answered = False
+        self._streaming = False
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.body: bytes = b""
+        self.keep_alive = True
+        self.received = 0.0
+        self.on_gone: Callable[[], None] | None = None
+        self.gone = False
+
+    @property
+    def path(self) -> str:
+        """The path of the target, percent-decoded, without the query."""
+        return unquote(self.target.partition("?")[0])
+
+    @property
+    def query(self) -> str:
+        """The query of the target as sent, without the question mark."""
+        return self.target.partition("?")[2]
+
+    def header(self, name: bytes) -> bytes | None:
+        """The last value of the header ``name`` (lower case), or None."""
+        for key, value in reversed(self.headers):
+            if key == name:
+                return value
+        return None
+
+    def reply(
+        self,
+        status: int,
+        body: bytes | memoryview = b"",
+        content_type: str = "application/json",
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Answer whole. Does nothing when the client has gone or was answered already."""
+        if self._answered or self._streaming:
+            return
+        head = self._head(status, content_type, headers, len(body))
+        if self.method == "HEAD" or status in _NO_BODY:
+            self._finish(head)
+        elif len(body) < _JOIN_BELOW_BYTES:
+            self._finish(b"".join((head, body)))
+        else:
+            self._send(head)
+            self._finish(bytes(body))
+
+    def fail(self, error: errors.CarpoolError) -> None:
+        """Answer with what ``error`` means: its status, its text, when to try again."""
+        headers = []
+        if isinstance(error, errors.Overloaded) and error.retry_after_s is not None:
+            headers.append(("retry-after", str(max(1, round(error.retry_after_s + 0.5)))))
+        self.reply(error.status, errors.body(error), headers=headers)
+
+    def start(self, status: int, headers: Iterable[tuple[str, str]] = ()) -> None:
+        """Begin a streamed answer; ``write`` its chunks, then ``end``."""
+        self._streaming = True
+        self._send(self._head(status, None, headers, None))
+
+    def write(self, chunk: bytes) -> None:
+        """Send a part of a streamed answer now."""
+        if chunk and self.method != "HEAD":
+            self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+
+    def end(self) -> None:
+        """Complete a streamed answer."""
+        if not self._answered:
+            self._finish(b"" if self.method == "HEAD" else b"0\r\n\r\n")
+
+    def abort(self) -> None:
+        """Close the connection without completing the answer: the client sees it was cut off."""
+        self._connection.abort()
+
+    async def drained(self) -> None:
+        """Wait until the client has read enough of a streamed answer for more to be sent."""
+        await self._connection.writable()
+
+    def _head(
+        self,
+        status: int,
+        content_type: str | None,
+        headers: Iterable[tuple[str, str]],
+        size: int | None,
+    ) -> bytes:
+        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.date]
+        if content_type:
+            parts.append(b"content-type: %b\r\n" % content_type.encode("latin-1", "replace"))
+        parts += [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
+        if size is None:
+            parts.append(b"transfer-encoding: chunked\r\n")
+        elif status not in _NO_BODY:
+            parts.append(b"content-length: %d\r\n" % size)
+        if not self.keep_alive or self._connection.last_answer:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        return b"".join(parts)
+
+    def _send(self, data: bytes) -> None:
+        if self.gone:
+            return
+        if self._connection.exchanges[0] is self:
+            self._connection.transport.write(data)
+        elif self._held is None:
+            self._held = [data]
+        else:
+            self._held.append(data)
+
+    def _finish(self, data: bytes) -> None:
+        self._answered = True
+        self.on_gone = None
+        if not self.gone:
+            self._send(data)
+            self._connection.advance()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer is complete."""
+        return self._answered
+
+    def release_held(self) -> list[bytes]:
+        """What was answered while earlier requests of the connection were still unanswered."""
+        held, self._held = self._held or [], None
+        return held

@@ -1,0 +1,241 @@
+"""The plan: what a scaling policy decided, in the one form every other part understands.
+
+Plans are frozen, always valid and travel as strict JSON. Nothing here knows how a plan was found or
+how it is carried out. Where a number is not known, or there is no bound, the value is ``None``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from carpool import forms
+from carpool.errors import ConfigError, Problem
+from carpool.strict import Problems, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["InstanceClass", "Plan", "Predicted", "Quantiles", "Route"]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceClass:
+    """Instances of one size.
+
+    Attributes:
+        name: Part of the name of the class's own OpenFaaS function, ``FUNCTION--NAME``.
+        variant: Which variant of the model; empty for the function's own.
+        cpu: Cores.
+        gpu: Percent of one GPU.
+        memory_mb: Megabytes of memory.
+        batch_size: Requests in a full batch.
+        replicas: How many instances.
+        exec_s: Predicted execution time of a full batch at the objective's quantile.
+        rate_low: Requests per second below which an instance cannot fill its batches in time.
+        rate_high: Requests per second that one instance can take.
+    """
+
+    name: str
+    cpu: float
+    batch_size: int
+    replicas: int
+    variant: str = ""
+    gpu: float = 0.0
+    memory_mb: float | None = None
+    exec_s: float | None = None
+    rate_low: float = 0.0
+    rate_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where an application's requests go: shares by class, and the longest wait for a batch."""
+
+    app: str
+    weights: Mapping[str, float]
+    max_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Latency in seconds at three quantiles."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the policy expects of its plan."""
+
+    latency_s: Quantiles = Quantiles()
+    cost_per_request: float | None = None
+    mean_batch: float | None = None
+    slo_miss_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What should run for one function.
+
+    Attributes:
+        function: The function the user calls.
+        version: Grows with every new plan of the function.
+        policy: Name of the policy that made it.
+        classes: Which instances, how many of each size.
+        routes: Which requests go where; the application ``*`` is every one without its own route.
+        prewarm_s: Seconds after a release at which an instance is loaded again.
+        keep_alive_s: Seconds an idle instance stays; ``None`` keeps it.
+        predicted: What the policy expects of the plan.
+        explain: Why, in sentences an operator can read.
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with a path such as ``classes[0].cpu``.
+    """
+
+    function: str
+    version: int
+    policy: str
+    classes: tuple[InstanceClass, ...] = ()
+    routes: tuple[Route, ...] = ()
+    prewarm_s: float = 0.0
+    keep_alive_s: float | None = None
+    predicted: Predicted = Predicted()
+    explain: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Hold a plan made by a policy to the same form as one that came over the wire."""
+        _check(self.to_form())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a plan.
+
+        Raises:
+            ConfigError: everything that is wrong with it, each with its path.
+        """
+        try:
+            form = forms.loads(text)
+        except forms.NotJsonError as error:
+            raise ConfigError([Problem("plan", "", "a JSON document", str(error))]) from error
+        return cls.from_form(form)
+
+    @classmethod
+    def from_form(cls, form: object) -> Self:
+        """Read a plan that is decoded JSON already; raises as `from_json` does."""
+        fields = dict(_check(form))
+        fields["classes"] = tuple(InstanceClass(**item) for item in fields.get("classes", ()))
+        fields["routes"] = tuple(Route(**item) for item in fields.get("routes", ()))
+        fields["explain"] = tuple(fields.get("explain", ()))
+        predicted = dict(fields.get("predicted", {}))
+        if "latency_s" in predicted:
+            predicted["latency_s"] = Quantiles(**predicted["latency_s"])
+        fields["predicted"] = Predicted(**predicted)
+        return cls(**fields)
+
+    def to_form(self) -> dict[str, Any]:
+        """The plan as plain lists and dictionaries, every field present."""
+        form = dataclasses.asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in form.items()
+        }
+
+    def to_json(self) -> str:
+        """The plan as one line of JSON, every field present."""
+        return json.dumps(self.to_form(), ensure_ascii=False, separators=(",", ":"))
+
+
+# A class is deployed as a function of its own, so both names are what OpenFaaS admits.
+_NAME = forms.text("a name of a-z, 0-9 and inner '-'", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_WORD = forms.text("a text that is not empty")
+_ANY_TEXT = forms.text("a text", r".*")
+_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
+_RATIO = forms.number("a share from 0 to 1", lambda value: 0 <= value <= 1)
+_PERCENT = forms.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100)  # noqa: PLR2004
+_COUNT = forms.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
+_SIZE = forms.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
+
+_CLASS = forms.record(
+    {
+        "name": _NAME,
+        "variant": _ANY_TEXT,
+        "cpu": _ABOVE_ZERO,
+        "gpu": _PERCENT,
+        "memory_mb": forms.maybe(_ABOVE_ZERO),
+        "batch_size": _SIZE,
+        "replicas": _COUNT,
+        "exec_s": forms.maybe(_ABOVE_ZERO),
+        "rate_low": _AMOUNT,
+        "rate_high": forms.maybe(_AMOUNT),
+    },
+    required=frozenset({"name", "cpu", "batch_size", "replicas"}),
+)
+_ROUTE = forms.record(
+    {"app": _WORD, "weights": forms.share_map(), "max_wait_s": _AMOUNT},
+    required=frozenset({"app", "weights", "max_wait_s"}),
+)
+_QUANTILES = forms.record({p: forms.maybe(_AMOUNT) for p in ("p50", "p95", "p99")}, frozenset())
+_PREDICTED = forms.record(
+    {
+        "latency_s": _QUANTILES,
+        "cost_per_request": forms.maybe(_AMOUNT),
+        "mean_batch": forms.maybe(_AMOUNT),
+        "slo_miss_ratio": forms.maybe(_RATIO),
+    },
+    required=frozenset(),
+)
+_PLAN = forms.record(
+    {
+        "function": _NAME,
+        "version": _COUNT,
+        "policy": _WORD,
+        "classes": forms.each(_CLASS, unique="name"),
+        "routes": forms.each(_ROUTE, unique="app"),
+        "prewarm_s": _AMOUNT,
+        "keep_alive_s": forms.maybe(_AMOUNT),
+        "predicted": _PREDICTED,
+        "explain": forms.each(_ANY_TEXT),
+    },
+    required=frozenset({"function", "version", "policy", "classes", "routes"}),
+)
+
+
+def _check(form: object) -> dict[str, Any]:
+    """The form itself, once nothing is wrong with it."""
+    problems = Problems()
+    _PLAN(form, "", problems)
+    if isinstance(form, dict):
+        _cross_check(form, problems)
+    problems.raise_if_any()
+    assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
+    return form
+
+
+def _cross_check(form: Mapping[str, Any], problems: Problems) -> None:
+    """What no field can know alone. Ill-formed fields are skipped: they have been reported."""
+    names = set()
+    for index, item in _records(form.get("classes")):
+        names.add(str(item.get("name")))
+        low, high = item.get("rate_low"), item.get("rate_high")
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
+            expected = f"at most rate_high, which is {high}"
+            problems.add(f"classes[{index}].rate_low", low, expected)
+    for index, item in _records(form.get("routes")):
+        weights = item.get("weights")
+        if not isinstance(weights, dict):
+            continue
+        for name in weights:
+            if name not in names:
+                expected = f"a class of the plan: {', '.join(sorted(names)) or 'it has none'}"
+                hint = nearest(str(name), names)
+                problems.add(f"routes[{index}].weights.{name}", weights[name], expected, hint)
+
+
+def _records(value: object) -> list[tuple[int, dict[str, Any]]]:
+    items = value if isinstance(value, list) else []
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, dict)]

@@ -1,0 +1,154 @@
+"""Finding policies by name: built in, an installed package's entry point, or ``pkg.mod:Class``.
+
+Names of built-ins are strings in one table, imported when asked for, so that choosing one policy
+never imports another's dependencies. Nothing registers itself by being imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+import types
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from carpool.errors import ConfigError, Problem
+from carpool.strict import Problems, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BATCH_POLICIES", "SCALE_POLICIES", "Found", "Kind", "build", "listed", "resolve"]
+
+Kind = Literal["batch", "scale"]
+
+BATCH_POLICIES = {
+    "none": "sidecar.policies.none:NoBatching",
+    "fixed": "sidecar.policies.fixed:FixedWindow",
+    "deadline": "sidecar.policies.deadline:Deadline",
+}
+SCALE_POLICIES: dict[str, str] = {}
+
+_BUILT_IN: dict[Kind, dict[str, str]] = {"batch": BATCH_POLICIES, "scale": SCALE_POLICIES}
+_GROUPS: dict[Kind, str] = {"batch": "carpool.batch_policies", "scale": "carpool.scale_policies"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A policy's name, its ``module:Class``, and who brings it: ``built-in`` or a distribution."""
+
+    name: str
+    target: str
+    origin: str
+
+
+def listed(kind: Kind) -> list[Found]:
+    """Every policy that has a name, built-ins first; a name with two owners is listed twice."""
+    built_in = [Found(name, target, "built-in") for name, target in _BUILT_IN[kind].items()]
+    points = importlib.metadata.entry_points(group=_GROUPS[kind])
+    installed = [Found(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points]
+    return built_in + sorted(set(installed), key=lambda found: (found.name, found.origin))
+
+
+def resolve(kind: Kind, name: str) -> type[Any]:
+    """The policy class that ``name`` stands for.
+
+    Raises:
+        ConfigError: nobody has the name, several have it, or its class cannot be imported.
+    """
+    known = listed(kind)
+    owners = [found for found in known if found.name == name]
+    setting = f"{kind}.policy"
+    problems = Problems()
+    if len(owners) > 1:
+        both = " and ".join(f"{found.origin} ({found.target})" for found in owners)
+        problems.add(setting, name, "a name with one owner", f"it belongs to {both}")
+    elif not owners and ":" not in name:
+        names = sorted({found.name for found in known})
+        hint = nearest(name, names)
+        problems.add(setting, name, f"one of {', '.join([*names, 'pkg.module:Class'])}", hint)
+    problems.raise_if_any()
+    return load(setting, owners[0].target if owners else name)
+
+
+def load(setting: str, target: str) -> type[Any]:
+    """Import the class at ``module:Class``; ``setting`` is what the user gave it for.
+
+    Raises:
+        ConfigError: there is no such module, or no such class in it.
+    """
+    module_name, _, class_name = target.partition(":")
+    expected = "an importable pkg.module:Class"
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in class_name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
+        raise ConfigError([Problem(setting, target, expected, str(error))]) from error
+    if not isinstance(found, type):
+        hint = f"{class_name} is a {type(found).__name__}, not a class"
+        raise ConfigError([Problem(setting, target, expected, hint)])
+    return found
+
+
+def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: ANN401  any policy
+    """Make a policy with ``params``, its nested frozen dataclass ``Params`` filled from them.
+
+    Raises:
+        ConfigError: every unknown, missing, ill-typed or refused parameter, at once.
+    """
+    form = getattr(policy_class, "Params", None)
+    policy = policy_class.__qualname__
+    if not (isinstance(form, type) and dataclasses.is_dataclass(form)):
+        raise ConfigError([Problem("policy", policy, "a class with a nested dataclass Params")])
+    problems = Problems()
+    fields = {field.name: field for field in dataclasses.fields(form) if field.init}
+    hints = typing.get_type_hints(form)
+    for name, value in params.items():
+        if name not in fields:
+            _unknown(name, value, fields, problems)
+        elif not _fits(value, hints[name]):
+            problems.add(name, value, _spelled(hints[name]))
+    for name, field in fields.items():
+        if _is_required(field) and name not in params:
+            problems.add(name, "", _spelled(hints[name]), "it has no default")
+    problems.raise_if_any()
+    try:
+        return policy_class(form(**params))
+    except ValueError as error:
+        given = str(dict(params))
+        raise ConfigError([Problem(policy, given, "parameters it accepts", str(error))]) from error
+
+
+def _unknown(name: str, value: object, known: Mapping[str, object], problems: Problems) -> None:
+    if known:
+        problems.unknown(name, known, value)
+    else:
+        problems.add(name, value, "nothing", "the policy has no parameters")
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401  a type form, which has no type
+    """Whether a value decoded from JSON may stand where ``hint`` is declared."""
+    origin = typing.get_origin(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is Literal:
+        return any(value == word and type(value) is type(word) for word in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def _spelled(hint: Any) -> str:  # noqa: ANN401  a type form, which has no type
+    return hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")

@@ -1,0 +1,286 @@
+"""The settings of one function: labels, annotations and environment read into one frozen object.
+
+A setting is one field of `FunctionSettings`; its key, kind, default and meaning stand beside it and
+nowhere else. The key ``slo.percentile`` is the label or annotation ``com.carpool.slo.percentile``
+and the environment variable ``carpool_slo_percentile``: one rule, no exceptions, and a prefix that
+cannot collide with the function's own environment. Nothing here resolves a policy's name or reads
+the process's environment by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from carpool import durations, forms, kinds
+from carpool.errors import ConfigError
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.kinds import App, Kind
+
+__all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "Row", "rows"]
+
+LABEL_PREFIX = "com.carpool."
+ENV_PREFIX = "carpool_"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the settings table."""
+
+    field: str
+    key: str
+    kind: Kind
+    default: Any
+    unset: str
+    meaning: str
+    annotation_only: bool
+
+    @property
+    def label(self) -> str:
+        """Name of the label or annotation."""
+        return LABEL_PREFIX + self.key
+
+    @property
+    def env(self) -> str:
+        """Name of the environment variable."""
+        return ENV_PREFIX + self.key.replace(".", "_")
+
+    @property
+    def default_text(self) -> str:
+        """The default as a user would write it, or the word for leaving it out."""
+        return self.unset or self.kind.write(self.default)
+
+
+def _setting(
+    key: str,
+    kind: Kind,
+    default: Any,  # noqa: ANN401  each row's field has its own type
+    meaning: str,
+    *,
+    unset: str = "",
+    annotation_only: bool = False,
+) -> Any:  # noqa: ANN401  stands for the field's own type, as dataclasses.field does
+    """Declare a field of `FunctionSettings`; ``unset`` is the word for having no value."""
+    row = Row("", key, kind, default, unset, meaning, annotation_only)
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata={"row": row})
+    return dataclasses.field(default=default, metadata={"row": row})
+
+
+_POSITIVE_DURATION = kinds.duration("a duration above zero such as 200ms", lambda v: v > 0)
+_DURATION = kinds.duration("a duration such as 10ms, or 0", lambda v: v >= 0)
+_COUNT = kinds.integer("a whole number of at least 1", lambda v: v >= 1)
+_COUNT_OR_ZERO = kinds.integer("a whole number of at least 0", lambda v: v >= 0)
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """How one function is batched and scaled. Every instance is valid; see `rows` for the table.
+
+    Raises:
+        ConfigError: a value is out of range, or two values contradict each other.
+    """
+
+    slo_s: float | None = _setting(
+        "slo",
+        _POSITIVE_DURATION,
+        None,
+        "Latency objective of a request. SLO-aware policies need it.",
+        unset="none",
+    )
+    percentile: float = _setting(
+        "slo.percentile",
+        kinds.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1),
+        0.99,
+        "Share of requests that must meet the objective.",
+    )
+    batch_policy: str = _setting(
+        "batch.policy",
+        kinds.name("a batch policy's name, or pkg.module:Class"),
+        "deadline",
+        "What decides when a batch leaves: a name that `carpool policies` lists, "
+        "or `pkg.module:Class`.",
+    )
+    batch_max: int = _setting("batch.max", _COUNT, 32, "Most requests in one batch.")
+    batch_wait_s: float | None = _setting(
+        "batch.wait",
+        _DURATION,
+        None,
+        "Longest wait of a batch's first request, where the policy is a window. "
+        "Shorter than the objective.",
+        unset="policy's own",
+    )
+    batch_params: Mapping[str, Any] = _setting(
+        "batch.params",
+        kinds.document('a JSON object such as {"wait_s": 0.02}'),
+        {},
+        "Parameters of the batch policy, as a JSON object.",
+        annotation_only=True,
+    )
+    queue_max: int = _setting("queue.max", _COUNT, 1024, "Most requests waiting; more get a 429.")
+    scale_policy: str = _setting(
+        "scale.policy",
+        kinds.name("a scaling policy's name, or pkg.module:Class"),
+        "fixed",
+        "What decides how many instances of which size run.",
+    )
+    scale_min: int = _setting(
+        "scale.min", _COUNT_OR_ZERO, 1, "Fewest instances; `0` allows scaling to zero."
+    )
+    scale_max: int | None = _setting("scale.max", _COUNT, None, "Most instances.", unset="no bound")
+    cpu: float | None = _setting(
+        "cpu",
+        kinds.decimal("a number of cores above 0 such as 0.5 or 2", lambda v: v > 0),
+        None,
+        "Cores of one instance; may be fractional.",
+        unset="no bound",
+    )
+    gpu: float = _setting(
+        "gpu",
+        kinds.decimal("a percentage from 0 to 100", lambda v: 0 <= v <= 100),  # noqa: PLR2004
+        0.0,
+        "Percent of one GPU's multiprocessors that an instance gets.",
+    )
+    memory_mb: float | None = _setting(
+        "memory", kinds.memory(), None, "Memory of one instance.", unset="no bound"
+    )
+    apps: tuple[App, ...] = _setting(
+        "apps",
+        kinds.apps(),
+        (),
+        "Applications that share the function, each with `name`, `slo` and optionally `accuracy`, "
+        "as a JSON list. A request names its own in `X-Carpool-App`.",
+        annotation_only=True,
+    )
+    executor: str = _setting(
+        "executor",
+        kinds.choice("graph", "lazy"),
+        "graph",
+        "How a batch runs: `graph`, the model as a whole, or `lazy`, stage by stage.",
+    )
+
+    def __post_init__(self) -> None:
+        """Check ranges and contradictions, so that every road to an instance is as strict."""
+        problems = Problems()
+        for row in rows():
+            value = getattr(self, row.field)
+            unset = value is None and row.default is None
+            if not (unset or row.kind.accepts(value)):
+                problems.add(row.key, value, row.kind.expected)
+        problems.raise_if_any()
+        _contradictions(self, problems)
+        problems.raise_if_any()
+
+    @classmethod
+    def from_labels(
+        cls, labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None = None
+    ) -> Self:
+        """Read a deployment's labels and annotations; what is not ``com.carpool.`` is ignored.
+
+        A value too long for a label may be an annotation of the same name; JSON values must be.
+
+        Raises:
+            ConfigError: every unknown name and ill-formed or contradicting value, at once.
+        """
+        problems = Problems()
+        known = {row.label: row for row in rows()}
+        texts = _carpool_only(annotations, LABEL_PREFIX)
+        for name, text in _carpool_only(labels, LABEL_PREFIX).items():
+            if name in known and known[name].annotation_only:
+                problems.add(name, text, "an annotation", "move it from labels to annotations")
+            elif texts.setdefault(name, text) != text:
+                problems.add(name, text, f"the annotation's {texts[name]!r}", "give it once")
+        return cls._from_texts(known, texts, problems)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """Read environment variables; what does not begin with ``carpool_`` is ignored.
+
+        Raises:
+            ConfigError: every unknown name and ill-formed or contradicting value, at once.
+        """
+        known = {row.env: row for row in rows()}
+        return cls._from_texts(known, _carpool_only(env, ENV_PREFIX), Problems())
+
+    def to_env(self) -> dict[str, str]:
+        """The environment that `from_env` reads back as these settings; defaults are left out."""
+        return {
+            row.env: row.kind.write(value)
+            for row in rows()
+            if (value := getattr(self, row.field)) != row.default
+        }
+
+    @classmethod
+    def _from_texts(
+        cls, known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems
+    ) -> Self:
+        values: dict[str, Any] = {}
+        for name, text in sorted(texts.items()):
+            if name not in known:
+                problems.unknown(name, known, text)
+            else:
+                _read(known[name], name, text, values, problems)
+        names = {row.key: name for name, row in known.items()}
+        try:
+            settings = cls(**values)
+        except ConfigError as error:
+            renamed = [dataclasses.replace(p, name=names[p.name]) for p in error.problems]
+            problems.extend("", ConfigError(renamed))
+            problems.raise_if_any()
+            raise
+        problems.raise_if_any()
+        return settings
+
+
+@functools.cache
+def rows() -> tuple[Row, ...]:
+    """The settings table, one row a field, in the order of the documentation."""
+    return tuple(
+        dataclasses.replace(field.metadata["row"], field=field.name)
+        for field in dataclasses.fields(FunctionSettings)
+    )
+
+
+def _carpool_only(texts: Mapping[str, str] | None, prefix: str) -> dict[str, str]:
+    return {name: text for name, text in (texts or {}).items() if name.startswith(prefix)}
+
+
+def _read(row: Row, name: str, text: str, values: dict[str, Any], problems: Problems) -> None:
+    try:
+        value = row.kind.read(text)
+    except ConfigError as error:
+        problems.extend(name, error)
+    except ValueError as error:
+        problems.add(name, text, row.kind.expected, _reason(error))
+    else:
+        if row.kind.accepts(value):
+            values[row.field] = value
+        else:
+            problems.add(name, text, row.kind.expected)
+
+
+def _reason(error: ValueError) -> str:
+    """What a JSON reader has to say; the other kinds' expectation says it all."""
+    return str(error) if isinstance(error, forms.NotJsonError) else ""
+
+
+def _contradictions(settings: FunctionSettings, problems: Problems) -> None:
+    """Values that are well-formed each, and cannot all be meant."""
+    low, high = settings.scale_min, settings.scale_max
+    if high is not None and low > high:
+        problems.add("scale.min", low, f"at most scale.max, which is {high}")
+    if settings.batch_wait_s is None:
+        return
+    objectives = {"slo": settings.slo_s} | {f"apps[{a.name}].slo": a.slo_s for a in settings.apps}
+    for name, slo_s in objectives.items():
+        if slo_s is not None and settings.batch_wait_s >= slo_s:
+            wait, slo = durations.format(settings.batch_wait_s), durations.format(slo_s)
+            problems.add(
+                "batch.wait", wait, f"less than {name}, which is {slo}", "a request would be late"
+            )

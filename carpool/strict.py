@@ -1,0 +1,60 @@
+"""Reading configuration strictly: collect every problem, name the nearest word, raise once."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, TypeVar
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+__all__ = ["Problems", "nearest"]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint ``did you mean 'x'?`` for a misspelt ``name``, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+class Problems:
+    """Collects what is wrong while reading goes on, so that a user mends everything in one pass."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, name: str, value: object, expected: str, hint: str = "") -> None:
+        """Note that ``name`` was given ``value`` where ``expected`` was wanted."""
+        self._found.append(Problem(name, str(value), expected, hint))
+
+    def unknown(self, name: str, known: Iterable[str], value: object = "") -> None:
+        """Note a name nobody knows, with the nearest one that is known."""
+        names = sorted(known)
+        hint = nearest(name, names)
+        self.add(name, value, "a known name" if hint else f"one of {', '.join(names)}", hint)
+
+    def attempt(self, read: Callable[[], T]) -> T | None:
+        """Call ``read``; if it finds problems, note them and return None."""
+        try:
+            return read()
+        except ConfigError as error:
+            self.extend("", error)
+            return None
+
+    def extend(self, prefix: str, error: ConfigError) -> None:
+        """Take over the problems of a nested reading, their names prefixed."""
+        self._found += [
+            Problem(f"{prefix}{p.name}", p.value, p.expected, p.hint) for p in error.problems
+        ]
+
+    def raise_if_any(self) -> None:
+        """Raise one `ConfigError` with everything found, if anything was."""
+        if self._found:
+            raise ConfigError(self._found)

@@ -1,0 +1,241 @@
+"""The batch wire format between a sidecar and a handler: bytes to columns and back, nothing else.
+
+A message is columns first, then shared heads, then the bodies back to back (docs/wire.md)::
+
+    magic    4s   b"CPQ1" a batch of requests, b"CPA1" its answers
+    count    u32  items, n
+    heads    u32  distinct heads, m
+    size     u32  bytes of the head section, each head with its length
+    ids      n x u64
+    lengths  n x u32  body lengths
+    marks    n x f32  requests: seconds left before the deadline (inf: none)
+             n x u32  answers: HTTP status
+    refs     n x u32  which head the item has
+    section  m x (u32 length, bytes)
+    padding  zeros up to a multiple of 64
+    bodies   back to back
+
+All integers are little-endian. Items of one batch mostly share one head (a batch never mixes
+methods, paths or content types), so a head is stored once and parsed once. The bodies start
+aligned: equal-shape tensors can be viewed as one array without a copy.
+
+This file does not know HTTP, sockets or policies. Malformed bytes raise `WireError`, never
+anything else, and cost no more memory than the message itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.errors import FunctionFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+__all__ = [
+    "CONTENT_TYPE",
+    "AnswerColumns",
+    "Buffer",
+    "Head",
+    "RequestColumns",
+    "WireError",
+    "build_head",
+    "decode_answer",
+    "decode_request",
+    "encode_answer",
+    "encode_request",
+    "parse_head",
+]
+
+CONTENT_TYPE = "application/vnd.carpool.batch"
+
+_REQUEST = b"CPQ1"
+_ANSWER = b"CPA1"
+_PREFIX = struct.Struct("<4sIII")
+_ALIGNMENT = 64
+_ITEM_BYTES = 8 + 4 + 4 + 4
+
+
+class WireError(FunctionFault):
+    """The bytes are not a batch message."""
+
+
+class RequestColumns(NamedTuple):
+    """A decoded batch of n requests; every column has n entries."""
+
+    ids: tuple[int, ...]
+    remaining_s: tuple[float, ...]
+    heads: tuple[bytes, ...]
+    bodies: list[memoryview]
+
+
+class AnswerColumns(NamedTuple):
+    """The decoded answers to a batch of n requests; every column has n entries."""
+
+    ids: tuple[int, ...]
+    statuses: tuple[int, ...]
+    heads: tuple[bytes, ...]
+    bodies: list[memoryview]
+
+
+class Head(NamedTuple):
+    """What a head says: ``METHOD /path`` (empty in an answer) and headers, names in lower case."""
+
+    first_line: str
+    headers: tuple[tuple[str, str], ...]
+
+
+def encode_request(
+    ids: Sequence[int],
+    remaining_s: Sequence[float],
+    heads: Sequence[bytes],
+    bodies: Sequence[Buffer],
+) -> bytes:
+    """One message from the columns of a batch; ``remaining_s`` is ``inf`` without a deadline."""
+    return _encode(_REQUEST, "f", ids, remaining_s, heads, bodies)
+
+
+def encode_answer(
+    ids: Sequence[int],
+    statuses: Sequence[int],
+    heads: Sequence[bytes],
+    bodies: Sequence[Buffer],
+) -> bytes:
+    """One message from the columns of a batch's answers; a status each."""
+    return _encode(_ANSWER, "I", ids, statuses, heads, bodies)
+
+
+def decode_request(data: Buffer) -> RequestColumns:
+    """The columns of a batch of requests; bodies are views into ``data``.
+
+    Raises:
+        WireError: ``data`` is not a well-formed batch of requests.
+    """
+    return RequestColumns(*_decode(_REQUEST, "f", data))
+
+
+def decode_answer(data: Buffer) -> AnswerColumns:
+    """The columns of a batch's answers; bodies are views into ``data``.
+
+    Raises:
+        WireError: ``data`` is not a well-formed batch of answers.
+    """
+    return AnswerColumns(*_decode(_ANSWER, "I", data))
+
+
+def build_head(first_line: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """A head as bytes: the first line, then ``name: value`` lines, each ended by a newline.
+
+    Raises:
+        WireError: a line break inside a name or value, which would forge another header.
+    """
+    lines = [first_line, *(f"{name.lower()}: {value}" for name, value in headers)]
+    if any("\n" in line or "\r" in line for line in lines):
+        msg = "a head line contains a line break"
+        raise WireError(msg)
+    return "".join(f"{line}\n" for line in lines).encode("latin-1", "replace")
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_head(head: bytes) -> Head:
+    """The meaning of a head; cached, because batches of one function repeat the same few.
+
+    Raises:
+        WireError: a header line without a colon, or no first line.
+    """
+    if not head.endswith(b"\n"):
+        msg = "a head does not end with a line break"
+        raise WireError(msg)
+    first_line, *lines = head.decode("latin-1").split("\n")[:-1]
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(": ")
+        if not colon:
+            msg = f"a head has a line that is not 'name: value': {line[:80]!r}"
+            raise WireError(msg)
+        headers.append((name, value))
+    return Head(first_line, tuple(headers))
+
+
+def _encode(
+    magic: bytes,
+    mark: str,
+    ids: Sequence[int],
+    marks: Sequence[float],
+    heads: Sequence[bytes],
+    bodies: Sequence[Buffer],
+) -> bytes:
+    n = len(ids)
+    if not n == len(marks) == len(heads) == len(bodies):
+        msg = f"columns differ in length: {n}, {len(marks)}, {len(heads)}, {len(bodies)}"
+        raise WireError(msg)
+    order: dict[bytes, int] = {}
+    refs = [order.setdefault(head, len(order)) for head in heads]
+    section = b"".join(len(head).to_bytes(4, "little") + head for head in order)
+    try:
+        columns = struct.pack(
+            f"<{n}Q{n}I{n}{mark}{n}I", *ids, *[len(body) for body in bodies], *marks, *refs
+        )
+    except (struct.error, OverflowError) as error:
+        msg = f"a value does not fit its column: {error}"
+        raise WireError(msg) from error
+    prefix = _PREFIX.pack(magic, n, len(order), len(section))
+    used = len(prefix) + len(columns) + len(section)
+    return b"".join((prefix, columns, section, bytes(-used % _ALIGNMENT), *bodies))
+
+
+def _decode(
+    magic: bytes, mark: str, data: Buffer
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[bytes, ...], list[memoryview]]:
+    view = memoryview(data)
+    if len(view) < _PREFIX.size:
+        msg = f"a batch message has at least {_PREFIX.size} bytes, this has {len(view)}"
+        raise WireError(msg)
+    found, n, distinct, size = _PREFIX.unpack_from(view)
+    if found != magic:
+        msg = f"a batch message starts with {magic!r}, this starts with {found!r}"
+        raise WireError(msg)
+    section = _PREFIX.size + _ITEM_BYTES * n
+    end = section + size
+    start = end + -end % _ALIGNMENT
+    if start > len(view):
+        msg = f"a batch message of {n} items has at least {start} bytes, this has {len(view)}"
+        raise WireError(msg)
+    columns = struct.unpack_from(f"<{n}Q{n}I{n}{mark}{n}I", view, _PREFIX.size)
+    heads = _heads(bytes(view[section:end]), distinct)
+    refs = columns[3 * n :]
+    if n and max(refs) >= distinct:
+        msg = f"an item refers to head {max(refs)} of {distinct}"
+        raise WireError(msg)
+    return (
+        columns[:n],
+        columns[2 * n : 3 * n],
+        tuple([heads[ref] for ref in refs]),
+        _bodies(view, start, columns[n : 2 * n]),
+    )
+
+
+def _heads(section: bytes, distinct: int) -> list[bytes]:
+    heads: list[bytes] = []
+    offset = 0
+    while offset + 4 <= len(section) and len(heads) < distinct:
+        end = offset + 4 + int.from_bytes(section[offset : offset + 4], "little")
+        heads.append(section[offset + 4 : end])
+        offset = end
+    if len(heads) != distinct or offset != len(section):
+        msg = f"the head section does not hold exactly {distinct} heads"
+        raise WireError(msg)
+    return heads
+
+
+def _bodies(view: memoryview, start: int, lengths: Sequence[int]) -> list[memoryview]:
+    ends = list(accumulate(lengths, initial=start))
+    if ends[-1] != len(view):
+        msg = f"the bodies end at byte {ends[-1]}, the message at {len(view)}"
+        raise WireError(msg)
+    return [view[a:b] for a, b in pairwise(ends)]

@@ -1,0 +1,156 @@
+"""Assembles a sidecar and runs it: ``python -m sidecar``, the entry point of a function."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from carpool import plugins
+from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.http.server import Limits, serve
+from carpool.settings import FunctionSettings
+from carpool.strict import Problems
+from sidecar.core.batcher import Batcher
+from sidecar.options import Options
+from sidecar.runtime.child import Child, plan_launch
+from sidecar.runtime.ingress import Ingress
+from sidecar.runtime.instances import Instance
+from sidecar.runtime.metrics import Metrics
+from sidecar.runtime.shell import Shell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.policy import BatchPolicy
+
+__all__ = ["build_policy", "main", "run"]
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 5.0
+
+
+def build_policy(settings: FunctionSettings) -> BatchPolicy:
+    """The batch policy that ``settings`` name, with their parameters.
+
+    Raises:
+        ConfigError: unknown policy, or parameters that it does not take.
+    """
+    policy_class = plugins.resolve("batch", settings.batch_policy)
+    params = dict(settings.batch_params)
+    if settings.batch_wait_s is not None:
+        fields = {field.name for field in dataclasses.fields(policy_class.Params)}
+        if "wait_s" not in fields:
+            problem = Problem(
+                "batch.wait",
+                f"{settings.batch_wait_s:g}s",
+                f"nothing, as policy {settings.batch_policy!r} has no window",
+                "use batch.policy fixed, or leave it out",
+            )
+            raise ConfigError([problem])
+        params.setdefault("wait_s", settings.batch_wait_s)
+    policy: BatchPolicy = plugins.build(policy_class, params)
+    return policy
+
+
+async def run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    Raises:
+        ConfigError: the settings cannot be used.
+        OSError: the address cannot be bound.
+    """
+    loop = asyncio.get_running_loop()
+    batcher = Batcher(
+        build_policy(settings), batch_max=settings.batch_max, queue_max=settings.queue_max
+    )
+    shell = Shell(batcher, Ingress(settings, time.time), Metrics(), options.exec_timeout_s)
+    child = _start_function(shell, settings, options, env)
+    limits = Limits(body_bytes=options.body_max_bytes)
+    server = await serve(shell, listen=options.listen, limits=limits)
+    log.info("listening on %s, policy %s", server.address, settings.batch_policy)
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+    log.info("draining")
+    shell.drain()
+    await asyncio.sleep(options.drain_delay_s)
+    server.close()
+    await server.drain(options.exec_timeout_s)
+    await server.stop()
+    shell.close()
+    if child:
+        await child.stop(_GRACE_S)
+
+
+def _start_function(
+    shell: Shell, settings: FunctionSettings, options: Options, env: Mapping[str, str]
+) -> Child | None:
+    """Add the instances behind this sidecar, starting the local one if none is named."""
+    child = None
+    addresses = options.upstreams
+    if not addresses:
+        launch = plan_launch(options, env)
+        child = Child(launch, shell.changed)
+        shell.failing = lambda: child.failing
+        addresses = (launch.address,)
+        child.start()
+
+    def noticed(instance: Instance) -> None:
+        if child and instance.up:
+            child.became_ready()
+        shell.changed()
+
+    for address in addresses:
+        instance = Instance(address, settings.batch_max, noticed)
+        shell.add(instance)
+        instance.watch()
+    return child
+
+
+def _configuration(env: Mapping[str, str]) -> tuple[FunctionSettings, Options]:
+    problems = Problems()
+    settings = problems.attempt(lambda: FunctionSettings.from_env(env))
+    options = problems.attempt(lambda: Options.from_env(env))
+    problems.raise_if_any()
+    assert settings  # noqa: S101 - both are there, or there was a problem
+    assert options  # noqa: S101
+    return settings, options
+
+
+def main(argv: list[str]) -> int:
+    """``carpool sidecar``: run a sidecar with the settings in the environment."""
+    parser = argparse.ArgumentParser(prog="carpool sidecar", description=main.__doc__)
+    parser.add_argument("--listen", help="HOST:PORT or unix:PATH (default: $sidecar_listen)")
+    parser.add_argument(
+        "--upstream", action="append", default=[], help="a handler's address; may be repeated"
+    )
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="sidecar: %(message)s", stream=sys.stderr)
+    env = dict(os.environ)
+    if args.listen:
+        env["sidecar_listen"] = args.listen
+    if args.upstream:
+        env["sidecar_upstreams"] = ",".join(args.upstream)
+    try:
+        settings, options = _configuration(env)
+        uvloop.run(run(settings, options, env))
+    except CarpoolError as error:
+        log.error("%s", error)  # noqa: TRY400 - a message for a person, not a stack trace
+        return error.exit_code
+    except OSError as error:
+        log.error("cannot listen on %s: %s", env.get("sidecar_listen"), error)  # noqa: TRY400
+        return 1
+    return 0

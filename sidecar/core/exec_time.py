@@ -1,0 +1,72 @@
+"""Execution time by batch size, learned from the batches that ran.
+
+The model is a line, ``base + per_item * size``, fitted by least squares with exponential
+forgetting, plus a multiple of the mean absolute residual as a bound: serving times are close to
+linear in the batch (Clipper, NSDI'17, section 4.3.1; Nexus, SOSP'19, section 2.2), and a line can
+be extrapolated to sizes not seen yet. A single outlier (a page fault, a neighbour) is clipped, so
+that it moves the fit only if it keeps coming.
+
+Failures never get here: how long a crash takes says nothing about a success.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ExecTime"]
+
+_FORGET = 0.98  # weight of the past at each sample: about 50 batches of memory
+_CLIP = 4.0  # a sample further than this many bounds from the fit counts as that far
+_BOUND = 3.0  # mean absolute residuals added to a prediction: about the 99th percentile
+_SETTLED = 8  # samples before clipping starts
+
+
+class ExecTime:
+    """Predicts the execution time of a batch from its size."""
+
+    __slots__ = ("_n", "_residual", "_samples", "_x", "_xx", "_xy", "_y")
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+        self._residual = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether anything has been observed."""
+        return self._samples > 0
+
+    def seed(self, size: int, exec_s: float) -> None:
+        """Start from a planned time, which the first observations soon outweigh."""
+        if not self.known:
+            self.observe(size, exec_s)
+
+    def observe(self, size: int, exec_s: float) -> None:
+        """Learn that a batch of ``size`` took ``exec_s`` seconds."""
+        expected = self._fit(size) if self.known else exec_s
+        if self._samples >= _SETTLED:
+            reach = _CLIP * max(self._residual, 0.05 * expected)
+            exec_s = min(max(exec_s, expected - reach), expected + reach)
+        self._residual += (1 - _FORGET) * 2 * (abs(exec_s - expected) - self._residual)
+        self._samples += 1
+        self._n = _FORGET * self._n + 1
+        self._x = _FORGET * self._x + size
+        self._y = _FORGET * self._y + exec_s
+        self._xx = _FORGET * self._xx + size * size
+        self._xy = _FORGET * self._xy + size * exec_s
+
+    def mean(self, size: int) -> float:
+        """Expected seconds for a batch of ``size``; 0 while nothing is known."""
+        return self._fit(size) if self.known else 0.0
+
+    def bound(self, size: int) -> float:
+        """Seconds that a batch of ``size`` rarely exceeds; 0 while nothing is known."""
+        return self._fit(size) + _BOUND * self._residual if self.known else 0.0
+
+    def _fit(self, size: int) -> float:
+        mean_x, mean_y = self._x / self._n, self._y / self._n
+        spread = self._xx / self._n - mean_x * mean_x
+        if spread < 1e-9 * mean_x * mean_x + 1e-12:  # one size seen: assume the cost is per batch
+            slope = 0.0
+        else:
+            slope = max(0.0, (self._xy / self._n - mean_x * mean_y) / spread)
+        slope = min(slope, mean_y / mean_x)  # never a negative base
+        return mean_y + slope * (size - mean_x)

@@ -1,0 +1,86 @@
+"""The contract of a batch policy: when must a request leave, and how many may leave together.
+
+A batch leaves when an instance can take it and it is full, or the departure time of a member has
+come, or the sidecar drains. A policy names departure times and sizes and nothing more; the batcher
+keeps the queue, the clock and the promises (limits, compat keys, deadlines) whatever it says.
+
+Writing one: a class with a frozen dataclass ``Params``, constructed with it, and the three
+methods of `BatchPolicy`. Policies are deterministic: same calls, same answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.exec_time import ExecTime
+    from sidecar.core.request import Request
+
+__all__ = ["BatchPolicy", "Decision", "Executed", "Waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a policy sees when an instance could take a batch.
+
+    Attributes:
+        now: seconds, monotonic.
+        count: how many requests of one compat key wait, at least 1.
+        limit: largest batch that the instance and the settings allow, at least 1.
+        exec_time: what is known of the execution time by batch size.
+        first: ``first(n)`` gives the n oldest of them, in order of arrival.
+    """
+
+    now: float
+    count: int
+    limit: int
+    exec_time: ExecTime
+    first: Callable[[int], list[Request]]
+
+
+class Decision(NamedTuple):
+    """How many leave together.
+
+    Attributes:
+        size: as many as should leave together, 1 to the limit. If fewer wait, and none of them
+            is due, the batcher waits for more.
+        late: how many of the oldest to give up before, as they would be answered too late and
+            their seats save others. They must have a deadline; the batcher ends them as expired.
+    """
+
+    size: int
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """One batch that was executed without fault.
+
+    Attributes:
+        size: requests in it.
+        exec_s: seconds from sending it to its answer.
+        now: when the answer came.
+    """
+
+    size: int
+    exec_s: float
+    now: float
+
+
+class BatchPolicy(Protocol):
+    """Decides when batches leave and how large they are."""
+
+    def depart(self, request: Request) -> float:
+        """The latest time at which ``request`` should leave, asked once, on admission.
+
+        A time not later than the request's arrival means: as soon as an instance is free.
+        """
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """How many should leave together now."""
+
+    def observe(self, executed: Executed) -> None:
+        """Learn from a batch that was executed."""

@@ -1,0 +1,52 @@
+"""One rider: what the core knows of a request. The payload is the shell's and stays opaque."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from sidecar.core.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["Request"]
+
+
+class Request:
+    """A request on its way through the sidecar.
+
+    Attributes:
+        id: unique within the sidecar, increasing in order of arrival.
+        key: compat key; only requests of equal keys share a batch.
+        arrived: when it was complete, seconds on the shell's monotonic axis.
+        deadline: when it becomes worthless, same axis; ``inf`` if never.
+        app: name of the application it belongs to, ``*`` if none was named.
+        payload: whatever the shell needs to send and answer it.
+        depart: latest departure time, set by the policy on admission.
+        state: where it is in its life (`sidecar.core.states`).
+    """
+
+    __slots__ = ("app", "arrived", "deadline", "depart", "id", "key", "payload", "state")
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - it is the request's id
+        key: Hashable,
+        arrived: float,
+        *,
+        deadline: float = math.inf,
+        app: str = "*",
+        payload: Any = None,  # noqa: ANN401 - opaque by contract
+    ) -> None:
+        self.id = id
+        self.key = key
+        self.arrived = arrived
+        self.deadline = deadline
+        self.app = app
+        self.payload = payload
+        self.depart = arrived
+        self.state = State.NEW
+
+    def __repr__(self) -> str:
+        return f"Request({self.id}, {self.state.value}, arrived={self.arrived:.6f})"

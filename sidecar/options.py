@@ -1,0 +1,130 @@
+"""How one sidecar process runs: where it listens, what it starts, how long things may take.
+
+Settings of the *function* (objective, policy, sizes) are `carpool.settings`; these are of the
+process, read from the environment beside the watchdog's own variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from carpool import durations
+from carpool.errors import ConfigError
+from carpool.http import address
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Options"]
+
+_PREFIX = "sidecar_"
+_WATCHDOG = ("auto", "on", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a sidecar process; `from_env` names the variables.
+
+    Attributes:
+        listen: where requests come in.
+        upstreams: addresses of handlers started elsewhere; empty: start our own.
+        fprocess: command of the handler, split on spaces, no shell.
+        watchdog: ``auto`` (of-watchdog where ``fwatchdog`` is on the PATH), ``on`` or ``off``.
+        watchdog_port, handler_port: loopback ports, used with the watchdog only.
+        exec_timeout_s: how long one batch may take.
+        drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
+        body_max_bytes: largest request.
+    """
+
+    listen: str = "0.0.0.0:8080"
+    upstreams: tuple[str, ...] = ()
+    fprocess: str = ""
+    watchdog: str = "auto"
+    watchdog_port: int = 8082
+    handler_port: int = 5000
+    exec_timeout_s: float = 30.0
+    drain_delay_s: float = 0.0
+    body_max_bytes: int = 64 * 1024 * 1024
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """Read ``sidecar_*``, ``fprocess`` and ``exec_timeout``.
+
+        Raises:
+            ConfigError: every unknown name and ill-formed value, at once.
+        """
+        reader = _Reader(env)
+        defaults = cls()
+        options = cls(
+            listen=reader.address("sidecar_listen", defaults.listen),
+            upstreams=reader.addresses("sidecar_upstreams"),
+            fprocess=env.get("fprocess", "").strip(),
+            watchdog=reader.choice("sidecar_watchdog", _WATCHDOG, defaults.watchdog),
+            watchdog_port=reader.whole("sidecar_watchdog_port", defaults.watchdog_port, 65535),
+            handler_port=reader.whole("sidecar_handler_port", defaults.handler_port, 65535),
+            exec_timeout_s=reader.duration("exec_timeout", defaults.exec_timeout_s),
+            drain_delay_s=reader.duration("sidecar_drain_delay", defaults.drain_delay_s),
+            body_max_bytes=reader.whole("sidecar_body_max_bytes", defaults.body_max_bytes, 2**32),
+        )
+        reader.finish()
+        return options
+
+
+class _Reader:
+    """Typed look-ups that collect what is wrong."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._problems = Problems()
+        self._asked: set[str] = set()
+
+    def _text(self, name: str) -> str:
+        self._asked.add(name)
+        return self._env.get(name, "").strip()
+
+    def address(self, name: str, default: str) -> str:
+        text = self._text(name) or default
+        return text if self._is_address(name, text) else default
+
+    def addresses(self, name: str) -> tuple[str, ...]:
+        texts = [text.strip() for text in self._text(name).split(",") if text.strip()]
+        return tuple(text for text in texts if self._is_address(name, text))
+
+    def _is_address(self, name: str, text: str) -> bool:
+        try:
+            address.parse(text)
+        except ConfigError as error:
+            self._problems.add(name, text, error.problems[0].expected)
+            return False
+        return True
+
+    def choice(self, name: str, known: tuple[str, ...], default: str) -> str:
+        text = self._text(name) or default
+        if text not in known:
+            self._problems.add(name, text, f"one of {', '.join(known)}")
+        return text
+
+    def whole(self, name: str, default: int, largest: int) -> int:
+        text = self._text(name)
+        if text and not (text.isdecimal() and 0 < int(text) <= largest):
+            self._problems.add(name, text, f"a whole number from 1 to {largest}")
+            return default
+        return int(text) if text else default
+
+    def duration(self, name: str, default: float) -> float:
+        text = self._text(name)
+        try:
+            if text.isdecimal():  # the watchdog takes plain seconds too
+                return float(text)
+            return durations.parse(text) if text else default
+        except ValueError:
+            self._problems.add(name, text, "a duration such as 30s")
+            return default
+
+    def finish(self) -> None:
+        for name, value in sorted(self._env.items()):
+            if name.startswith(_PREFIX) and name not in self._asked:
+                self._problems.unknown(name, self._asked, value)
+        self._problems.raise_if_any()

@@ -1,0 +1,1 @@
+"""Batch policies, one a file. `carpool.plugins` lists the names."""

@@ -1,0 +1,99 @@
+"""SLO-aware batching: pull when the instance is free, as many as their deadlines allow.
+
+A request never waits for company: while the instance is busy a queue forms by itself, and when it
+frees, the largest prefix of the queue leaves whose execution is expected to end before the
+tightest deadline in it. Batches grow with load and shrink to one without it, with no window to
+tune (compare the pull of Triton's and TEI's batchers, and Clipper's SLO-bound sizes, NSDI'17).
+
+Under overload a strict prefix rule collapses: the oldest are always nearly late, force a batch of
+one or two, and the queue behind them grows late as well. So when the rest could not make it in
+the following batch, the oldest who cannot be saved are given up and the size is chosen that
+completes the most requests in time per second of execution (Nexus, SOSP'19, section 6.3, drops
+early for the same reason). Nobody is given up unless somebody else is saved by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from sidecar.core.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.core.policy import Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["Deadline"]
+
+
+class Deadline:
+    """Leave when an instance is free, as many together as the deadlines allow."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """No parameters: the SLO and the largest batch are settings of the function."""
+
+    def __init__(self, params: Params) -> None:
+        del params
+
+    def depart(self, request: Request) -> float:
+        """At once."""
+        return request.arrived
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """The largest safe prefix, or under overload the batch that saves the most."""
+        size = min(waiting.count, waiting.limit)
+        if not waiting.exec_time.known:
+            return Decision(size)
+        deadlines = [request.deadline for request in waiting.first(size)]
+        if waiting.now + waiting.exec_time.bound(size) <= min(deadlines):
+            return Decision(size)
+        safe = _largest_safe(waiting, deadlines)
+        if safe and _rest_is_safe(waiting, safe):
+            return Decision(safe)
+        return _most_saved(waiting)
+
+    def observe(self, executed: Executed) -> None:
+        """Nothing of its own to learn; the batcher keeps the execution times."""
+
+
+def _largest_safe(waiting: Waiting, deadlines: Sequence[float]) -> int:
+    """The most that can leave together without any of them being late; 0 if none can."""
+    safe = 0
+    for size, tightest in enumerate(accumulate(deadlines, min), 1):
+        if waiting.now + waiting.exec_time.bound(size) > tightest:
+            break
+        safe = size
+    return safe
+
+
+def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
+    """Whether those left behind by a batch of ``taken`` can make it in the batch after it."""
+    size = min(waiting.count - taken, waiting.limit)
+    rest = waiting.first(taken + size)[taken:]
+    finish = waiting.now + waiting.exec_time.bound(taken) + waiting.exec_time.bound(size)
+    return finish <= min([request.deadline for request in rest])
+
+
+def _most_saved(waiting: Waiting) -> Decision:
+    """The batch that completes the most requests in time per second; all if none can be saved."""
+    now, exec_time = waiting.now, waiting.exec_time
+    deadlines = [request.deadline for request in waiting.first(waiting.count)]
+    best, best_rate = Decision(min(waiting.count, waiting.limit)), 0.0
+    late = 0  # of the oldest; grows with the size, as larger batches take longer
+    for size in _sizes(min(waiting.count, waiting.limit)):
+        took = max(exec_time.bound(size), 1e-9)
+        while late < len(deadlines) and deadlines[late] < now + took:
+            late += 1
+        saved = sum([deadline >= now + took for deadline in deadlines[late : late + size]])
+        if saved > best_rate * took:
+            best, best_rate = Decision(size, late), saved / took
+    return best
+
+
+def _sizes(largest: int) -> list[int]:
+    """Powers of two, and the largest: the rate is flat in between."""
+    return [*(1 << power for power in range(largest.bit_length()) if 1 << power < largest), largest]

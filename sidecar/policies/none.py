@@ -1,0 +1,37 @@
+"""No batching: every request travels alone, as soon as an instance is free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.core.policy import Decision
+
+if TYPE_CHECKING:
+    from sidecar.core.policy import Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["NoBatching"]
+
+
+class NoBatching:
+    """Send every request alone; the baseline to compare batching with."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """No parameters."""
+
+    def __init__(self, params: Params) -> None:
+        del params
+
+    def depart(self, request: Request) -> float:
+        """At once."""
+        return request.arrived
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """One."""
+        del waiting
+        return Decision(1)
+
+    def observe(self, executed: Executed) -> None:
+        """Nothing to learn."""

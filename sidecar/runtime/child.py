@@ -1,0 +1,205 @@
+"""The function's process beside the sidecar: of-watchdog where it is installed, else the handler.
+
+Starts it, restarts it with back-off when it dies, relays its error output, and ends it. In the
+watchdog's case the watchdog starts the handler (``fprocess``) itself, with the same environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sidecar.options import Options
+
+__all__ = ["Child", "Launch", "plan_launch"]
+
+log = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.1
+_LAST_BACKOFF_S = 10.0
+_HEALTHY_S = 10.0  # a child that lived this long starts again without back-off
+_HOPELESS_STARTS = 3  # deaths in a row before readiness, after which callers are told why
+_TAIL_BYTES = 2000
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded before any fork
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start.
+
+    Attributes:
+        argv: the command.
+        env: its environment.
+        address: where it takes batches.
+        scratch: a folder made for it, removed when it is stopped; empty if none.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    address: str
+    scratch: str = ""
+
+
+def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
+    """Decide how the function's process is started.
+
+    Raises:
+        ConfigError: no ``fprocess``, or the watchdog is demanded and missing.
+    """
+    if not options.fprocess:
+        problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
+        raise ConfigError([problem])
+    watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
+    if watchdog:
+        return _behind_watchdog(watchdog, options, env)
+    if options.watchdog == "on":
+        expected = "fwatchdog on the PATH"
+        raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
+    scratch = tempfile.mkdtemp(prefix="carpool-")
+    address = f"unix:{scratch}/handler.sock"
+    own = {"handler_listen": address, "handler_exit_on_term": "true"}
+    return Launch(tuple(options.fprocess.split()), {**env, **own}, address, scratch)
+
+
+def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) -> Launch:
+    timeout = durations.format(options.exec_timeout_s)
+    defaults = {
+        "exec_timeout": timeout,
+        "read_timeout": timeout,
+        "write_timeout": timeout,
+        "healthcheck_interval": "1s",
+        "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
+        "prefix_logs": "false",
+    }
+    own = {
+        "mode": "http",
+        "port": str(options.watchdog_port),
+        "upstream_url": f"http://127.0.0.1:{options.handler_port}",
+        "ready_path": "/_/ready",
+        "handler_listen": f"127.0.0.1:{options.handler_port}",
+        "fprocess": options.fprocess,
+    }
+    address = f"127.0.0.1:{options.watchdog_port}"
+    return Launch((watchdog,), {**defaults, **env, **own}, address)
+
+
+class Child:
+    """Keeps one process running.
+
+    Args:
+        launch: what to start.
+        on_exit: called each time it dies.
+    """
+
+    def __init__(self, launch: Launch, on_exit: Callable[[], None]) -> None:
+        self._launch = launch
+        self._on_exit = on_exit
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending = False
+        self._deaths = 0
+        self._tail = b""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def failing(self) -> str:
+        """Why it does not start, once it has died several times in a row; else empty."""
+        if self._deaths < _HOPELESS_STARTS:
+            return ""
+        last = self._tail.decode("utf-8", "replace").strip().splitlines()
+        return last[-1] if last else "it exits without saying why"
+
+    def became_ready(self) -> None:
+        """The process answers: what it died of before is history."""
+        self._deaths = 0
+
+    def start(self) -> None:
+        """Start it, and keep it running until `stop`."""
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self, grace_s: float) -> None:
+        """End it: SIGTERM, after ``grace_s`` SIGKILL to what is left of its process group."""
+        self._ending = True
+        process = self._process
+        if process and process.returncode is None:
+            process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), grace_s)
+            _kill_group(process.pid)
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._launch.scratch:
+            shutil.rmtree(self._launch.scratch, ignore_errors=True)
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff_s = _FIRST_BACKOFF_S
+        while not self._ending:
+            began = loop.time()
+            code = await self._run_once()
+            if self._ending:
+                return
+            self._deaths += 1
+            self._on_exit()
+            backoff_s = _FIRST_BACKOFF_S if loop.time() - began > _HEALTHY_S else backoff_s
+            log.warning("the function's process ended with %s; next in %.1f s", code, backoff_s)
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
+
+    async def _run_once(self) -> str:
+        launch = self._launch
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *launch.argv,
+                env=launch.env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            self._tail = f"cannot start {launch.argv[0]!r}: {error.strerror}".encode()
+            return str(error)
+        relay = asyncio.get_running_loop().create_task(self._relay(process))
+        try:
+            code = await process.wait()
+        finally:
+            _kill_group(process.pid)  # what it started would hold the pipe open
+        await relay
+        return f"status {code}" if code >= 0 else signal.Signals(-code).name
+
+    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+        """Pass its error output on, and remember the end of it."""
+        stream = process.stderr
+        while stream and (data := await stream.read(65536)):
+            self._tail = (self._tail + data)[-_TAIL_BYTES:]
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+
+
+def _die_with_parent() -> None:
+    """Linux: let the kernel end the child when the sidecar dies, however it dies."""
+    with contextlib.suppress(OSError, AttributeError):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

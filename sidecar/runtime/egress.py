@@ -1,0 +1,98 @@
+"""From a batch to its answers: one POST to an instance, in the batch wire format."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool import wire
+from carpool.errors import DeadlineMissed, FunctionFault
+
+if TYPE_CHECKING:
+    from carpool.http.client import Pool, Response
+    from sidecar.core.batcher import Batch
+
+__all__ = ["AnswerHead", "Answers", "answer_head", "send"]
+
+_HEADERS = (("content-type", wire.CONTENT_TYPE),)
+_REASON_BYTES = 500
+_GATEWAY_TIMEOUT = 504
+
+
+class AnswerHead(NamedTuple):
+    """What an answer's head says, ready to be replied with."""
+
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+
+
+class Answers(NamedTuple):
+    """A batch's answers, in the order of its requests."""
+
+    statuses: tuple[int, ...]
+    heads: tuple[bytes, ...]
+    bodies: list[memoryview]
+
+
+async def send(batch: Batch, pool: Pool, now: float, timeout_s: float) -> Answers:
+    """Post ``batch`` through ``pool`` and return its answers.
+
+    Args:
+        batch: as the batcher closed it.
+        pool: connections to its instance.
+        now: the time on which the members' deadlines are counted.
+        timeout_s: how long the function may take.
+
+    Raises:
+        FunctionFault: no answer, or not one for each member.
+        DeadlineMissed: not within ``timeout_s``.
+    """
+    requests = batch.requests
+    riders = [request.payload for request in requests]
+    message = wire.encode_request(
+        [request.id for request in requests],
+        [request.deadline - now for request in requests],
+        [rider.head for rider in riders],
+        [rider.exchange.body for rider in riders],
+    )
+    timeout = timeout_s if timeout_s < math.inf else None
+    try:
+        response = await pool.request("POST", "/", _HEADERS, message, timeout)
+    except TimeoutError as error:
+        msg = f"the function did not answer within {timeout_s:g} s"
+        raise DeadlineMissed(msg) from error
+    return _answers(response, [request.id for request in requests])
+
+
+@functools.lru_cache(maxsize=256)
+def answer_head(head: bytes) -> AnswerHead:
+    """The content type and the other headers of an answer; cached, as they repeat."""
+    headers = wire.parse_head(head).headers
+    content_type = next((value for name, value in headers if name == "content-type"), "")
+    rest = tuple((name, value) for name, value in headers if name not in _FRAMING)
+    return AnswerHead(content_type or "application/octet-stream", rest)
+
+
+_FRAMING = frozenset(
+    ("content-type", "content-length", "transfer-encoding", "connection", "keep-alive")
+)
+
+
+def _answers(response: Response, ids: list[int]) -> Answers:
+    if response.status == _GATEWAY_TIMEOUT:
+        msg = "the function did not answer within the watchdog's exec_timeout"
+        raise DeadlineMissed(msg)
+    if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
+        reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
+        msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"
+        raise FunctionFault(msg)
+    columns = wire.decode_answer(response.body)
+    if list(columns.ids) != ids:
+        msg = f"the function answered {len(columns.ids)} items where {len(ids)} others were asked"
+        raise FunctionFault(msg)
+    bad = [status for status in columns.statuses if not 200 <= status <= 599]  # noqa: PLR2004
+    if bad:
+        msg = f"the function answered with status {bad[0]}: expected 200 to 599"
+        raise FunctionFault(msg)
+    return Answers(columns.statuses, columns.heads, columns.bodies)

@@ -1,0 +1,94 @@
+"""The instances behind a sidecar: connections to each, and whether it is ready.
+
+An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
+delivered. Nothing here decides what is sent where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from carpool.errors import FunctionFault
+from carpool.http.client import Pool
+from sidecar.core.dispatch import Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Instance"]
+
+_STARTING_S = 0.02
+_STARTING_MAX_S = 0.25
+_UP_S = 2.0
+_PROBE_TIMEOUT_S = 5.0
+
+
+class Instance:
+    """One instance.
+
+    Args:
+        address: where it takes batches.
+        batch_max: largest batch it takes.
+        on_change: called with the instance when it came up or went down.
+    """
+
+    def __init__(self, address: str, batch_max: int, on_change: Callable[[Instance], None]) -> None:
+        self.upstream = Upstream(address, batch_max)
+        self.pool = Pool(address, max_connections=self.upstream.concurrency + 1)
+        self.reason = "starting"
+        self._on_change = on_change
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def up(self) -> bool:
+        """Whether it is ready."""
+        return self.upstream.up
+
+    def watch(self) -> None:
+        """Probe it until `close`."""
+        self._task = asyncio.get_running_loop().create_task(self._probe_forever())
+
+    def lost(self, reason: str) -> None:
+        """It did not take a batch: down until it answers a probe."""
+        self._become(up=False, reason=reason)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stop probing and close the connections."""
+        if self._task:
+            self._task.cancel()
+        self.pool.close()
+
+    async def _probe_forever(self) -> None:
+        pause_s = _STARTING_S
+        while True:
+            up, reason = await self._probe()
+            self._become(up=up, reason=reason)
+            pause_s = _UP_S if up else min(_STARTING_MAX_S, 1.5 * min(pause_s, _STARTING_MAX_S))
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+                pause_s = _STARTING_S
+            except TimeoutError:
+                pass
+
+    async def _probe(self) -> tuple[bool, str]:
+        try:
+            response = await self.pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
+        except FunctionFault as error:
+            return False, str(error)
+        except TimeoutError:
+            return self.up, "it does not answer probes"  # busy is not broken
+        if response.status == 200:  # noqa: PLR2004 - the one status that means ready
+            return True, ""
+        return False, response.body[:200].decode("utf-8", "replace") or "not ready"
+
+    def _become(self, *, up: bool, reason: str) -> None:
+        changed = self.upstream.up is not up
+        self.upstream.up = up
+        self.reason = reason
+        if changed:
+            self._on_change(self)

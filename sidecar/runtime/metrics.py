@@ -1,0 +1,122 @@
+"""What the sidecar counts. Names and label sets are closed: everything exported is listed here.
+
+Counting happens on the request path, so it is plain additions; Prometheus objects are made only
+when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from prometheus_client import Metric
+
+    from sidecar.core.batcher import Batcher
+
+__all__ = ["Histogram", "Metrics"]
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Histogram:
+    """Counts by bucket; ``bounds`` are upper bounds, inclusive."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def cumulative(self) -> tuple[list[tuple[str, float]], float]:
+        """Prometheus's form: the count up to each bound, and the sum."""
+        total, buckets = 0, []
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            total += count
+            buckets.append((str(bound), float(total)))
+        return buckets, self._sum
+
+
+class Metrics(Collector):
+    """The counters of one sidecar; `render` gives Prometheus's text format."""
+
+    def __init__(self) -> None:
+        self.wait = Histogram(_SECONDS)
+        self.execution = Histogram(_SECONDS)
+        self.size = Histogram(_SIZES)
+        self.requests: dict[str, int] = {}
+        self.refusals: dict[str, int] = {}
+        self.closed: dict[str, int] = {}
+        self.broken = 0
+        self._batcher: Batcher | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def watch(self, batcher: Batcher) -> None:
+        """Read the queue's gauges from ``batcher``."""
+        self._batcher = batcher
+
+    def ended(self, fate: str, count: int = 1) -> None:
+        """Count requests that came to an end, by terminal state."""
+        self.requests[fate] = self.requests.get(fate, 0) + count
+
+    def refused(self, reason: str) -> None:
+        """Count a request that was not admitted."""
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        self.ended("refused")
+
+    def batch_closed(self, reason: str) -> None:
+        """Count a batch by the reason it closed for."""
+        self.closed[reason] = self.closed.get(reason, 0) + 1
+
+    def render(self) -> bytes:
+        """Everything in Prometheus's text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families of `render`, as prometheus_client asks for them."""
+        yield _histogram("batch_wait_seconds", "Wait before departure", self.wait)
+        yield _histogram("batch_execution_seconds", "Batch sent to batch answered", self.execution)
+        yield _histogram("batch_size", "Requests in a batch", self.size)
+        yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
+        yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
+        yield _counter("batch_closed", "Batches by why they closed", "reason", self.closed)
+        broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
+        broken.add_metric([], self.broken)
+        yield broken
+        if self._batcher:
+            yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
+            yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+    buckets, total = histogram.cumulative()
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], buckets, sum_value=total)
+    return family
+
+
+def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, text)
+    family.add_metric([], value)
+    return family

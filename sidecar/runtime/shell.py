@@ -1,0 +1,242 @@
+"""The loop between sockets and the core: events in, actions out, one step per loop iteration.
+
+Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
+so that every request that was readable in it can join the batch. There is no timer while nothing
+waits, and no task per request: one per batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from carpool.errors import (
+    CarpoolError,
+    DeadlineMissed,
+    FunctionFault,
+    NotFound,
+    Overloaded,
+    QueueFull,
+)
+from carpool.http.client import ConnectionFailed
+from sidecar.core.batcher import Refusal
+from sidecar.runtime import egress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from carpool.http.server import Exchange
+    from sidecar.core.batcher import Batch, Batcher
+    from sidecar.core.request import Request
+    from sidecar.runtime.ingress import Ingress, Rider
+    from sidecar.runtime.instances import Instance
+    from sidecar.runtime.metrics import Metrics
+
+__all__ = ["Shell"]
+
+log = logging.getLogger(__name__)
+
+_FAILED_FROM = 500  # an item's status from which it counts as failed by the function
+
+
+class Shell:
+    """Serves the requests of one function.
+
+    Args:
+        batcher: the core.
+        ingress: reads exchanges.
+        metrics: counts.
+        exec_timeout_s: how long one batch may take.
+    """
+
+    def __init__(
+        self, batcher: Batcher, ingress: Ingress, metrics: Metrics, exec_timeout_s: float
+    ) -> None:
+        self._batcher = batcher
+        self._ingress = ingress
+        self._metrics = metrics
+        self._exec_timeout_s = exec_timeout_s
+        self._instances: dict[str, Instance] = {}
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._stepping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = math.inf
+        self._rides: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self.failing: Callable[[], str] = str
+        metrics.watch(batcher)
+
+    def add(self, instance: Instance) -> None:
+        """Send batches to ``instance`` too."""
+        self._instances[instance.upstream.name] = instance
+        self._batcher.upstreams.add(instance.upstream)
+
+    def changed(self) -> None:
+        """An instance came up or went down, or the function cannot be started."""
+        reason = self.failing()
+        if reason:
+            error = Overloaded(f"the function does not start: {reason}", retry_after_s=1.0)
+            self._fail(self._batcher.give_up(), error)
+        self._dirty()
+
+    def close(self) -> None:
+        """Stop probing and close the connections to the instances."""
+        for instance in self._instances.values():
+            instance.close()
+
+    def drain(self) -> None:
+        """Not ready any more; let what waits leave at once."""
+        self._draining = True
+        self._batcher.drain()
+        self._dirty()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """The HTTP application."""
+        if exchange.target.startswith("/_/") or exchange.target == "/metrics":
+            self._own(exchange)
+            return
+        reason = self.failing()
+        if reason:
+            msg = f"the function does not start: {reason}"
+            raise Overloaded(msg, retry_after_s=1.0)
+        request = self._ingress.read(exchange)
+        refusal = self._batcher.admit(request, exchange.received)
+        if refusal:
+            self._metrics.refused(refusal.value)
+            exchange.fail(self._refusal(refusal))
+            return
+        exchange.on_gone = partial(self._gone, request)
+        self._dirty()
+
+    def _own(self, exchange: Exchange) -> None:
+        """The sidecar's own endpoints; probes never wait in the queue."""
+        path = exchange.path
+        if path == "/_/health":
+            exchange.reply(503 if self._draining else 200, b"OK", "text/plain")
+        elif path == "/_/ready":
+            reason = self._not_ready()
+            body = reason.encode() or b"OK"
+            exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8")
+        elif path == "/metrics":
+            exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+        else:
+            msg = f"{path}: expected /_/health, /_/ready or /metrics"
+            raise NotFound(msg)
+
+    def _not_ready(self) -> str:
+        if self._draining:
+            return "draining"
+        if any(instance.up for instance in self._instances.values()):
+            return ""
+        reasons = [instance.reason for instance in self._instances.values()]
+        return self.failing() or "; ".join(reasons) or "no instance"
+
+    def _refusal(self, refusal: Refusal) -> CarpoolError:
+        if refusal is Refusal.EXPIRED:
+            return DeadlineMissed("the deadline had passed on arrival")
+        waiting = self._batcher.queued
+        return QueueFull(f"{waiting} requests wait already", self._clear_s(waiting))
+
+    def _clear_s(self, waiting: int) -> float:
+        """About how long it takes to work through ``waiting`` requests."""
+        size, instances = self._batcher.batch_max, max(1, len(self._instances))
+        return self._batcher.exec_time.mean(size) * waiting / size / instances
+
+    def _gone(self, request: Request) -> None:
+        self._batcher.cancel(request)
+        self._metrics.ended("cancelled")
+
+    # -- stepping ---------------------------------------------------------------------------
+
+    def _dirty(self) -> None:
+        if not self._stepping:
+            self._stepping = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._stepping = False
+        now = self._now()
+        actions = self._batcher.step(now)
+        for batch in actions.send:
+            ride = self._loop.create_task(self._ride(batch))
+            self._rides.add(ride)
+            ride.add_done_callback(self._rides.discard)
+        if actions.expired:
+            self._expire(actions.expired)
+        self._arm(self._batcher.wake_at(now))
+
+    def _arm(self, wake_at: float) -> None:
+        """Keep one timer; one that fires too early costs less than re-arming it every step."""
+        if wake_at >= self._wake_at:
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._wake_at = wake_at
+        self._timer = self._loop.call_at(wake_at, self._alarm)
+
+    def _alarm(self) -> None:
+        self._timer = None
+        self._wake_at = math.inf
+        self._step()
+
+    # -- batches ----------------------------------------------------------------------------
+
+    async def _ride(self, batch: Batch) -> None:
+        instance = self._instances[batch.upstream.name]
+        metrics = self._metrics
+        metrics.batch_closed(batch.closed.value)
+        metrics.size.observe(len(batch.requests))
+        for request in batch.requests:
+            metrics.wait.observe(batch.sent - request.arrived)
+        try:
+            answers = await egress.send(batch, instance.pool, batch.sent, self._exec_timeout_s)
+        except CarpoolError as error:
+            self._broken(batch, instance, error)
+        except Exception:
+            log.exception("sending a batch of %d failed", len(batch.requests))
+            self._broken(batch, instance, FunctionFault("internal error"))
+        else:
+            self._answered(batch, answers)
+        self._dirty()
+
+    def _answered(self, batch: Batch, answers: egress.Answers) -> None:
+        now = self._now()
+        self._metrics.execution.observe(now - batch.sent)
+        failed = [status >= _FAILED_FROM for status in answers.statuses]
+        waiting = set(self._batcher.finished(batch, failed, now))
+        failures = 0
+        for request, status, head, body in zip(batch.requests, *answers, strict=True):
+            if request not in waiting:
+                continue
+            failures += status >= _FAILED_FROM
+            _reply(request.payload, status, egress.answer_head(head), body, len(batch.requests))
+        self._metrics.ended("done", len(waiting) - failures)
+        self._metrics.ended("failed", failures)
+
+    def _broken(self, batch: Batch, instance: Instance, error: CarpoolError) -> None:
+        self._metrics.broken += 1
+        if isinstance(error, ConnectionFailed):
+            instance.lost(str(error))
+        self._fail(self._batcher.broken(batch), error)
+
+    def _fail(self, requests: Iterable[Request], error: CarpoolError) -> None:
+        for request in requests:
+            request.payload.exchange.fail(error)
+            self._metrics.ended("failed")
+
+    def _expire(self, requests: Iterable[Request]) -> None:
+        error = DeadlineMissed("the deadline passed while the request waited for an instance")
+        for request in requests:
+            request.payload.exchange.fail(error)
+            self._metrics.ended("expired")
+
+
+def _reply(rider: Rider, status: int, head: egress.AnswerHead, body: memoryview, size: int) -> None:
+    headers = head.headers
+    if rider.explain:
+        headers = (*headers, ("x-carpool-batch", str(size)))
+    rider.exchange.reply(status, body, head.content_type, headers)

@@ -1,0 +1,181 @@
+"""Fakes for policy authors and tests: a clock that moves when told, a function with a script.
+
+`Drive` runs a real `Batcher` in simulated time: no event loop, no sleep, exact times. A policy
+can be judged in a few lines::
+
+    drive = Drive(MyPolicy(MyPolicy.Params()), ScriptedFunction(lambda size: 0.01 + 0.001 * size))
+    ends = drive.run([(0.001 * i, 0.2) for i in range(100)])
+    assert all(end.state is State.DONE for end in ends)
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecar.core.batcher import Batch, Batcher
+from sidecar.core.dispatch import Upstream
+from sidecar.core.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from sidecar.core.policy import BatchPolicy
+    from sidecar.core.states import State
+
+__all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction"]
+
+
+class FakeClock:
+    """Time that moves only when it is told to.
+
+    Attributes:
+        now: seconds.
+    """
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """The time, as ``time.monotonic`` would give it."""
+        return self.now
+
+    def advance(self, seconds: float) -> float:
+        """Let ``seconds`` pass; returns the new time."""
+        self.now += seconds
+        return self.now
+
+    def advance_to(self, when: float) -> float:
+        """Let time pass until ``when``, if that is later."""
+        self.now = max(self.now, when)
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedFunction:
+    """A function whose behaviour is written down beforehand.
+
+    Attributes:
+        exec_s: execution time of a batch by its size, seconds.
+        fails: whether the function fails on a request, item by item.
+        breaks: whether a batch with this request in it fails as a whole.
+    """
+
+    exec_s: Callable[[int], float]
+    fails: Callable[[Request], bool] = field(default=lambda _: False)
+    breaks: Callable[[Request], bool] = field(default=lambda _: False)
+
+
+class Arrival(NamedTuple):
+    """One request to come: when, how long it may take, and what it may travel with."""
+
+    at: float
+    budget_s: float = math.inf
+    key: Hashable = "key"
+    app: str = "*"
+
+
+class End(NamedTuple):
+    """How one request ended, and when."""
+
+    request: Request
+    state: State
+    at: float
+
+
+class Ran(NamedTuple):
+    """One batch that ran: when it left, its size, why it closed, where it went."""
+
+    at: float
+    size: int
+    closed: str
+    upstream: str
+
+
+class Drive:
+    """Runs a batcher against a scripted function in simulated time.
+
+    Args:
+        policy: the batch policy to drive.
+        function: what every instance does with a batch.
+        instances: weight of each instance.
+        batch_max, queue_max: the batcher's limits.
+
+    Attributes:
+        clock: the simulated time.
+        batches: every batch that ran, in order.
+    """
+
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        function: ScriptedFunction,
+        *,
+        instances: Iterable[float] = (1.0,),
+        batch_max: int = 32,
+        queue_max: int = 1024,
+    ) -> None:
+        self.clock = FakeClock()
+        self.batches: list[Ran] = []
+        self.batcher = Batcher(policy, batch_max=batch_max, queue_max=queue_max)
+        for number, weight in enumerate(instances):
+            self.batcher.upstreams.add(Upstream(f"i{number}", batch_max, weight, up=True))
+        self._function = function
+        self._ends: list[End] = []
+        self._running: list[tuple[float, int, Batch]] = []
+        self._ids = count(1)
+
+    def run(self, arrivals: Iterable[Arrival | tuple[float, float]]) -> list[End]:
+        """Let all ``arrivals`` come and run until nothing is left; how each ended, in order."""
+        coming = sorted((Arrival(*a) for a in arrivals), key=lambda a: a.at)[::-1]
+        while coming or not self.batcher.idle:
+            self._advance(coming)
+            self._land()
+            while coming and coming[-1].at <= self.clock.now:
+                self._arrive(coming.pop())
+            self._step()
+        return self._ends
+
+    def _advance(self, coming: list[Arrival]) -> None:
+        times = [self.batcher.wake_at(self.clock.now)]
+        if coming:
+            times.append(coming[-1].at)
+        if self._running:
+            times.append(self._running[0][0])
+        if math.isinf(min(times)):
+            msg = f"{self.batcher.queued} requests wait and nothing will ever happen"
+            raise AssertionError(msg)
+        self.clock.advance_to(min(times))
+
+    def _arrive(self, arrival: Arrival) -> None:
+        now = self.clock.now
+        deadline = arrival.at + arrival.budget_s
+        request = Request(next(self._ids), arrival.key, now, deadline=deadline, app=arrival.app)
+        if self.batcher.admit(request, now):
+            self._end([request])
+
+    def _step(self) -> None:
+        now = self.clock.now
+        actions = self.batcher.step(now)
+        self._end(actions.expired)
+        for batch in actions.send:
+            size = len(batch.requests)
+            self.batches.append(Ran(now, size, batch.closed.value, batch.upstream.name))
+            done = now + self._function.exec_s(size)
+            heapq.heappush(self._running, (done, batch.id, batch))
+
+    def _land(self) -> None:
+        now = self.clock.now
+        while self._running and self._running[0][0] <= now:
+            batch = heapq.heappop(self._running)[2]
+            if any(map(self._function.breaks, batch.requests)):
+                self._end(self.batcher.broken(batch))
+            else:
+                failed = list(map(self._function.fails, batch.requests))
+                self._end(self.batcher.finished(batch, failed, now))
+
+    def _end(self, requests: Iterable[Request]) -> None:
+        self._ends += [End(request, request.state, self.clock.now) for request in requests]

@@ -1,0 +1,203 @@
+"""The HTTP client against real sockets: our own server, and peers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.http import address
+from carpool.http.client import ConnectionFailed, Pool
+from carpool.http.server import Exchange, serve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+def echo(exchange: Exchange) -> None:
+    """Answer with the body and what was asked."""
+    headers = [("x-target", exchange.target)]
+    exchange.reply(201, exchange.body, "text/plain", headers)
+
+
+@contextlib.asynccontextmanager
+async def peer(script: bytes) -> AsyncIterator[str]:
+    """A server that says ``script`` to whoever connects and writes, then closes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(script)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
+
+
+async def asked(script: bytes) -> bytes:
+    """The body that a client sees of ``script``."""
+    async with peer(script) as where:
+        pool = Pool(where)
+        try:
+            return (await pool.request("GET", "/", timeout_s=5)).body
+        finally:
+            pool.close()
+
+
+@pytest.mark.parametrize("size", [0, 10, 100_000, 3_000_000])
+@pytest.mark.parametrize("unix", [False, True])
+def test_bodies_go_there_and_back(size: int, unix: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Any size, over TCP and over a Unix socket."""
+
+    async def run() -> None:
+        listen = f"unix:{tmp_path}/s" if unix else "127.0.0.1:0"
+        server = await serve(echo, listen=listen)
+        pool = Pool(server.address)
+        body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        response = await pool.request("POST", "/a?b", [("x-y", "z")], body, timeout_s=10)
+        assert (201, body, b"/a?b") == (
+            response.status,
+            response.body,
+            response.header(b"x-target"),
+        )
+        pool.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_connections_are_used_again_and_bounded() -> None:
+    """Twenty requests over at most four connections."""
+
+    async def run() -> None:
+        server = await serve(echo, listen="127.0.0.1:0")
+        pool = Pool(server.address, max_connections=4)
+        await asyncio.gather(*[pool.request("GET", f"/{i}") for i in range(20)])
+        assert 1 <= len(server.connections) <= 4
+        pool.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+ANSWERS = {
+    "length": (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", b"hi"),
+    "chunks": (
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n",
+        b"hi",
+    ),
+    "until closed": (b"HTTP/1.1 200 OK\r\n\r\nhi", b"hi"),
+    "interim first": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+        b"hi",
+    ),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+}
+
+
+@pytest.mark.parametrize(("script", "body"), ANSWERS.values(), ids=ANSWERS)
+def test_every_framing_is_understood(script: bytes, body: bytes) -> None:
+    """Length, chunks, end of connection, interim answers."""
+    assert body == asyncio.run(asked(script))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhi",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\n",
+    ],
+    ids=["nothing", "cut short", "not http", "half a head"],
+)
+def test_a_broken_answer_is_an_error(script: bytes) -> None:
+    """Whatever cuts an answer short is said, not returned as an answer."""
+    with pytest.raises(ConnectionFailed) as caught:
+        asyncio.run(asked(script))
+    assert caught.value.sent
+
+
+def test_nobody_there_is_an_error() -> None:
+    """A refused connection names the address, and says that nothing was sent."""
+
+    async def run() -> None:
+        await Pool("127.0.0.1:1").request("GET", "/")
+
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1") as caught:
+        asyncio.run(run())
+    assert not caught.value.sent
+
+
+def test_a_timeout_closes_the_connection() -> None:
+    """The peer learns that nobody waits any more."""
+
+    async def run() -> None:
+        gone = asyncio.Event()
+
+        def never(exchange: Exchange) -> None:
+            exchange.on_gone = gone.set
+
+        server = await serve(never, listen="127.0.0.1:0")
+        with pytest.raises(TimeoutError):
+            await Pool(server.address).request("GET", "/", timeout_s=0.05)
+        async with asyncio.timeout(5):
+            await gone.wait()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
+    """Head first, then pieces; a reader that pauses is not buried in memory."""
+
+    async def run() -> None:
+        sent = 0
+
+        async def produce(exchange: Exchange) -> None:
+            nonlocal sent
+            exchange.start(200)
+            for _ in range(200):
+                exchange.write(b"x" * 100_000)
+                sent += 100_000
+                await exchange.drained()
+            exchange.end()
+
+        tasks = []
+
+        def app(exchange: Exchange) -> None:
+            tasks.append(asyncio.get_running_loop().create_task(produce(exchange)))
+
+        server = await serve(app, listen="127.0.0.1:0")
+        pool = Pool(server.address)
+        received = 0
+        async with pool.stream("GET", "/") as response:
+            assert 200 == response.status
+            for _ in range(50):
+                await asyncio.sleep(0.002)
+            assert sent < 20_000_000
+            async for chunk in response.chunks():
+                received += len(chunk)
+        assert 20_000_000 == received
+        pool.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:80", "unix:/a/b", "localhost:8080"])
+def test_addresses_are_read_and_written(text: str) -> None:
+    """An address prints as it was given."""
+    assert text == str(address.parse(text))
+
+
+@pytest.mark.parametrize("text", ["", "80", "host", "host:", "host:x", "host:99999", "unix:"])
+def test_bad_addresses_are_named(text: str) -> None:
+    """The value and the two forms that are understood."""
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        address.parse(text)

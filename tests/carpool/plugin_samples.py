@@ -1,0 +1,41 @@
+"""Policies a third party might bring, well and badly written; not collected as tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+class Patient:
+    """Waits as long as it may.
+
+    More is said below the first line.
+    """
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+        goal: float
+        size: int = 8
+        mode: Literal["soft", "hard"] = "soft"
+        cap: int | None = None
+        names: tuple[str, ...] = ()
+        strict: bool = False
+
+        def __post_init__(self) -> None:
+            """Refuse a goal out of range."""
+            if not 0 <= self.goal <= 1:
+                message = f"goal {self.goal:g} is not a share"
+                raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+
+class Formless:
+    """Has no Params."""
+
+
+def not_a_class() -> None:
+    """Stand where a class is expected."""

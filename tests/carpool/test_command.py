@@ -1,0 +1,153 @@
+"""The carpool command: its table, its errors, and what it costs to start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool import __main__ as command
+from carpool import __version__, policies_command
+from carpool.errors import ConfigError, NotFound, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Captured = pytest.CaptureFixture[str]
+
+
+def _refuse(argv: list[str]) -> int:
+    raise ConfigError([Problem("slo", argv[0], "a duration"), Problem("cpu", "x", "cores")])
+
+
+def _lose(argv: list[str]) -> int:
+    message = f"no function {argv[0]!r}"
+    raise NotFound(message)
+
+
+def _count(argv: list[str]) -> int:
+    return len(argv)
+
+
+def _interrupted(_argv: list[str]) -> int:
+    raise KeyboardInterrupt
+
+
+def _lacking(_argv: list[str]) -> int:
+    raise ModuleNotFoundError(name="yaml.reader")
+
+
+@pytest.fixture(autouse=True)
+def _table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("refuse", "lose", "count", "interrupted", "lacking"):
+        monkeypatch.setitem(command.COMMANDS, name, (f"{__name__}:_{name}", f"test {name}"))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+
+
+def test_every_target_exists() -> None:
+    """Each command of the table names a module that is there."""
+    built_in = [target for name, (target, _) in command.COMMANDS.items() if "test" not in target]
+    assert [] == [target for target in built_in if not find_spec(target.partition(":")[0])]
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
+def test_help_lists_the_commands(argv: list[str], capsys: Captured) -> None:
+    """Without a command, and when asked, every command is listed with its line."""
+    assert 0 == command.main(argv)
+    printed = capsys.readouterr().out
+    for name, (_, line) in command.COMMANDS.items():
+        assert name in printed
+        assert line in printed
+
+
+def test_the_version_is_the_packages(capsys: Captured) -> None:
+    """``--version`` prints the one version there is."""
+    assert 0 == command.main(["--version"])
+    assert f"carpool {__version__}\n" == capsys.readouterr().out
+
+
+def test_an_unknown_command_names_the_nearest(capsys: Captured) -> None:
+    """A misspelt command exits 2 with the mend on standard error."""
+    assert 2 == command.main(["polices"])
+    captured = capsys.readouterr()
+    assert "" == captured.out
+    assert "carpool: no command 'polices'; did you mean 'policies'?\n" == captured.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "exit_code", "printed"),
+    [
+        (["count", "a", "--b"], 2, ""),
+        (["lose", "f"], 1, "carpool lose: no function 'f'\n"),
+        (["interrupted"], 130, ""),
+        (
+            ["refuse", "fast"],
+            2,
+            (
+                "carpool refuse: slo = 'fast': expected a duration\n"
+                "carpool refuse: cpu = 'x': expected cores\n"
+            ),
+        ),
+    ],
+)
+def test_exit_codes_and_messages(
+    argv: list[str], exit_code: int, printed: str, capsys: Captured
+) -> None:
+    """A command's own code is kept; our errors become lines and their own code, no traceback."""
+    assert exit_code == command.main(argv)
+    assert printed == capsys.readouterr().err
+
+
+def test_a_missing_package_is_named_with_the_mend(capsys: Captured) -> None:
+    """A command that needs an extra that is not installed says which package, and what to do."""
+    assert 1 == command.main(["lacking"])
+    assert "package 'yaml' is not installed; pip install 'carpool[" in capsys.readouterr().err
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    """``carpool --version`` imports no part, no argparse, no asyncio."""
+    code = (
+        "import sys; from carpool.__main__ import main; main(['--version']);"
+        "heavy = {'argparse', 'asyncio', 'sidecar', 'faas_stack', 'numpy', 'importlib.metadata'};"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (0, b"") == (started.returncode, started.stderr)
+
+
+def test_policies_as_json(capsys: Captured) -> None:
+    """Every built-in is listed with origin, parameters with defaults, and its first line."""
+    assert 0 == policies_command.main(["--json"])
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
+    assert {"none", "fixed", "deadline"} == set(listed)
+    fixed = listed["fixed"]
+    assert ("batch", "built-in") == (fixed["kind"], fixed["origin"])
+    assert {"size": 0, "wait_s": 0.01} == fixed["params"]
+    assert fixed["summary"].startswith("Leave with")
+
+
+def test_policies_as_text(capsys: Captured) -> None:
+    """The table names each policy and its parameters."""
+    assert 0 == command.main(["policies"])
+    printed = capsys.readouterr().out
+    assert "deadline  " in printed
+    assert "built-in; parameters: size=0, wait_s=0.01" in printed
+
+
+def test_a_broken_policy_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """A package whose policy cannot be imported is listed with the reason, among the others."""
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[carpool.batch_policies]\nodd = no_such_module:Odd\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert 0 == policies_command.main(["--json"])
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
+    assert {"none", "fixed", "deadline", "odd"} == set(listed)
+    assert "No module named 'no_such_module'" in listed["odd"]["error"]

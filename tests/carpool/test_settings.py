@@ -1,0 +1,289 @@
+"""Function settings: strict, complete reports, one name rule, one table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool import settings
+from carpool.errors import ConfigError, Problem
+from carpool.kinds import App
+from carpool.settings import FunctionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT = FunctionSettings()
+
+
+def _problems(labels: Mapping[str, str], annotations: Mapping[str, str] = {}) -> list[Problem]:
+    with pytest.raises(ConfigError) as caught:
+        FunctionSettings.from_labels(
+            {f"com.carpool.{key}": text for key, text in labels.items()},
+            {f"com.carpool.{key}": text for key, text in annotations.items()},
+        )
+    return list(caught.value.problems)
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    """A deployment without our labels, and an environment without our variables, is the default."""
+    assert DEFAULT == FunctionSettings.from_labels(None)
+    assert DEFAULT == FunctionSettings.from_labels({"app": "web"}, {"com.example.slo": "x"})
+    assert DEFAULT == FunctionSettings.from_env({"PATH": "/bin", "exec_timeout": "soon"})
+    assert {} == DEFAULT.to_env()
+
+
+def test_the_defaults() -> None:
+    """The defaults are the documented ones."""
+    assert ("deadline", 32, 1024, "fixed", 1, None) == (
+        DEFAULT.batch_policy,
+        DEFAULT.batch_max,
+        DEFAULT.queue_max,
+        DEFAULT.scale_policy,
+        DEFAULT.scale_min,
+        DEFAULT.scale_max,
+    )
+    assert (None, 0.99, None, "graph", ()) == (
+        DEFAULT.slo_s,
+        DEFAULT.percentile,
+        DEFAULT.batch_wait_s,
+        DEFAULT.executor,
+        DEFAULT.apps,
+    )
+
+
+def test_every_setting_is_read_from_labels_and_annotations() -> None:
+    """Each setting has its label; JSON values come as annotations."""
+    labels = {
+        "slo": "200ms",
+        "slo.percentile": "0.95",
+        "batch.policy": "fixed",
+        "batch.max": "16",
+        "batch.wait": "10ms",
+        "queue.max": "64",
+        "scale.policy": "infless",
+        "scale.min": "0",
+        "scale.max": "4",
+        "cpu": "0.5",
+        "gpu": "25",
+        "memory": "512Mi",
+        "executor": "lazy",
+    }
+    annotations = {
+        "batch.params": '{"wait_s": 0.02}',
+        "apps": '[{"name": "web", "slo": "1s"}, {"name": "vr", "slo": "80ms", "accuracy": 0.7}]',
+    }
+    read = FunctionSettings.from_labels(
+        {f"com.carpool.{key}": text for key, text in labels.items()},
+        {f"com.carpool.{key}": text for key, text in annotations.items()},
+    )
+    assert set(labels) | set(annotations) == {row.key for row in settings.rows()}
+    assert read == FunctionSettings(
+        slo_s=0.2,
+        percentile=0.95,
+        batch_policy="fixed",
+        batch_max=16,
+        batch_wait_s=0.01,
+        batch_params={"wait_s": 0.02},
+        queue_max=64,
+        scale_policy="infless",
+        scale_min=0,
+        scale_max=4,
+        cpu=0.5,
+        gpu=25,
+        memory_mb=536.870912,
+        apps=(App("web", 1.0), App("vr", 0.08, 0.7)),
+        executor="lazy",
+    )
+    assert read == FunctionSettings.from_env(read.to_env())
+
+
+def test_one_rule_leads_from_label_to_variable() -> None:
+    """``com.carpool.X.Y`` is ``carpool_x_y``, for every setting and without an exception."""
+    for row in settings.rows():
+        assert row.env == row.label.replace("com.", "", 1).replace(".", "_")
+
+
+def test_a_long_value_may_be_an_annotation() -> None:
+    """A value that a label cannot hold, such as one with a colon, is read from an annotation."""
+    name = "com.carpool.batch.policy"
+    assert "my.pkg:Rule" == FunctionSettings.from_labels({}, {name: "my.pkg:Rule"}).batch_policy
+    assert "fixed" == FunctionSettings.from_labels({name: "fixed"}, {name: "fixed"}).batch_policy
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("slo", "200", "a duration above zero"),
+        ("slo", "0", "a duration above zero"),
+        ("slo", "-5ms", "a duration above zero"),
+        ("slo.percentile", "1", "between 0 and 1"),
+        ("slo.percentile", "99%", "between 0 and 1"),
+        ("slo.percentile", "nan", "between 0 and 1"),
+        ("slo.percentile", "1" * 400, "between 0 and 1"),
+        ("batch.policy", "", "policy's name"),
+        ("batch.max", "0", "at least 1"),
+        ("batch.max", "8.0", "at least 1"),
+        ("batch.max", "1_0", "at least 1"),
+        ("batch.max", "9" * 5000, "at least 1"),
+        ("batch.wait", "-1ms", "a duration"),
+        ("queue.max", "many", "at least 1"),
+        ("scale.min", "-1", "at least 0"),
+        ("scale.max", "0", "at least 1"),
+        ("cpu", "0", "above 0"),
+        ("cpu", "1e999", "above 0"),
+        ("cpu", "100m", "above 0"),
+        ("gpu", "101", "0 to 100"),
+        ("memory", "512", "at least 1MB"),
+        ("memory", "512mb", "at least 1MB"),
+        ("memory", "-1Gi", "at least 1MB"),
+        ("executor", "eager", "graph or lazy"),
+    ],
+)
+def test_an_ill_formed_value_is_named_with_what_was_expected(
+    key: str, text: str, expected: str
+) -> None:
+    """The report has the label, the value as given and the expected form."""
+    (problem,) = _problems({key: text})
+    assert (f"com.carpool.{key}", text) == (problem.name, problem.value)
+    assert expected in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "size_mb"),
+    [
+        *[("512Mi", 536.870912), ("2Gi", 2147.483648), ("4GiB", 4294.967296), ("2048Ki", 2.097152)],
+        *[("500MB", 500), ("500M", 500), ("1.5GB", 1500), ("1000k", 1), ("1000000", 1)],
+    ],
+)
+def test_memory_is_read_in_the_units_people_use(text: str, size_mb: float) -> None:
+    """Kubernetes' units and plain ones are read; a bare number is bytes."""
+    read = FunctionSettings.from_env({"carpool_memory": text})
+    assert size_mb == read.memory_mb
+    assert read == FunctionSettings.from_env(read.to_env())
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "detail"),
+    [
+        ("web=200ms", "com.carpool.apps", "Expecting value"),
+        ("{}", "com.carpool.apps", "a JSON list"),
+        ("[1]", "com.carpool.apps[0]", "an object"),
+        ('[{"name": "web"}]', "com.carpool.apps[0].slo", "missing"),
+        ('[{"name": "web", "slo": 0.2}]', "com.carpool.apps[0].slo", "duration"),
+        ('[{"name": "web", "slo": "0s"}]', "com.carpool.apps[0].slo", "above zero"),
+        ('[{"name": "*", "slo": "1s"}]', "com.carpool.apps[0].name", "a name of letters"),
+        ('[{"name": "a", "slo": "1s", "acuracy": 1}]', "com.carpool.apps[0].acuracy", "accuracy"),
+        ('[{"name": "a", "slo": "1s", "accuracy": 2}]', "com.carpool.apps[0].accuracy", "0 to 1"),
+        ('[{"name": "a", "slo": "1s", "accuracy": NaN}]', "com.carpool.apps", "NaN"),
+        ('[{"name": "a", "name": "b", "slo": "1s"}]', "com.carpool.apps", "twice"),
+        ('[{"name":"a","slo":"1s"},{"name":"a","slo":"1s"}]', "com.carpool.apps[1].name", "[0]"),
+        ("[" * 100_000, "com.carpool.apps", "nested too deeply"),
+    ],
+)
+def test_ill_formed_apps_are_named_by_their_path(text: str, name: str, detail: str) -> None:
+    """The report points inside the JSON."""
+    problems = _problems({}, {"apps": text})
+    assert [name] == [problem.name for problem in problems]
+    assert detail in str(problems[0])
+
+
+def test_batch_params_are_a_json_object() -> None:
+    """A list or a bare word is refused; what the object holds is the policy's to judge."""
+    for text in ("[1]", "fast", '{"a": Infinity}'):
+        (problem,) = _problems({}, {"batch.params": text})
+        assert "a JSON object" in problem.expected
+
+
+def test_an_unknown_name_comes_with_the_nearest_known() -> None:
+    """A misspelt label, annotation or variable is an error that names the one probably meant."""
+    (problem,) = _problems({"batch.maks": "8"})
+    assert "did you mean 'com.carpool.batch.max'?" in str(problem)
+    (problem,) = _problems({}, {"aps": "[]"})
+    assert "did you mean 'com.carpool.apps'?" in str(problem)
+    with pytest.raises(ConfigError, match="did you mean 'carpool_batch_max'"):
+        FunctionSettings.from_env({"carpool_batch_maks": "8"})
+
+
+def test_json_settings_belong_in_annotations() -> None:
+    """A JSON value in a label is refused with the mend."""
+    (problem,) = _problems({"apps": "[]"})
+    assert "move it from labels to annotations" in str(problem)
+
+
+def test_two_answers_to_one_question_are_refused() -> None:
+    """A label and an annotation of one name must agree."""
+    (problem,) = _problems({"batch.max": "8"}, {"batch.max": "16"})
+    assert ("com.carpool.batch.max", "8") == (problem.name, problem.value)
+    assert "'16'" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "name", "expected"),
+    [
+        ({"scale.min": "5", "scale.max": "2"}, "scale.min", "at most scale.max, which is 2"),
+        ({"slo": "50ms", "batch.wait": "50ms"}, "batch.wait", "less than slo, which is 50ms"),
+    ],
+)
+def test_contradictions_are_found(labels: dict[str, str], name: str, expected: str) -> None:
+    """Two well-formed values that cannot both be meant are reported, by label and by variable."""
+    (problem,) = _problems(labels)
+    assert (f"com.carpool.{name}", expected) == (problem.name, problem.expected)
+    env = {"carpool_" + key.replace(".", "_"): text for key, text in labels.items()}
+    with pytest.raises(ConfigError, match="carpool_" + name.replace(".", "_")):
+        FunctionSettings.from_env(env)
+
+
+def test_the_wait_is_held_against_every_application() -> None:
+    """A window that is as long as one application's objective is refused."""
+    apps = json.dumps([{"name": "web", "slo": "1s"}, {"name": "vr", "slo": "20ms"}])
+    (problem,) = _problems({"batch.wait": "20ms"}, {"apps": apps})
+    assert "less than apps[vr].slo, which is 20ms" == problem.expected
+
+
+def test_everything_wrong_is_reported_at_once() -> None:
+    """A user mends a deployment in one pass: unknown, ill-formed and contradicting together."""
+    labels = {"slo": "fast", "batch.maks": "8", "scale.min": "3", "scale.max": "2", "gpu": "200"}
+    problems = _problems(labels, {"apps": '[{"name": ""}]'})
+    names = [problem.name.removeprefix("com.carpool.") for problem in problems]
+    assert ["apps[0].name", "apps[0].slo", "batch.maks", "gpu", "slo", "scale.min"] == names
+    lines = str(ConfigError(problems)).splitlines()
+    assert 6 == len(lines)
+
+
+@pytest.mark.parametrize("values", [{"batch_max": 0}, {"percentile": 1.5}, {"slo_s": 0.0}])
+def test_settings_made_in_code_are_as_strict(values: dict[str, float]) -> None:
+    """No instance is invalid, whichever way it was made."""
+    with pytest.raises(ConfigError):
+        FunctionSettings(**values)  # type: ignore[arg-type]  # the values differ in type
+
+
+def test_unset_differs_from_none_where_a_value_is_required() -> None:
+    """Only settings that may be left out can be ``None``."""
+    with pytest.raises((ConfigError, TypeError)):
+        FunctionSettings(batch_max=None)  # type: ignore[arg-type]  # the point of the test
+
+
+@given(
+    st.builds(
+        FunctionSettings,
+        slo_s=st.none() | st.floats(1, 1000).map(lambda v: round(v, 6)),
+        percentile=st.floats(0.01, 0.99),
+        batch_max=st.integers(1, 10**6),
+        batch_wait_s=st.none() | st.integers(0, 999_999).map(lambda us: us / 10**6),
+        batch_params=st.dictionaries(st.text(), st.integers() | st.text() | st.booleans()),
+        scale_min=st.integers(0, 5),
+        scale_max=st.none() | st.integers(5, 100),
+        cpu=st.none() | st.floats(0.001, 1e6),
+        gpu=st.floats(0, 100),
+        memory_mb=st.none() | st.integers(1, 10**6),
+        executor=st.sampled_from(["graph", "lazy"]),
+    )
+)
+def test_the_environment_carries_settings_unchanged(given_: FunctionSettings) -> None:
+    """What a provider writes into a sidecar's environment is what the sidecar reads."""
+    assert given_ == FunctionSettings.from_env(given_.to_env())

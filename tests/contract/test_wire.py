@@ -1,0 +1,143 @@
+"""The batch wire format: golden bytes, round trips, and nothing but WireError on bad bytes."""
+
+from __future__ import annotations
+
+import math
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool import wire
+
+GOLDEN = Path(__file__).parent / "golden"
+
+JSON_HEAD = wire.build_head("POST /v2/models/m/infer", [("Content-Type", "application/json")])
+TEXT_HEAD = wire.build_head("GET /", [])
+OK_HEAD = wire.build_head("", [("content-type", "application/json")])
+
+REQUEST = (
+    [7, 8, 9],
+    [0.25, math.inf, 0.125],
+    [JSON_HEAD, JSON_HEAD, TEXT_HEAD],
+    [b"{}", b"", b"abc"],
+)
+ANSWER = ([7, 8, 9], [200, 400, 200], [OK_HEAD] * 3, [b"[1]", b'{"error":"no"}', b""])
+
+
+def test_a_batch_of_requests_has_these_bytes() -> None:
+    """The format does not drift: the golden file was written once and is compared to the byte."""
+    assert (GOLDEN / "request.bin").read_bytes() == wire.encode_request(*REQUEST)
+
+
+def test_a_batch_of_answers_has_these_bytes() -> None:
+    """As for requests."""
+    assert (GOLDEN / "answer.bin").read_bytes() == wire.encode_answer(*ANSWER)
+
+
+def test_golden_requests_are_read() -> None:
+    """A reader of the golden bytes sees what was written, deadline and missing deadline alike."""
+    columns = wire.decode_request((GOLDEN / "request.bin").read_bytes())
+    assert (7, 8, 9) == columns.ids
+    assert (0.25, math.inf, 0.125) == columns.remaining_s
+    assert [b"{}", b"", b"abc"] == [bytes(body) for body in columns.bodies]
+    head = wire.parse_head(columns.heads[0])
+    assert ("POST /v2/models/m/infer", (("content-type", "application/json"),)) == head
+
+
+def test_bodies_start_aligned_and_lie_back_to_back() -> None:
+    """Equal-shape tensors can be viewed as one array without a copy."""
+    message = wire.encode_request([1, 2], [1.0, 1.0], [TEXT_HEAD] * 2, [b"a" * 16, b"b" * 16])
+    assert message.endswith(b"a" * 16 + b"b" * 16)
+    assert 0 == (len(message) - 32) % 64
+
+
+def test_a_shared_head_travels_once() -> None:
+    """Thirty-two riders with one head cost one head."""
+    message = wire.encode_request(range(32), [1.0] * 32, [JSON_HEAD] * 32, [b""] * 32)
+    assert 1 == message.count(JSON_HEAD)
+
+
+HEADS = st.lists(
+    st.tuples(st.sampled_from(["a", "x-b"]), st.text("xyz 1:", max_size=9)), max_size=3
+)
+ITEMS = st.lists(
+    st.tuples(
+        st.integers(0, 2**64 - 1),
+        st.floats(0, 1000, width=32) | st.just(math.inf),
+        HEADS,
+        st.binary(max_size=80),
+    ),
+    max_size=9,
+)
+
+
+@given(ITEMS)
+def test_what_is_written_is_read(
+    items: list[tuple[int, float, list[tuple[str, str]], bytes]],
+) -> None:
+    """Any batch survives the way there and back."""
+    heads = [wire.build_head("POST /x", head) for _, _, head, _ in items]
+    ids, remaining = [item[0] for item in items], [item[1] for item in items]
+    bodies = [item[3] for item in items]
+    columns = wire.decode_request(wire.encode_request(ids, remaining, heads, bodies))
+    assert ids == list(columns.ids)
+    assert remaining == list(columns.remaining_s)
+    assert heads == list(columns.heads)
+    assert bodies == [bytes(body) for body in columns.bodies]
+    for head, item in zip(columns.heads, items, strict=True):
+        assert tuple(item[2]) == wire.parse_head(head).headers
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data: bytes) -> None:
+    """Bytes that are no message raise WireError, never anything else (zeros may be no items)."""
+    for magic in (b"", b"CPQ1", b"CPA1"):
+        for decode in (wire.decode_request, wire.decode_answer):
+            with suppress(wire.WireError):
+                assert () == decode(magic + data).ids
+
+
+@given(st.data())
+def test_damaged_messages_are_refused_or_read(data: st.DataObject) -> None:
+    """One byte changed, or the end cut off: WireError or some columns, never a crash."""
+    message = bytearray(wire.encode_request(*REQUEST))
+    message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
+    del message[data.draw(st.integers(0, len(message))) :]
+    with suppress(wire.WireError):
+        wire.decode_request(bytes(message))
+
+
+def test_a_message_that_promises_too_much_costs_nothing() -> None:
+    """Four billion items announced in sixteen bytes are refused without allocating them."""
+    with pytest.raises(wire.WireError, match="at least"):
+        wire.decode_request(struct.pack("<4sIII", b"CPQ1", 2**32 - 1, 1, 0))
+
+
+@pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb"])
+def test_a_header_cannot_forge_another(value: str) -> None:
+    """A line break in a value is refused when the head is built."""
+    with pytest.raises(wire.WireError, match="line break"):
+        wire.build_head("", [("x", value)])
+
+
+@pytest.mark.parametrize("head", [b"", b"no newline", b"POST /\nno colon\n"])
+def test_a_malformed_head_is_refused(head: bytes) -> None:
+    """A head has a first line and 'name: value' lines."""
+    with pytest.raises(wire.WireError):
+        wire.parse_head(head)
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    """A batch is a table; a ragged one is a bug of the writer."""
+    with pytest.raises(wire.WireError, match="differ"):
+        wire.encode_request([1, 2], [1.0], [TEXT_HEAD], [b""])
+
+
+def test_a_value_that_does_not_fit_is_refused() -> None:
+    """A negative id cannot be written."""
+    with pytest.raises(wire.WireError, match="fit"):
+        wire.encode_request([-1], [1.0], [TEXT_HEAD], [b""])

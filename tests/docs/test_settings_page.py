@@ -1,0 +1,39 @@
+"""docs/settings.md says what the code says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carpool import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "settings.md"
+
+
+def test_the_table_is_what_the_code_would_write() -> None:
+    """The generated table in the documentation is up to date; `make docs` mends it."""
+    command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (0, "") == (checked.returncode, checked.stderr)
+
+
+@pytest.mark.parametrize("row", settings.rows(), ids=lambda row: str(row.key))
+def test_every_setting_has_its_line(row: settings.Row) -> None:
+    """Every setting is documented with label, environment variable and default."""
+    lines = [line for line in PAGE.read_text().splitlines() if f"`{row.label}`" in line]
+    assert 1 == len(lines)
+    assert f"| `{row.env}` |" in lines[0]
+    assert row.default_text in lines[0]
+
+
+def test_the_example_parses() -> None:
+    """The stack file shown is one that the settings accept."""
+    yaml = pytest.importorskip("yaml")
+    example = PAGE.read_text().split("```yaml\n")[1].split("```")[0]
+    function = yaml.safe_load(example)["functions"]["classify"]
+    read = settings.FunctionSettings.from_labels(function["labels"], function["annotations"])
+    assert (0.2, 16, 2) == (read.slo_s, read.batch_max, len(read.apps))

@@ -1,0 +1,74 @@
+"""A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
+
+``slow:0.2`` sleeps, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with 422,
+``short`` answers too few items, ``garbage`` answers no batch; anything else is echoed.
+``start_delay`` and ``start_exit`` in the environment make the start slow or hopeless.
+"""
+
+from __future__ import annotations
+
+import os
+import socketserver
+import sys
+import threading
+from pathlib import Path
+
+from carpool import wire
+
+OK = wire.build_head("", [("content-type", "text/plain")])
+LOCK = threading.Lock()
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """One connection: batches and readiness probes in turn."""
+
+    def handle(self) -> None:
+        while line := self.rfile.readline():
+            size = 0
+            while header := self.rfile.readline().strip():
+                name, _, value = header.partition(b":")
+                if name.lower() == b"content-length":
+                    size = int(value)
+            body = self.rfile.read(size)
+            status, answer = (200, b"OK") if line.startswith(b"GET ") else self.batch(body)
+            head = f"HTTP/1.1 {status} X\r\ncontent-length: {len(answer)}\r\n\r\n"
+            self.wfile.write(head.encode() + answer)
+
+    def batch(self, body: bytes) -> tuple[int, bytes]:
+        columns = wire.decode_request(body)
+        words = [bytes(item).decode("latin-1") for item in columns.bodies]
+        with LOCK:
+            delays = [float(w.partition(":")[2]) for w in words if w.startswith("slow:")]
+            threading.Event().wait(max(delays, default=0.0))
+        if "crash" in words:
+            os._exit(3)
+        if "fail" in words:
+            return 500, b"the whole batch failed"
+        if "garbage" in words:
+            return 200, b"not a batch"
+        kept = slice(None, -1) if "short" in words else slice(None)
+        statuses = [422 if word == "bad" else 200 for word in words]
+        heads = [OK] * len(words)
+        answer = wire.encode_answer(
+            columns.ids[kept], statuses[kept], heads[kept], columns.bodies[kept]
+        )
+        return 200, answer
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    """Listens where the sidecar says."""
+
+    daemon_threads = True
+
+
+def main() -> None:
+    """Start as the environment says."""
+    threading.Event().wait(float(os.environ.get("start_delay", "0")))
+    if "start_exit" in os.environ:
+        sys.exit("model.onnx is not there: put it beside handler.py")
+    path = os.environ["handler_listen"].removeprefix("unix:")
+    Path(path).unlink(missing_ok=True)
+    Server(path, Handler).serve_forever()
+
+
+main()

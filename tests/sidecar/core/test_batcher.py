@@ -1,0 +1,254 @@
+"""The batcher, event by event, with time passed in."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sidecar.core.batcher import Batcher, Closed, Refusal
+from sidecar.core.dispatch import Upstream
+from sidecar.core.policy import Decision
+from sidecar.core.request import Request
+from sidecar.core.states import State
+from sidecar.policies.deadline import Deadline
+from sidecar.policies.fixed import FixedWindow
+from sidecar.policies.none import NoBatching
+
+WINDOW_S = 0.010
+
+
+def windowed(size: int = 4, *, up: bool = True, queue_max: int = 100) -> Batcher:
+    """A batcher with a window of 10 ms and one instance."""
+    policy = FixedWindow(FixedWindow.Params(size=size, wait_s=WINDOW_S))
+    batcher = Batcher(policy, batch_max=32, queue_max=queue_max)
+    batcher.upstreams.add(Upstream("a", 32, up=up))
+    return batcher
+
+
+def eager() -> Batcher:
+    """A batcher that pulls whenever the instance is free."""
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=100)
+    batcher.upstreams.add(Upstream("a", 32, up=True))
+    return batcher
+
+
+def request(number: int, at: float = 0.0, *, key: str = "k", deadline: float = math.inf) -> Request:
+    """A request that arrived at ``at``."""
+    return Request(number, key, at, deadline=deadline)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    """Size is reached before the window ends: no waiting."""
+    batcher = windowed(size=2)
+    for number in (1, 2):
+        batcher.admit(request(number), 0.0)
+    (batch,) = batcher.step(0.0).send
+    assert [1, 2] == [r.id for r in batch.requests]
+    assert Closed.FULL is batch.closed
+
+
+def test_a_partial_batch_waits_for_its_window() -> None:
+    """One request waits until the window of the oldest has passed, and the core says until when."""
+    batcher = windowed()
+    batcher.admit(request(1), 0.0)
+    assert [] == batcher.step(0.0).send
+    assert WINDOW_S == batcher.wake_at(0.0)
+    (batch,) = batcher.step(WINDOW_S).send
+    assert Closed.DEPARTURE is batch.closed
+
+
+def test_a_busy_instance_never_causes_a_small_batch() -> None:
+    """While the instance works, departures pass and the batch grows; it leaves when pulled."""
+    batcher = eager()
+    batcher.admit(request(1), 0.0)
+    (first,) = batcher.step(0.0).send
+    for number in range(2, 10):
+        batcher.admit(request(number, 0.001 * number), 0.001 * number)
+        assert [] == batcher.step(0.001 * number).send
+    assert math.inf == batcher.wake_at(0.02)
+    batcher.finished(first, [False], 0.05)
+    (second,) = batcher.step(0.05).send
+    assert list(range(2, 10)) == [r.id for r in second.requests]
+
+
+def test_unlike_requests_never_share_a_batch() -> None:
+    """Groups of different compat keys leave separately, the one with the oldest request first."""
+    batcher = eager()
+    batcher.upstreams.add(Upstream("b", 32, up=True))
+    for number, key in enumerate(("x", "y", "x", "y"), 1):
+        batcher.admit(request(number, key=key), 0.0)
+    batches = batcher.step(0.0).send
+    assert [[1, 3], [2, 4]] == [[r.id for r in batch.requests] for batch in batches]
+
+
+def test_a_ready_group_does_not_wait_behind_one_that_is_not() -> None:
+    """A full batch of a younger key leaves although an older key still waits for its window."""
+    batcher = windowed(size=2)
+    for number, key in enumerate(("x", "y", "y"), 1):
+        batcher.admit(request(number, key=key), 0.0)
+    (batch,) = batcher.step(0.0).send
+    assert [2, 3] == [r.id for r in batch.requests]
+
+
+def test_without_an_instance_nothing_leaves() -> None:
+    """An instance that is down takes nothing; requests wait for one."""
+    batcher = windowed(size=1, up=False)
+    batcher.admit(request(1), 0.0)
+    assert [] == batcher.step(1.0).send
+    upstream = batcher.upstreams.get("a")
+    assert upstream is not None
+    upstream.up = True
+    assert 1 == len(batcher.step(1.0).send)
+
+
+def test_the_queue_is_bounded() -> None:
+    """More than queue_max waiting: refused, with the reason, and never admitted later."""
+    batcher = windowed(queue_max=1, up=False)
+    extra = request(2)
+    assert batcher.admit(request(1), 0.0) is None
+    assert Refusal.QUEUE_FULL is batcher.admit(extra, 0.0)
+    assert State.REFUSED is extra.state
+    assert 1 == batcher.queued
+
+
+def test_an_expired_request_is_never_sent() -> None:
+    """Its deadline passes in the queue: it is reported expired, the others leave."""
+    batcher = eager()
+    batcher.admit(request(1, deadline=0.5), 0.0)
+    (running,) = batcher.step(0.0).send
+    late, fine = request(2, deadline=0.1), request(3, deadline=9.0)
+    batcher.admit(late, 0.0)
+    batcher.admit(fine, 0.0)
+    assert 0.1 == batcher.wake_at(0.0)
+    assert [late] == batcher.step(0.1).expired
+    assert State.EXPIRED is late.state
+    batcher.finished(running, [False], 0.2)
+    (batch,) = batcher.step(0.2).send
+    assert [fine] == batch.requests
+
+
+def test_a_request_whose_deadline_has_passed_is_not_admitted() -> None:
+    """It is refused at the door, so that it costs nothing."""
+    assert Refusal.EXPIRED is eager().admit(request(1, deadline=0.0), 0.0)
+
+
+def test_cancelling_is_idempotent_and_frees_the_seat() -> None:
+    """A caller that leaves makes room at once; leaving twice changes nothing."""
+    batcher = windowed(size=2)
+    gone, stays, late = request(1), request(2), request(3)
+    batcher.admit(gone, 0.0)
+    batcher.cancel(gone)
+    batcher.cancel(gone)
+    batcher.admit(stays, 0.0)
+    assert [] == batcher.step(0.0).send
+    assert 1 == batcher.queued
+    batcher.admit(late, 0.0)
+    (batch,) = batcher.step(0.0).send
+    assert [stays, late] == batch.requests
+
+
+def test_a_rider_who_leaves_in_flight_gets_no_answer() -> None:
+    """The batch goes on; only those who still wait are returned."""
+    batcher = eager()
+    gone, stays = request(1), request(2)
+    batcher.admit(gone, 0.0)
+    batcher.admit(stays, 0.0)
+    (batch,) = batcher.step(0.0).send
+    batcher.cancel(gone)
+    assert [stays] == batcher.finished(batch, [False, False], 0.1)
+    assert (State.CANCELLED, State.DONE) == (gone.state, stays.state)
+    assert batcher.idle
+
+
+def test_one_bad_item_fails_alone() -> None:
+    """The function failed on one item: its neighbours are done."""
+    batcher = eager()
+    riders = [request(number) for number in (1, 2, 3)]
+    for rider in riders:
+        batcher.admit(rider, 0.0)
+    (batch,) = batcher.step(0.0).send
+    batcher.finished(batch, [False, True, False], 0.1)
+    assert [State.DONE, State.FAILED, State.DONE] == [r.state for r in riders]
+
+
+def test_failures_say_nothing_about_execution_time() -> None:
+    """Broken and failed batches leave the latency model as it was."""
+    batcher = eager()
+    for number, outcome in enumerate(("broken", "failed"), 1):
+        batcher.admit(request(number), 0.0)
+        (batch,) = batcher.step(0.0).send
+        if outcome == "broken":
+            batcher.broken(batch)
+        else:
+            batcher.finished(batch, [True], 5.0)
+    assert not batcher.exec_time.known
+
+
+def test_draining_lets_partial_batches_leave_at_once() -> None:
+    """Nobody waits for company that will not come."""
+    batcher = windowed()
+    batcher.admit(request(1), 0.0)
+    batcher.drain()
+    (batch,) = batcher.step(0.0).send
+    assert Closed.DRAIN is batch.closed
+
+
+def test_giving_up_fails_what_waits() -> None:
+    """The function cannot be started: everybody in the queue is told."""
+    batcher = windowed(up=False)
+    waiting = [request(1), request(2, key="other")]
+    for rider in waiting:
+        batcher.admit(rider, 0.0)
+    assert waiting == batcher.give_up()
+    assert batcher.idle
+
+
+def test_instances_share_in_proportion_to_their_weights() -> None:
+    """Two instances of weights 3 and 1, always free: three quarters of the requests to one."""
+    batcher = Batcher(NoBatching(NoBatching.Params()), batch_max=32, queue_max=100)
+    for name, weight in (("big", 3.0), ("small", 1.0)):
+        batcher.upstreams.add(Upstream(name, 32, weight, up=True))
+    taken = {"big": 0, "small": 0}
+    for number in range(400):
+        batcher.admit(request(number), 0.0)
+        (batch,) = batcher.step(0.0).send
+        taken[batch.upstream.name] += 1
+        batcher.finished(batch, [False], 0.0)
+    assert {"big": 300, "small": 100} == taken
+
+
+def test_one_instance_is_filled_before_the_next_is_started() -> None:
+    """Ten requests, two idle instances, batches of eight: 8 and 2, not 5 and 5."""
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=8, queue_max=100)
+    for name in ("a", "b"):
+        batcher.upstreams.add(Upstream(name, 8, up=True))
+    for number in range(10):
+        batcher.admit(request(number), 0.0)
+    assert [8, 2] == [len(batch.requests) for batch in batcher.step(0.0).send]
+
+
+def test_an_instance_takes_no_more_than_it_can() -> None:
+    """The batch is bounded by the instance, the settings and the policy, whichever is least."""
+    batcher = Batcher(FixedWindow(FixedWindow.Params(size=100)), batch_max=32, queue_max=100)
+    batcher.upstreams.add(Upstream("a", 3, up=True))
+    for number in range(10):
+        batcher.admit(request(number), 0.0)
+    assert [3] == [len(batch.requests) for batch in batcher.step(0.0).send]
+
+
+@pytest.mark.parametrize("wanted", [-5, 0, 10**9])
+def test_a_policy_that_asks_for_nonsense_is_kept_within_limits(wanted: int) -> None:
+    """Whatever size a policy names, batches hold one to batch_max requests."""
+
+    class Odd(NoBatching):
+        def decide(self, waiting: object) -> Decision:
+            del waiting
+            return Decision(wanted, late=wanted)
+
+    batcher = Batcher(Odd(NoBatching.Params()), batch_max=4, queue_max=100)
+    batcher.upstreams.add(Upstream("a", 32, up=True))
+    for number in range(10):
+        batcher.admit(request(number), 0.0)
+    (batch,) = batcher.step(0.0).send
+    assert 1 <= len(batch.requests) <= 4

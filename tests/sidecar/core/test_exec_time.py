@@ -1,0 +1,69 @@
+"""Execution time by batch size, one sample after the other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sidecar.core.exec_time import ExecTime
+
+
+def taught(*samples: tuple[int, float]) -> ExecTime:
+    """An estimator that has seen ``samples``."""
+    exec_time = ExecTime()
+    for size, exec_s in samples:
+        exec_time.observe(size, exec_s)
+    return exec_time
+
+
+def test_nothing_observed_means_nothing_known() -> None:
+    """No data is said, not guessed."""
+    exec_time = ExecTime()
+    assert (False, 0.0, 0.0) == (exec_time.known, exec_time.mean(8), exec_time.bound(8))
+
+
+def test_one_size_says_nothing_of_others() -> None:
+    """With one size seen, the cost is taken to be per batch."""
+    assert pytest.approx(0.010) == taught((4, 0.010)).mean(32)
+
+
+def test_a_line_is_found_from_two_sizes() -> None:
+    """2 ms plus 1 ms an item."""
+    exec_time = taught(*[(size, 0.002 + 0.001 * size) for size in (1, 8)] * 5)
+    assert pytest.approx(0.034, rel=1e-6) == exec_time.mean(32)
+
+
+def test_the_slope_is_never_negative() -> None:
+    """Noise that makes large batches look cheaper does not make the model absurd."""
+    exec_time = taught((1, 0.010), (32, 0.001))
+    assert exec_time.mean(1) <= exec_time.mean(32) <= exec_time.mean(64)
+
+
+def test_the_base_is_never_negative() -> None:
+    """A superlinear cost does not make small batches free."""
+    exec_time = taught(*[(size, 1e-5 * size * size) for size in (16, 32)] * 5)
+    assert exec_time.mean(1) > 0
+
+
+def test_one_outlier_is_clipped() -> None:
+    """A single stall of a hundred times moves the estimate by less than a third."""
+    exec_time = taught(*[(8, 0.010)] * 50, (8, 1.0))
+    assert exec_time.mean(8) < 0.013
+
+
+def test_a_lasting_change_is_followed() -> None:
+    """Twice as slow from now on: the estimate gets there."""
+    exec_time = taught(*[(8, 0.010)] * 100, *[(8, 0.020)] * 300)
+    assert pytest.approx(0.020, rel=0.05) == exec_time.mean(8)
+
+
+def test_the_bound_is_rarely_exceeded() -> None:
+    """With ten percent of noise the bound holds for at least 97 of 100 batches."""
+    rng = random.Random(1)
+    samples = [
+        (s, (0.002 + 0.0005 * s) * rng.gauss(1, 0.1)) for s in rng.choices(range(1, 33), k=2000)
+    ]
+    exec_time = taught(*samples[:1000])
+    within = sum(took <= exec_time.bound(size) for size, took in samples[1000:])
+    assert within >= 970

@@ -1,0 +1,92 @@
+"""The built-in policies, driven in simulated time."""
+
+from __future__ import annotations
+
+import pytest
+
+from carpool.errors import ConfigError
+from sidecar.core.states import State
+from sidecar.policies.deadline import Deadline
+from sidecar.policies.fixed import FixedWindow
+from sidecar.policies.none import NoBatching
+from sidecar.testing import Arrival, Drive, End, ScriptedFunction
+
+# A model whose weights dominate: 2.4 ms a batch and 0.27 ms an item.
+WIDE = ScriptedFunction(lambda size: 0.0024 + 0.00027 * size)
+
+
+def steady(rate_rps: float, seconds: float, budget_s: float) -> list[Arrival]:
+    """Evenly spaced arrivals."""
+    return [Arrival(i / rate_rps, budget_s) for i in range(int(rate_rps * seconds))]
+
+
+def share_done(ends: list[End]) -> float:
+    """Share of the requests that were answered."""
+    return sum(end.state is State.DONE for end in ends) / len(ends)
+
+
+def test_none_sends_every_request_alone() -> None:
+    """No batch of two, even with a queue."""
+    drive = Drive(NoBatching(NoBatching.Params()), WIDE)
+    drive.run(steady(1000, 0.1, 10.0))
+    assert {1} == {ran.size for ran in drive.batches}
+
+
+def test_fixed_waits_its_window_and_no_longer() -> None:
+    """With sparse arrivals every request leaves exactly when its window ends."""
+    drive = Drive(FixedWindow(FixedWindow.Params(size=8, wait_s=0.005)), WIDE)
+    drive.run([Arrival(0.0), Arrival(1.0), Arrival(1.003)])
+    assert [(0.005, 1), (1.005, 2)] == [(round(r.at, 9), r.size) for r in drive.batches]
+
+
+def test_deadline_does_not_wait_for_company() -> None:
+    """A lone request leaves at once."""
+    drive = Drive(Deadline(Deadline.Params()), WIDE)
+    drive.run([Arrival(0.0, 0.1), Arrival(1.0, 0.1)])
+    assert [0.0, 1.0] == [ran.at for ran in drive.batches]
+
+
+def test_deadline_grows_batches_with_load() -> None:
+    """Five times what single requests could sustain is served within the objective."""
+    drive = Drive(Deadline(Deadline.Params()), WIDE)
+    ends = drive.run(steady(1900, 1.0, 0.1))
+    assert 1.0 == share_done(ends)
+    assert max(end.at - end.request.arrived for end in ends) < 0.1
+
+
+def test_deadline_keeps_batches_small_enough_for_the_tightest() -> None:
+    """A request that allows 4 ms leaves with as many as 4 ms allow, the rest in the next batch."""
+    drive = Drive(Deadline(Deadline.Params()), WIDE)
+    drive.run([Arrival(0.01 * i, 1.0) for i in range(10)])
+    for size in (2, 4, 8):
+        drive.run([Arrival(drive.clock.now + 0.1, 1.0)] * size)
+    drive.batches.clear()
+    at = drive.clock.now + 0.1
+    ends = drive.run([Arrival(at, 0.0045), *[Arrival(at, 0.5)] * 15])[-16:]
+    assert [State.DONE] * 16 == [end.state for end in ends]
+    assert 2 == len(drive.batches)
+    assert all(end.at <= end.request.deadline for end in ends)
+
+
+def test_deadline_does_not_collapse_under_overload() -> None:
+    """At twice the capacity it still completes, in time, most of what the model can do."""
+    drive = Drive(Deadline(Deadline.Params()), WIDE, queue_max=1024)
+    ends = drive.run(steady(5600, 1.0, 0.1))
+    in_time = sum(e.state is State.DONE and e.at <= e.request.deadline for e in ends)
+    assert in_time > 0.8 * 32 / WIDE.exec_s(32)
+
+
+def test_none_collapses_where_deadline_does_not() -> None:
+    """The comparison that batching is about: the same load, the same function."""
+    load = steady(1500, 1.0, 0.1)
+    alone = share_done(Drive(NoBatching(NoBatching.Params()), WIDE).run(load))
+    together = share_done(Drive(Deadline(Deadline.Params()), WIDE).run(load))
+    assert alone < 0.4
+    assert 1.0 == together
+
+
+@pytest.mark.parametrize("params", [{"size": -1}, {"wait_s": -0.1}, {"wait_s": float("nan")}])
+def test_fixed_refuses_what_cannot_work(params: dict[str, float]) -> None:
+    """A negative size or wait is an error at the start, not at the first request."""
+    with pytest.raises(ConfigError):
+        FixedWindow.Params(**params)  # type: ignore[arg-type]

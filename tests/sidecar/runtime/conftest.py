@@ -1,0 +1,101 @@
+"""A real sidecar process in front of a scripted handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.client import ConnectionFailed, Pool, Response
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+ROOT = Path(__file__).parents[3]
+HANDLER = ROOT / "tests" / "services" / "scripted_handler.py"
+
+
+@dataclass(slots=True)
+class Sidecar:
+    """A running sidecar: its process and a client to it."""
+
+    process: subprocess.Popen[bytes]
+    pool: Pool
+
+    async def ask(self, body: str, *headers: tuple[str, str], target: str = "/") -> Response:
+        """One request."""
+        return await self.pool.request("POST", target, headers, body.encode(), 30.0)
+
+    async def ready(self) -> int:
+        """Status of /_/ready; 0 while nobody listens."""
+        try:
+            return (await self.pool.request("GET", "/_/ready", timeout_s=5.0)).status
+        except ConnectionFailed:
+            return 0
+
+    def listening(self) -> bool:
+        """Whether its socket is there."""
+        return Path(self.pool.address.removeprefix("unix:")).exists()
+
+    async def until_ready(self) -> None:
+        """Wait until the function is ready."""
+
+        async def poll() -> None:
+            while await self.ready() != 200:  # noqa: ASYNC110 - another process changes it
+                await asyncio.sleep(0.02)
+
+        await asyncio.wait_for(poll(), 20)
+
+    async def metric(self, name: str) -> float:
+        """The value of one series of /metrics."""
+        text = (await self.pool.request("GET", "/metrics")).body.decode()
+        lines = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+        return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+    def handler_pid(self) -> int:
+        """The process id of the handler."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return int(children.split()[0])
+
+
+@pytest.fixture
+def sidecar(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Sidecar]]:
+    """Start a sidecar with the given environment; it is ready on entry unless told otherwise."""
+
+    @contextlib.asynccontextmanager
+    async def start(*, ready: bool = True, **env: str) -> AsyncIterator[Sidecar]:
+        listen = f"unix:{tmp_path}/sidecar.sock"
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            [sys.executable, "-m", "sidecar"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "fprocess": f"{sys.executable} {HANDLER}",
+                "PYTHONPATH": str(ROOT),
+                "sidecar_listen": listen,
+                "sidecar_watchdog": "off",
+                **env,
+            },
+        )
+        running = Sidecar(process, Pool(listen, max_connections=256))
+        try:
+            if ready:
+                await running.until_ready()
+            yield running
+        finally:
+            running.pool.close()
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            await wait_until_async(lambda: process.poll() is not None, 20, "the sidecar's end")
+
+    return start

@@ -1,0 +1,289 @@
+"""The whole sidecar: a real process, real sockets, a real handler that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from tests.sidecar.runtime.conftest import ROOT, Sidecar
+from tests.waiting import wait_until_async
+
+Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
+EXPLAIN = ("x-carpool-explain", "1")
+
+
+def error(body: bytes) -> str:
+    """The text of an error answer."""
+    text: str = json.loads(body)["error"]
+    return text
+
+
+def test_answers_never_cross(sidecar: Start) -> None:
+    """Two thousand marked requests from a hundred callers: each gets back his own mark."""
+
+    async def run() -> None:
+        async with sidecar(carpool_slo="5s") as running:
+            sizes: list[int] = []
+
+            async def caller(number: int) -> None:
+                for turn in range(20):
+                    mark = f"{number}/{turn}"
+                    response = await running.ask(mark, EXPLAIN)
+                    assert (200, mark) == (response.status, response.body.decode())
+                    sizes.append(int(response.header(b"x-carpool-batch") or 0))
+
+            await asyncio.gather(*map(caller, range(100)))
+            assert 2000 == await running.metric('batch_requests_total{state="done"}')
+            assert max(sizes) > 4
+
+    asyncio.run(run())
+
+
+def test_one_bad_item_harms_nobody(sidecar: Start) -> None:
+    """An item that the function refuses gets its own status; its neighbours their answers."""
+
+    async def run() -> None:
+        async with sidecar(
+            carpool_slo="5s", carpool_batch_policy="fixed", carpool_batch_wait="50ms"
+        ) as s:
+            asked = [s.ask(word, EXPLAIN) for word in ("a", "b", "bad", "c")]
+            responses = await asyncio.gather(*asked)
+            assert [200, 200, 422, 200] == [r.status for r in responses]
+            assert [b"a", b"b", b"bad", b"c"] == [r.body for r in responses]
+            assert {b"4"} == {r.header(b"x-carpool-batch") for r in responses}
+
+    asyncio.run(run())
+
+
+def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
+    """Too few items, or no batch at all: never somebody else's answer."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            for word, text in (("short", "answered"), ("garbage", "batch"), ("fail", "status 500")):
+                response = await running.ask(word)
+                assert 502 == response.status
+                assert text in error(response.body)
+            assert (200, b"fine") == (await running.ask("fine"))[::2]
+
+    asyncio.run(run())
+
+
+def test_unlike_requests_travel_apart(sidecar: Start) -> None:
+    """Different paths and content types never share a batch."""
+
+    async def run() -> None:
+        async with sidecar(carpool_batch_policy="fixed", carpool_batch_wait="50ms") as running:
+            json_type = ("content-type", "application/json")
+            responses = await asyncio.gather(
+                running.ask("a", EXPLAIN, target="/x"),
+                running.ask("b", EXPLAIN, target="/y"),
+                running.ask("c", EXPLAIN, json_type, target="/x"),
+                running.ask("d", EXPLAIN, target="/x"),
+            )
+            assert [b"2", b"1", b"1", b"2"] == [r.header(b"x-carpool-batch") for r in responses]
+
+    asyncio.run(run())
+
+
+def test_deadlines_are_kept(sidecar: Start) -> None:
+    """A request that waits longer than its objective is answered 504 and never sent."""
+
+    async def run() -> None:
+        async with sidecar(carpool_slo="10s", carpool_batch_max="1") as running:
+            busy = asyncio.create_task(running.ask("slow:0.5"))
+            await wait_in_flight(running)
+            began = time.monotonic()
+            late = await running.ask("late", ("x-timeout", "100ms"))
+            assert 504 == late.status
+            assert time.monotonic() - began < 0.4
+            spent = ("x-start-time", str(time.time_ns() - 20 * 10**9))
+            assert 504 == (await running.ask("stamped", spent)).status
+            assert 200 == (await busy).status
+            assert 400 == (await running.ask("x", ("x-timeout", "soon"))).status
+
+    asyncio.run(run())
+
+
+def test_a_caller_that_leaves_frees_his_seat(sidecar: Start) -> None:
+    """A cancelled request is not sent; the counters say so."""
+
+    async def run() -> None:
+        async with sidecar(carpool_batch_max="1") as running:
+            busy = asyncio.create_task(running.ask("slow:0.3"))
+            await wait_in_flight(running)
+            leaver = asyncio.create_task(running.ask("crash"))
+            await wait_metric(running, "batch_queue_requests", 1)
+            leaver.cancel()
+            await wait_metric(running, 'batch_requests_total{state="cancelled"}', 1)
+            assert 200 == (await busy).status
+            assert 200 == (await running.ask("next")).status
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start) -> None:
+    """429 at once, with Retry-After, instead of an ever longer wait."""
+
+    async def run() -> None:
+        async with sidecar(carpool_batch_max="1", carpool_queue_max="1") as running:
+            busy = asyncio.create_task(running.ask("slow:0.3"))
+            await wait_in_flight(running)
+            queued = asyncio.create_task(running.ask("queued"))
+            await wait_metric(running, "batch_queue_requests", 1)
+            refused = await running.ask("one too many")
+            assert 429 == refused.status
+            assert int(refused.header(b"retry-after") or 0) >= 1
+            assert (200, 200) == ((await busy).status, (await queued).status)
+
+    asyncio.run(run())
+
+
+def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
+    """SIGKILL under load: every request gets an answer, and soon all of them are 200 again."""
+
+    async def run() -> None:
+        async with sidecar(carpool_slo="10s") as running:
+            statuses: list[int] = []
+            stop = asyncio.Event()
+
+            async def caller() -> None:
+                while not stop.is_set():
+                    statuses.append((await running.ask("slow:0.002")).status)
+
+            callers = [asyncio.create_task(caller()) for _ in range(20)]
+            for _ in range(3):
+                done = len(statuses)
+                await wait_until_async(lambda done=done: len(statuses) > done + 50)  # type: ignore[misc]
+                os.kill(running.handler_pid(), signal.SIGKILL)
+            done = len(statuses)
+            await wait_until_async(lambda: len(statuses) > done + 200, 20)
+            stop.set()
+            await asyncio.gather(*callers)
+            assert set(statuses) <= {200, 502}
+            assert {200} == set(statuses[-50:])
+            assert statuses.count(502) <= 3 * 20
+
+    asyncio.run(run())
+
+
+def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
+    """After a few attempts callers get 503 with the handler's last words, and readiness too."""
+
+    async def run() -> None:
+        async with sidecar(ready=False, start_exit="1") as running:
+            await wait_until_async(running.listening)
+            response = await running.ask("hello")
+            assert 503 == response.status
+            assert "model.onnx is not there" in error(response.body)
+            assert response.header(b"retry-after")
+            assert 503 == await running.ready()
+
+    asyncio.run(run())
+
+
+def test_a_slow_start_holds_requests(sidecar: Start) -> None:
+    """Not ready until the handler answers; what comes before waits for it."""
+
+    async def run() -> None:
+        async with sidecar(ready=False, start_delay="0.5") as running:
+            await wait_until_async(running.listening)
+            assert 503 == await running.ready()
+            assert (200, b"early") == (await running.ask("early"))[::2]
+            assert 200 == await running.ready()
+
+    asyncio.run(run())
+
+
+def test_sigterm_loses_nothing(sidecar: Start) -> None:
+    """Under load: unready, what was accepted is answered, partial batches leave at once, exit 0."""
+
+    async def run() -> None:
+        policy: dict[str, Any] = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "20s"}
+        async with sidecar(carpool_batch_max="8", **policy) as running:
+            asked = [asyncio.create_task(running.ask(f"slow:0.0{i % 9}1")) for i in range(20)]
+            await wait_metric(running, "batch_queue_requests", 4)
+            running.process.send_signal(signal.SIGTERM)
+            responses = await asyncio.wait_for(asyncio.gather(*asked), 10)
+            assert {200} == {response.status for response in responses}
+            await wait_until_async(lambda: running.process.poll() is not None)
+            assert 0 == running.process.returncode
+
+    asyncio.run(run())
+
+
+def test_no_handler_outlives_its_sidecar(sidecar: Start) -> None:
+    """Even a sidecar that is killed leaves no process behind."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            handler = running.handler_pid()
+            running.process.kill()
+            await wait_until_async(lambda: not alive(handler), what="the handler's end")
+
+    asyncio.run(run())
+
+
+def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
+    """/_/ belongs to the sidecar; a wrong name there is said, not sent to the function."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            response = await running.pool.request("GET", "/_/helth")
+            assert 404 == response.status
+            assert "/_/health" in error(response.body)
+
+    asyncio.run(run())
+
+
+def test_bad_settings_are_all_named_at_once() -> None:
+    """Exit code 2 and one line for each problem, with the nearest known name."""
+    bad = {
+        "carpool_slo": "soon",
+        "carpool_batch_mx": "4",
+        "sidecar_lisen": "x",
+        "fprocess": "true",
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "sidecar"],
+        cwd=ROOT,
+        env={**os.environ, **bad},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert 2 == result.returncode
+    assert "carpool_slo = 'soon'" in result.stderr
+    assert "carpool_batch_max" in result.stderr
+    assert "sidecar_listen" in result.stderr
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def wait_in_flight(running: Sidecar) -> None:
+    """Wait until a batch is in flight."""
+    await wait_metric(running, "batch_in_flight", 1)
+
+
+async def wait_metric(running: Sidecar, name: str, value: float) -> None:
+    """Wait until a series has a value."""
+    async with asyncio.timeout(10):
+        while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.005)

@@ -1,0 +1,42 @@
+"""Waiting for something to become true, with a deadline; tests never sleep for a guessed time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["wait_until", "wait_until_async"]
+
+_POLL_S = 0.01
+
+
+def wait_until(
+    predicate: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition"
+) -> None:
+    """Return once ``predicate()`` is true; fail after ``timeout_s``, naming ``what``."""
+    deadline = time.monotonic() + timeout_s
+    never = threading.Event()
+    while not predicate():
+        _check(deadline, timeout_s, what)
+        never.wait(_POLL_S)
+
+
+async def wait_until_async(
+    predicate: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition"
+) -> None:
+    """As `wait_until`, letting the event loop run in between."""
+    deadline = time.monotonic() + timeout_s
+    while not predicate():
+        _check(deadline, timeout_s, what)
+        await asyncio.sleep(_POLL_S)
+
+
+def _check(deadline: float, timeout_s: float, what: str) -> None:
+    if time.monotonic() > deadline:
+        message = f"{what} did not come true within {timeout_s:g} s"
+        raise AssertionError(message)
