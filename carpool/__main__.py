@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
     "load": ("faas_stack.load:main", "send open-loop load and report latency"),
     "policies": ("carpool.policies_command:main", "list the batching policies"),
+    "provider": ("faas_stack.up:provider_main", "run the OpenFaaS provider alone, for faas-cli"),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
 }
 

@@ -77,6 +77,12 @@ class Exchange:
         """The query of the target as sent, without the question mark."""
         return self.target.partition("?")[2]
 
+    @property
+    def peer(self) -> str:
+        """The client's ``ip:port``; empty on a Unix socket."""
+        name = self._connection.transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+
     def header(self, name: bytes) -> bytes | None:
         """The last value of the header ``name`` (lower case), or None."""
         for key, value in reversed(self.headers):

@@ -120,7 +120,8 @@ class Shell:
         elif path == "/_/ready":
             reason = self._not_ready()
             body = reason.encode() or b"OK"
-            exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8")
+            headers = [("x-carpool-failing", "true")] if self.failing() else []
+            exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
         else:

@@ -1,0 +1,1 @@
+"""Running functions on one machine: stack files, provider, load, demo."""

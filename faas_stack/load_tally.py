@@ -1,0 +1,116 @@
+"""What a load run measured: one record per request, and the figures made from them.
+
+Latency counts from the time a request was due, not from when it could be sent, so a target that
+stalls is charged for everybody it kept waiting. Quantiles are of good answers (2xx); a quick
+refusal must not make a slow function look fast.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["QUANTILES", "Tally", "quantile"]
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+_NOTICEABLE_S = 0.005
+_NOTICEABLE_SHARE = 0.01
+
+
+def quantile(ordered: array[float] | list[float], share: float) -> float:
+    """The smallest value with at least ``share`` of all values at or below it (nearest rank)."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one run.
+
+    Attributes:
+        slo_s: the latency objective, if there is one.
+        latencies_s: of good answers.
+        errors: other outcomes, by status or by ``timeout``, ``connection``.
+        batches: sum of 1/size over answers that told their batch size: the number of batches.
+        told: answers that told their batch size.
+        lags_s: how late each request left although the target was not to blame.
+        starved: requests that waited because every connection was in use.
+    """
+
+    slo_s: float | None = None
+    latencies_s: array[float] = field(default_factory=lambda: array("d"))
+    errors: Counter[str] = field(default_factory=Counter)
+    batches: float = 0.0
+    told: int = 0
+    misses: int = 0
+    lags_s: array[float] = field(default_factory=lambda: array("d"))
+    starved: int = 0
+    elapsed_s: float = 0.0
+
+    @property
+    def ok(self) -> int:
+        """Requests that got a good answer."""
+        return len(self.latencies_s)
+
+    @property
+    def requests(self) -> int:
+        """Requests that have an outcome."""
+        return self.ok + self.errors.total()
+
+    def answered(self, status: int, latency_s: float, batch: int) -> None:
+        """An answer came."""
+        if batch > 0:
+            self.batches += 1 / batch
+            self.told += 1
+        if not 200 <= status < 300:  # noqa: PLR2004
+            self.errors[str(status)] += 1
+            return
+        self.latencies_s.append(latency_s)
+        if self.slo_s is not None and latency_s > self.slo_s:
+            self.misses += 1
+
+    def failed(self, why: str) -> None:
+        """No answer came."""
+        self.errors[why] += 1
+
+    def report(self) -> dict[str, Any]:
+        """The figures, as ``carpool load --json`` prints them."""
+        ordered = sorted(self.latencies_s)
+        latency_ms: dict[str, float | None] = dict.fromkeys(("mean", *QUANTILES))
+        if ordered:
+            latency_ms = {"mean": round(1e3 * sum(ordered) / len(ordered), 3)}
+            for name, share in QUANTILES.items():
+                latency_ms[name] = round(1e3 * quantile(ordered, share), 3)
+        missed = None
+        if self.slo_s is not None and self.requests:
+            missed = round((self.misses + self.errors.total()) / self.requests, 6)
+        return {
+            "requests": self.requests,
+            "ok": self.ok,
+            "errors": dict(sorted(self.errors.items())),
+            "slo_miss_ratio": missed,
+            "rps": round(self.ok / self.elapsed_s, 2) if self.elapsed_s else 0.0,
+            "latency_ms": latency_ms,
+            "mean_batch": round(self.told / self.batches, 3) if self.batches else None,
+        }
+
+    def warnings(self) -> list[str]:
+        """Where the generator itself fell short of what was asked; empty if it did not."""
+        found = []
+        late = sum(lag > _NOTICEABLE_S for lag in self.lags_s)
+        if self.lags_s and late > _NOTICEABLE_SHARE * len(self.lags_s):
+            p99_ms = 1e3 * quantile(sorted(self.lags_s), 0.99)
+            found.append(
+                f"the generator could not keep the schedule: {late} of {len(self.lags_s)} requests"
+                f" left more than {1e3 * _NOTICEABLE_S:g} ms late (p99 {p99_ms:.1f} ms), which is"
+                " part of the latencies above; lower the rate or run it on another machine"
+            )
+        if self.starved:
+            found.append(
+                f"{self.starved} requests waited for a free connection (counted in their latency);"
+                " --connections allows more at once"
+            )
+        return found

@@ -1,0 +1,86 @@
+"""Puts a provider together: the edge, the REST API, the proxy, the fleet and its backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.http.server import Limits, serve
+from faas_stack.provider.fleet import Fleet
+from faas_stack.provider.log_route import LogRoute
+from faas_stack.provider.metrics import Metrics
+from faas_stack.provider.proxy import PREFIX, Proxy
+from faas_stack.provider.routes import Routes
+
+if TYPE_CHECKING:
+    from carpool.http.server import Exchange, Server
+    from faas_stack.provider.auth import BasicAuth
+    from faas_stack.provider.backend import Backend
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["Options", "Provider"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a provider runs.
+
+    Attributes:
+        listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
+        auth: credentials for ``/system/``; None: open.
+        grace_s: how long requests may go on when their replica, or the provider, is to go.
+        patience_s: how long a request waits for a replica to become ready.
+    """
+
+    listen: str = "127.0.0.1:8080"
+    auth: BasicAuth | None = None
+    grace_s: float = 10.0
+    patience_s: float = 60.0
+
+
+class Provider:
+    """An OpenFaaS provider over ``backend``, which is open already and closed by the caller."""
+
+    def __init__(self, backend: Backend, secrets: SecretStore, options: Options) -> None:
+        self._options = options
+        self._draining = False
+        self._server: Server | None = None
+        self.fleet = Fleet(backend, grace_s=options.grace_s, patience_s=options.patience_s)
+        self._metrics = Metrics(self.fleet)
+        self._logs = LogRoute(self.fleet)
+        self._proxy = Proxy(self.fleet, self._metrics)
+        self._routes = Routes(
+            self.fleet, secrets, self._logs, self._metrics, options.auth, lambda: self._draining
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._server.address if self._server else ""
+
+    async def listen(self) -> None:
+        """Start to accept requests.
+
+        Raises:
+            ConfigError: the address is not one.
+            OSError: it cannot be bound.
+        """
+        limits = Limits()
+        self._server = await serve(self._accept, listen=self._options.listen, limits=limits)
+
+    async def drain(self) -> None:
+        """Say unready, answer what was accepted, then take every function away."""
+        self._draining = True
+        self._logs.close()
+        if self._server:
+            self._server.close()
+            await self._server.drain(self._options.grace_s)
+        await self.fleet.close()
+        if self._server:
+            await self._server.stop()
+
+    def _accept(self, exchange: Exchange) -> None:
+        if exchange.target.startswith(PREFIX):
+            self._proxy.accept(exchange)
+        else:
+            self._routes.accept(exchange)

@@ -1,0 +1,82 @@
+"""What a backend is to the provider: something that runs instances of deployments.
+
+A backend keeps its instances alive (restarts them, with back-off) and says which can be sent
+requests. How many there should be, which requests they get and when they go is decided above it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.logs import LogRing
+
+__all__ = ["Backend", "Instance"]
+
+
+class Instance(Protocol):
+    """One running instance of a deployment."""
+
+    @property
+    def name(self) -> str:
+        """Unique while the provider runs; names the instance in logs."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Where it takes requests: ``HOST:PORT`` or ``unix:PATH``."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be sent requests now."""
+        ...
+
+    @property
+    def failing(self) -> bool:
+        """Whether it has died again and again without ever having been ready."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready, as far as it said; else empty."""
+        ...
+
+    def suspect(self) -> None:
+        """A request could not reach it: not ready until it has been looked at again."""
+        ...
+
+
+class Backend(Protocol):
+    """Starts and stops instances."""
+
+    @property
+    def name(self) -> str:
+        """What the provider calls its orchestration."""
+        ...
+
+    def check(self, deployment: Deployment) -> None:
+        """Whether ``deployment`` can be run here.
+
+        Raises:
+            ConfigError: why it cannot.
+        """
+        ...
+
+    def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
+        """Begin to run one instance; ``changed`` is called when ``ready`` or ``failing`` changes.
+
+        Returns at once: the instance becomes ready later, or is restarted until it does.
+        """
+        ...
+
+    async def stop(self, instance: Instance) -> None:
+        """Let the instance finish what it has, within the backend's grace period, and end it."""
+        ...
+
+    async def close(self) -> None:
+        """End everything at once, asked to stop before or not."""
+        ...

@@ -1,0 +1,190 @@
+"""The JSON documents of the OpenFaaS REST API: what clients send, what they are answered.
+
+Types are exact, because the gateway and faas-cli parse with Go's strict types: integers are never
+floats, map values are strings, times carry an offset. Fields nobody knows are ignored, as every
+OpenFaaS provider does; values of the wrong type are all reported together. Nothing here knows how
+functions run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from carpool import forms
+from carpool.errors import BadRequest, ConfigError
+from carpool.settings import FunctionSettings
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take"]
+
+DEFAULT_NAMESPACE = "openfaas-fn"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME_EXPECTED = "lower-case letters, digits and inner dashes, at most 63"
+
+T = TypeVar("T", str, bool, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A function as it was deployed; the fields of OpenFaaS's FunctionDeployment.
+
+    Attributes:
+        settings: what its ``com.carpool.`` labels and annotations say.
+    """
+
+    service: str
+    image: str
+    namespace: str = DEFAULT_NAMESPACE
+    env_process: str = ""
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    constraints: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] | None = None
+    requests: Mapping[str, str] | None = None
+    read_only_root: bool = False
+    settings: FunctionSettings = field(default_factory=FunctionSettings)
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Deployment:
+        """Read a FunctionDeployment.
+
+        Raises:
+            BadRequest: it is not a JSON object.
+            ConfigError: fields are missing, of the wrong type or ill-formed; all of them.
+        """
+        problems = Problems()
+        document = read_object(body)
+        labels = _text_map(document, "labels", problems) or {}
+        annotations = _text_map(document, "annotations", problems) or {}
+        env_vars = _text_map(document, "envVars", problems) or {}
+        deployment = cls(
+            service=_name(document, "service", problems),
+            image=take(document, "image", "", problems),
+            namespace=_namespace(document, problems),
+            env_process=take(document, "envProcess", "", problems),
+            env_vars=env_vars,
+            constraints=_texts(document, "constraints", problems),
+            secrets=_texts(document, "secrets", problems),
+            labels=labels,
+            annotations=annotations,
+            limits=_text_map(document, "limits", problems),
+            requests=_text_map(document, "requests", problems),
+            read_only_root=take(document, "readOnlyRootFilesystem", False, problems),  # noqa: FBT003
+            settings=_settings(labels, annotations, env_vars, problems),
+        )
+        if not deployment.image and not document.get("image"):
+            problems.add("image", "", "an image name", "it is missing")
+        problems.raise_if_any()
+        return deployment
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields a FunctionStatus shares with a FunctionDeployment; empty ones left out."""
+        optional = {
+            "envProcess": self.env_process,
+            "envVars": dict(self.env_vars),
+            "constraints": list(self.constraints),
+            "secrets": list(self.secrets),
+            "limits": dict(self.limits or {}),
+            "requests": dict(self.requests or {}),
+            "readOnlyRootFilesystem": self.read_only_root,
+        }
+        return {
+            "image": self.image,
+            "namespace": self.namespace,
+            "labels": dict(self.labels),
+            "annotations": dict(self.annotations),
+            **{key: value for key, value in optional.items() if value},
+        }
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a request's body.
+
+    Raises:
+        BadRequest: it is not one.
+    """
+    try:
+        document = forms.loads(body)
+    except ValueError as error:
+        message = f"the body is not JSON: {error}"
+        raise BadRequest(message) from error
+    if not isinstance(document, dict):
+        message = f"the body must be a JSON object, not {type(document).__name__}"
+        raise BadRequest(message)
+    return document
+
+
+def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) -> T:
+    """The value of ``key``, of the type of ``default``, which null and absence stand for."""
+    value = document.get(key)
+    if value is None:
+        return default
+    if type(value) is not type(default):
+        names = {str: "text", bool: "true or false", int: "a whole number"}
+        problems.add(key, value, names[type(default)])
+        return default
+    return value
+
+
+def split_name(name: str, namespace: str = "") -> tuple[str, str]:
+    """Function name and namespace of ``NAME`` or ``NAME.NAMESPACE``; the last dot separates."""
+    function, dot, suffix = name.rpartition(".")
+    if dot:
+        return function, suffix
+    return name, namespace or DEFAULT_NAMESPACE
+
+
+def _name(document: Mapping[str, Any], key: str, problems: Problems) -> str:
+    value = take(document, key, "", problems)
+    if not _NAME.fullmatch(value):
+        problems.add(key, value, f"a name of {_NAME_EXPECTED}")
+    return value
+
+
+def _namespace(document: Mapping[str, Any], problems: Problems) -> str:
+    if not document.get("namespace"):
+        return DEFAULT_NAMESPACE
+    return _name(document, "namespace", problems)
+
+
+def _texts(document: Mapping[str, Any], key: str, problems: Problems) -> tuple[str, ...]:
+    value = document.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        problems.add(key, value, "a list of text")
+        return ()
+    return tuple(value)
+
+
+def _text_map(document: Mapping[str, Any], key: str, problems: Problems) -> dict[str, str] | None:
+    value = document.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        problems.add(key, value, "an object of text values")
+        return None
+    for name, text in value.items():
+        if not isinstance(text, str):
+            problems.add(f"{key}.{name}", text, "text", "write it in quotes")
+    return {name: str(text) for name, text in value.items()}
+
+
+def _settings(
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    env_vars: Mapping[str, str],
+    problems: Problems,
+) -> FunctionSettings:
+    """What holds for the function: its environment goes before its labels."""
+    try:
+        settings = FunctionSettings.from_labels(labels, annotations)
+        return FunctionSettings.from_env({**settings.to_env(), **env_vars})
+    except ConfigError as error:
+        problems.extend("", error)
+        return FunctionSettings()

@@ -1,0 +1,177 @@
+"""The functions there should be: desired state, and the replica set that realises each.
+
+The one place that changes what is deployed; the REST API and ``carpool up`` both come through
+here. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, Conflict, NotFound
+from carpool.strict import nearest
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.replicas import Replica, ReplicaSet
+from sidecar.app import build_policy
+
+if TYPE_CHECKING:
+    from faas_stack.provider.backend import Backend
+
+__all__ = ["Fleet", "Function"]
+
+MAX_REPLICAS = 256  # a typing error must not become a fork bomb
+
+
+@dataclass(slots=True)
+class Function:
+    """One deployed function."""
+
+    deployment: Deployment
+    replicas: int
+    running: ReplicaSet
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    invocations: int = 0
+
+    def status(self) -> dict[str, Any]:
+        """OpenFaaS's FunctionStatus."""
+        return {
+            "name": self.deployment.service,
+            **self.deployment.to_json(),
+            "replicas": self.replicas,
+            "availableReplicas": self.running.available,
+            "invocationCount": self.invocations,
+            "createdAt": self.created.isoformat(),
+        }
+
+
+class Fleet:
+    """All functions of a provider.
+
+    Args:
+        backend: what runs them.
+        grace_s: how long a replica that is taken away may go on with its requests.
+        patience_s: how long a request waits for a replica to become ready.
+    """
+
+    def __init__(
+        self, backend: Backend, *, grace_s: float = 10.0, patience_s: float = 60.0
+    ) -> None:
+        self.backend = backend
+        self._grace_s = grace_s
+        self._patience_s = patience_s
+        self._functions: dict[tuple[str, str], Function] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function:
+        """The function of that name.
+
+        Raises:
+            NotFound: there is none.
+        """
+        try:
+            return self._functions[name, namespace]
+        except KeyError:
+            hint = nearest(name, [n for n, ns in self._functions if ns == namespace])
+            message = f"no function {name!r} in namespace {namespace!r}"
+            raise NotFound(f"{message}; {hint}" if hint else message) from None
+
+    def functions(self, namespace: str | None = None) -> list[Function]:
+        """The functions of a namespace, or all; in order of name."""
+        found = sorted(self._functions.items())
+        return [f for (_, ns), f in found if namespace is None or ns == namespace]
+
+    def namespaces(self) -> list[str]:
+        """The default namespace and every other that holds a function."""
+        return sorted({DEFAULT_NAMESPACE} | {namespace for _, namespace in self._functions})
+
+    def deploy(self, deployment: Deployment) -> Function:
+        """Add a function.
+
+        Raises:
+            Conflict: there is one of that name.
+            ConfigError: it cannot run here.
+        """
+        key = deployment.service, deployment.namespace
+        if key in self._functions:
+            message = f"function {key[0]!r} exists in namespace {key[1]!r}; update it with PUT"
+            raise Conflict(message)
+        self._check(deployment)
+        running = ReplicaSet(self.backend, deployment, self._grace_s)
+        function = Function(deployment, _initial_replicas(deployment), running)
+        self._functions[key] = function
+        running.want(function.replicas)
+        return function
+
+    def update(self, deployment: Deployment) -> None:
+        """Replace a function, without a gap in service.
+
+        Raises:
+            NotFound: there is none of that name.
+            ConfigError: the new one cannot run here; the old one stays.
+        """
+        function = self.find(deployment.service, deployment.namespace)
+        self._check(deployment)
+        function.deployment = deployment
+        function.replicas = max(function.replicas, _initial_replicas(deployment))
+        function.running.update(deployment, function.replicas)
+
+    def scale(self, name: str, namespace: str, replicas: int) -> None:
+        """Set how many replicas a function has.
+
+        Raises:
+            NotFound: there is no such function.
+            BadRequest: not a number of replicas.
+        """
+        if not 0 <= replicas <= MAX_REPLICAS:
+            message = f"replicas = {replicas}: expected a whole number from 0 to {MAX_REPLICAS}"
+            raise BadRequest(message)
+        function = self.find(name, namespace)
+        function.replicas = replicas
+        function.running.want(replicas)
+
+    def remove(self, name: str, namespace: str) -> None:
+        """Take a function away; its replicas answer what they have.
+
+        Raises:
+            NotFound: there is no such function.
+        """
+        function = self.find(name, namespace)
+        del self._functions[name, namespace]
+        function.replicas = 0
+        task = asyncio.get_running_loop().create_task(function.running.remove())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def acquire(self, function: Function) -> Replica:
+        """A replica for one request, started first if the function is scaled to zero.
+
+        The caller must ``release`` it.
+        """
+        if not function.replicas:
+            function.replicas = max(1, _initial_replicas(function.deployment))
+            function.running.want(function.replicas)
+        return await function.running.acquire(self._patience_s)
+
+    async def close(self) -> None:
+        """Drain every function; returns when all replicas are gone."""
+        for name, namespace in list(self._functions):
+            self.remove(name, namespace)
+        while self._leaving:
+            await asyncio.wait(self._leaving)
+
+    def _check(self, deployment: Deployment) -> None:
+        if ":" not in deployment.settings.batch_policy:  # else importable only beside the function
+            build_policy(deployment.settings)
+        self.backend.check(deployment)
+
+
+def _initial_replicas(deployment: Deployment) -> int:
+    """Carpool's label, else the gateway's own, else one."""
+    if deployment.settings.scale_min != 1:
+        return min(deployment.settings.scale_min, MAX_REPLICAS)
+    text = deployment.labels.get("com.openfaas.scale.min", "")
+    wanted = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 1  # noqa: PLR2004
+    return min(max(1, wanted), MAX_REPLICAS)

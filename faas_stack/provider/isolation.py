@@ -1,0 +1,67 @@
+"""A network namespace per instance, so that several of-watchdogs can run on one machine.
+
+of-watchdog binds its metrics to port 8081, which nothing can change, so two of them cannot share a
+network. Run as a program (``isolation.py COMMAND...``) this moves into a new network namespace
+(as an ordinary user: through a new user namespace that maps the user to himself), brings the
+loopback interface up and becomes COMMAND. Unix sockets reach through, which is how the provider
+talks to the instance; nothing else does, so a function in its own namespace has no outside
+network. Standard library only, and no import of ours: it starts before every instance.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+
+__all__ = ["command"]
+
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
+
+
+def command(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What to start so that ``argv`` runs in a network namespace of its own."""
+    return (sys.executable, "-I", "-S", str(Path(__file__).resolve()), *argv)
+
+
+def _unshare(flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "unshare")
+
+
+def _enter() -> None:
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _unshare(_CLONE_NEWNET)
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise
+        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        this = Path("/proc/self")
+        (this / "setgroups").write_text("deny")
+        (this / "uid_map").write_text(f"{user} {user} 1")
+        (this / "gid_map").write_text(f"{group} {group} 1")
+
+
+def _bring_loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+        asked = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(link, _SIOCGIFFLAGS, asked))[1]
+        fcntl.ioctl(link, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+
+
+if __name__ == "__main__":
+    _enter()
+    _bring_loopback_up()
+    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - becoming the command is the purpose

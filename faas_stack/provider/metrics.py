@@ -1,0 +1,82 @@
+"""What the provider exposes at ``/metrics``; every name and label set is listed here.
+
+The two request metrics carry the names and labels of the Go provider SDK, so existing dashboards
+read them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from faas_stack.provider.fleet import Fleet
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LABELS = ("code", "method", "path")
+_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"))
+
+
+class _Replicas:
+    """Reads the fleet when it is scraped."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("function_name",)
+        wanted = GaugeMetricFamily("provider_replicas", "Replicas wanted.", labels=labels)
+        ready = GaugeMetricFamily("provider_replicas_ready", "Replicas ready.", labels=labels)
+        in_flight = GaugeMetricFamily(
+            "provider_requests_in_flight", "Requests being answered.", labels=labels
+        )
+        for function in self._fleet.functions():
+            name = [f"{function.deployment.service}.{function.deployment.namespace}"]
+            wanted.add_metric(name, function.replicas)
+            ready.add_metric(name, function.running.available)
+            in_flight.add_metric(name, sum(r.in_flight for r in function.running.replicas))
+        yield from (wanted, ready, in_flight)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+class Metrics:
+    """Counts requests by route, and renders."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Replicas(fleet))
+        self._requests = Counter(
+            "provider_http_requests", "Requests answered.", _LABELS, registry=self._registry
+        )
+        self._seconds = Histogram(
+            "provider_http_request_duration_seconds",
+            "Time from a whole request to its answer.",
+            _LABELS,
+            registry=self._registry,
+        )
+        self._children: dict[tuple[int, str, str], tuple[Counter, Histogram]] = {}
+
+    def observe(self, code: int, method: str, path: str, seconds: float) -> None:
+        """One request was answered; ``path`` is a route, never what a client typed."""
+        key = code, method if method in _METHODS else "other", path
+        children = self._children.get(key)
+        if children is None:
+            labels = (str(key[0]), key[1], path)
+            children = self._requests.labels(*labels), self._seconds.labels(*labels)
+            self._children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def render(self) -> bytes:
+        """The exposition text."""
+        return generate_latest(self._registry)

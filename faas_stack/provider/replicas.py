@@ -1,0 +1,192 @@
+"""The replicas of one function: brought from what runs to what is wanted, and chosen from.
+
+Theory of operation: `settle` compares what is wanted with what runs and starts or drains replicas;
+it is called whenever either changes and never waits. A new revision is rolled out one replica
+above the wanted number at a time, and a replica of the old one is drained only for each new one
+that is ready, so a revision that never becomes ready takes nothing away. A draining replica gets
+no further request, and is stopped when the ones it has are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from carpool.errors import NotFound, Overloaded
+from carpool.http.client import Pool
+from faas_stack.provider.logs import LogRing
+
+if TYPE_CHECKING:
+    from faas_stack.provider.backend import Backend, Instance
+    from faas_stack.provider.deployment import Deployment
+
+__all__ = ["Replica", "ReplicaSet", "changes"]
+
+_SURGE = 1
+_MAX_HELD = 4096  # requests waiting for a replica to become ready
+_CONNECTIONS = 4096  # to one replica: as many as one edge accepts
+
+
+class Replica:
+    """An instance, what it was started for and how much it has to do."""
+
+    def __init__(self, instance: Instance, revision: int) -> None:
+        self.instance = instance
+        self.revision = revision
+        self.pool = Pool(instance.address, max_connections=_CONNECTIONS)
+        self.in_flight = 0
+        self.draining = False
+        self._idle: asyncio.Event | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may be sent a request."""
+        return self.instance.ready and not self.draining
+
+    def release(self) -> None:
+        """A request is over."""
+        self.in_flight -= 1
+        if self._idle and not self.in_flight:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until it has no request; only sensible when it gets no new ones."""
+        if self.in_flight:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+
+
+def changes(replicas: list[Replica], revision: int, want: int) -> tuple[int, list[Replica]]:
+    """How many replicas of ``revision`` to start now, and which ones to drain."""
+    live = sorted((r for r in replicas if not r.draining), key=lambda r: not r.ready)
+    new = [r for r in live if r.revision == revision]
+    old = [r for r in live if r.revision != revision]
+    kept = max(0, want - sum(r.ready for r in new))
+    drain = new[want:] + old[kept:]
+    room = want + (_SURGE if old else 0) - len(new) - len(old[:kept])
+    return max(0, min(want - len(new), room)), drain
+
+
+class ReplicaSet:
+    """The replicas of one function."""
+
+    def __init__(self, backend: Backend, deployment: Deployment, grace_s: float) -> None:
+        self._backend = backend
+        self._grace_s = grace_s
+        self._deployment = deployment
+        self._revision = 0
+        self._want = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._drains: set[asyncio.Task[None]] = set()
+        self._removed = False
+        self.replicas: list[Replica] = []
+        self.log = LogRing()
+
+    @property
+    def available(self) -> int:
+        """Replicas that can be sent requests."""
+        return sum(r.ready for r in self.replicas)
+
+    @property
+    def failing(self) -> bool:
+        """Whether nothing is ready and every replica keeps dying before it is."""
+        live = [r for r in self.replicas if not r.draining]
+        return bool(live) and all(r.instance.failing for r in live)
+
+    @property
+    def reason(self) -> str:
+        """Why a replica is not ready, of the first one that says so."""
+        return next((r.instance.reason for r in self.replicas if r.instance.reason), "")
+
+    def want(self, replicas: int) -> None:
+        """Set how many replicas there should be."""
+        self._want = replicas
+        self.settle()
+
+    def update(self, deployment: Deployment, replicas: int) -> None:
+        """Replace what the replicas run, without a gap."""
+        self._deployment = deployment
+        self._revision += 1
+        self.want(replicas)
+
+    def settle(self) -> None:
+        """Start and drain what has to be, and tell those who wait for a ready replica."""
+        count, drain = changes(self.replicas, self._revision, self._want)
+        for replica in drain:
+            replica.draining = True
+            task = asyncio.get_running_loop().create_task(self._drain(replica))
+            self._drains.add(task)
+            task.add_done_callback(self._drains.discard)
+        for _ in range(count):
+            instance = self._backend.start(self._deployment, self.log, self.settle)
+            self.replicas.append(Replica(instance, self._revision))
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def acquire(self, patience_s: float) -> Replica:
+        """The ready replica with the least to do, waiting for one if there is none.
+
+        The caller must ``release`` it.
+
+        Raises:
+            Overloaded: none became ready in time, or none is going to.
+            NotFound: the function was removed meanwhile.
+        """
+        replica = self._choose() or await self._wait(patience_s)
+        replica.in_flight += 1
+        return replica
+
+    async def remove(self) -> None:
+        """Drain every replica; returns when the last is gone."""
+        self._removed = True
+        self.want(0)
+        while self._drains:
+            await asyncio.wait(self._drains)
+        self.log.close()
+
+    def _choose(self) -> Replica | None:
+        ready = [r for r in self.replicas if r.ready]
+        return min(ready, key=lambda r: r.in_flight) if ready else None
+
+    async def _wait(self, patience_s: float) -> Replica:
+        name = self._deployment.service
+        try:
+            async with asyncio.timeout(patience_s):
+                while True:
+                    if replica := self._choose():
+                        return replica
+                    self._refuse_hopeless()
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiters.append(waiter)
+                    await waiter
+        except TimeoutError:
+            message = f"function {name!r} has no ready replica after {patience_s:g} s"
+            raise Overloaded(self._with_reason(message), 1.0) from None
+
+    def _refuse_hopeless(self) -> None:
+        """Raise if waiting for a ready replica is pointless, or already too many do."""
+        name = self._deployment.service
+        if self._removed:
+            message = f"function {name!r} was removed"
+            raise NotFound(message)
+        if self.failing:
+            message = f"function {name!r} keeps failing to start; its logs say more"
+            raise Overloaded(self._with_reason(message))
+        if len(self._waiters) >= _MAX_HELD:
+            message = f"too many requests wait for function {name!r}"
+            raise Overloaded(message, 1.0)
+
+    def _with_reason(self, message: str) -> str:
+        return f"{message}: {self.reason}" if self.reason else message
+
+    async def _drain(self, replica: Replica) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._grace_s):
+                await replica.idle()
+        await self._backend.stop(replica.instance)
+        replica.pool.close()
+        self.replicas.remove(replica)
+        self.settle()

@@ -1,0 +1,239 @@
+"""The REST API of an OpenFaaS provider: which request means what, and what it is answered.
+
+Statuses follow what faas-cli and the gateway accept (202 for changes, never 201 or 204; 404 for
+an update of what does not exist). Nothing here knows how functions are run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
+
+import carpool
+from carpool import errors
+from carpool.errors import BadRequest, CarpoolError
+from carpool.strict import Problems
+from faas_stack.provider.deployment import Deployment, read_object, split_name, take
+from faas_stack.provider.metrics import CONTENT_TYPE
+from faas_stack.provider.secrets import value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.http.server import Exchange
+    from faas_stack.provider.auth import BasicAuth
+    from faas_stack.provider.fleet import Fleet
+    from faas_stack.provider.log_route import LogRoute
+    from faas_stack.provider.metrics import Metrics
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["Routes"]
+
+_NAME = r"[-a-zA-Z_0-9.]+"
+
+
+class Request(NamedTuple):
+    """A request, with what its path and query say."""
+
+    exchange: Exchange
+    name: str
+    query: dict[str, str]
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in the query, if it names one."""
+        return self.query.get("namespace", "")
+
+
+class _Route(NamedTuple):
+    pattern: re.Pattern[str]
+    label: str
+    answers: dict[str, Callable[[Request], int]]
+
+
+class Routes:
+    """Answers everything but ``/function/``."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        secrets: SecretStore,
+        logs: LogRoute,
+        metrics: Metrics,
+        auth: BasicAuth | None,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._fleet = fleet
+        self._secrets = secrets
+        self._logs = logs
+        self._metrics = metrics
+        self._auth = auth
+        self._draining = draining
+        self._table = [
+            _Route(re.compile(path.replace("{name}", f"(?P<name>{_NAME})")), path, answers)
+            for path, answers in self._routes().items()
+        ]
+
+    def accept(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        label, status = self._answer(exchange)
+        seconds = asyncio.get_running_loop().time() - exchange.received
+        self._metrics.observe(status, exchange.method, label, seconds)
+
+    def _answer(self, exchange: Exchange) -> tuple[str, int]:
+        """Answer, and say by which route and with what status."""
+        path = exchange.path
+        for route in self._table:
+            if match := route.pattern.fullmatch(path):
+                if self._auth and path.startswith("/system/") and not self._auth.admits(exchange):
+                    return route.label, self._auth.refuse(exchange)
+                name = match.groupdict().get("name", "")
+                return route.label, self._call(route, name, exchange)
+        exchange.reply(404, errors.body(f"no route {path!r}"))
+        return "unknown", 404
+
+    def _call(self, route: _Route, name: str, exchange: Exchange) -> int:
+        answer = route.answers.get("GET" if exchange.method == "HEAD" else exchange.method)
+        if answer is None:
+            allowed = ("allow", ", ".join(sorted(route.answers)))
+            exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=[allowed])
+            return 405
+        query = dict(parse_qsl(exchange.query, keep_blank_values=True))  # the last one wins
+        try:
+            status = answer(Request(exchange, name, query))
+        except CarpoolError as error:
+            exchange.fail(error)
+            return error.status
+        exchange.reply(status)  # unless it has been answered with a body
+        return status
+
+    def _routes(self) -> dict[str, dict[str, Callable[[Request], int]]]:
+        return {
+            "/system/functions": {
+                "GET": self._list,
+                "POST": self._deploy,
+                "PUT": self._update,
+                "DELETE": self._remove,
+            },
+            "/system/function/{name}": {"GET": self._status},
+            "/system/scale-function/{name}": {"POST": self._scale},
+            "/system/info": {"GET": self._info},
+            "/system/namespaces": {"GET": self._namespaces},
+            "/system/secrets": {
+                "GET": self._list_secrets,
+                "POST": self._create_secret,
+                "PUT": self._update_secret,
+                "DELETE": self._remove_secret,
+            },
+            "/system/logs": {"GET": self._read_logs},
+            "/healthz": {"GET": self._health},
+            "/metrics": {"GET": self._render_metrics},
+        }
+
+    # -- functions --------------------------------------------------------------------------
+
+    def _list(self, request: Request) -> int:
+        found = self._fleet.functions(request.namespace or None)
+        return _json(request, [function.status() for function in found])
+
+    def _status(self, request: Request) -> int:
+        name, namespace = split_name(request.name, request.namespace)
+        return _json(request, self._fleet.find(name, namespace).status())
+
+    def _deploy(self, request: Request) -> int:
+        self._fleet.deploy(Deployment.from_json(request.exchange.body))
+        return 202
+
+    def _update(self, request: Request) -> int:
+        self._fleet.update(Deployment.from_json(request.exchange.body))
+        return 202
+
+    def _remove(self, request: Request) -> int:
+        document = read_object(request.exchange.body)
+        name = _required(document, "functionName")
+        self._fleet.remove(*split_name(name, _namespace(document, request)))
+        return 202
+
+    def _scale(self, request: Request) -> int:
+        document = read_object(request.exchange.body)
+        problems = Problems()
+        replicas = take(document, "replicas", -1, problems)
+        if replicas < 0 and not problems:
+            problems.add("replicas", document.get("replicas", ""), "a whole number of at least 0")
+        problems.raise_if_any()
+        name, namespace = split_name(request.name, _namespace(document, request))
+        self._fleet.scale(name, namespace, replicas)
+        return 202
+
+    # -- the provider -----------------------------------------------------------------------
+
+    def _info(self, request: Request) -> int:
+        version = {"release": carpool.__version__, "sha": ""}
+        name = self._fleet.backend.name
+        return _json(request, {"provider": "carpool", "orchestration": name, "version": version})
+
+    def _namespaces(self, request: Request) -> int:
+        return _json(request, self._fleet.namespaces())
+
+    def _health(self, request: Request) -> int:
+        status, text = (503, b"draining") if self._draining() else (200, b"OK")
+        request.exchange.reply(status, text, "text/plain")
+        return status
+
+    def _render_metrics(self, request: Request) -> int:
+        request.exchange.reply(200, self._metrics.render(), CONTENT_TYPE)
+        return 200
+
+    def _read_logs(self, request: Request) -> int:
+        self._logs.accept(request.exchange, request.query)
+        return 200
+
+    # -- secrets ----------------------------------------------------------------------------
+
+    def _list_secrets(self, request: Request) -> int:
+        namespace = _namespace({}, request)
+        names = self._secrets.names(namespace)
+        return _json(request, [{"name": name, "namespace": namespace} for name in names])
+
+    def _create_secret(self, request: Request) -> int:
+        document = read_object(request.exchange.body)
+        where = _required(document, "name"), _namespace(document, request)
+        self._secrets.create(*where, value_of(document))
+        return 202
+
+    def _update_secret(self, request: Request) -> int:
+        document = read_object(request.exchange.body)
+        where = _required(document, "name"), _namespace(document, request)
+        self._secrets.update(*where, value_of(document))
+        return 202
+
+    def _remove_secret(self, request: Request) -> int:
+        document = read_object(request.exchange.body)
+        self._secrets.remove(_required(document, "name"), _namespace(document, request))
+        return 202
+
+
+def _json(request: Request, document: Any) -> int:  # noqa: ANN401 - any JSON
+    request.exchange.reply(200, json.dumps(document, ensure_ascii=False).encode())
+    return 200
+
+
+def _namespace(document: dict[str, Any], request: Request) -> str:
+    """From the body, else the query, else the default: clients use either."""
+    problems = Problems()
+    named = take(document, "namespace", "", problems)
+    problems.raise_if_any()
+    return split_name("", named or request.namespace)[1]
+
+
+def _required(document: dict[str, Any], key: str) -> str:
+    problems = Problems()
+    value = take(document, key, "", problems)
+    problems.raise_if_any()
+    if not value:
+        message = f"{key}: expected text that is not empty"
+        raise BadRequest(message)
+    return value

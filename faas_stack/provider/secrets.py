@@ -1,0 +1,114 @@
+"""Secrets as files: one folder for the default namespace, one below it for every other.
+
+The folder is the one faas-cli's ``local-run`` reads too (``.secrets`` beside the stack file).
+Values are never listed or logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, Conflict, NotFound
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["SecretStore", "value_of"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
+
+
+class SecretStore:
+    """The secrets below one folder, which is made when the first is created."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def names(self, namespace: str) -> list[str]:
+        """The names of a namespace's secrets."""
+        folder = self._of(namespace)
+        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+
+    def path(self, name: str, namespace: str) -> Path | None:
+        """The file with the secret's value, or None if there is no such secret."""
+        path = self._of(namespace) / name
+        return path if _NAME.fullmatch(name) and path.is_file() else None
+
+    def create(self, name: str, namespace: str, value: bytes) -> None:
+        """Add a secret.
+
+        Raises:
+            BadRequest: the name cannot be used.
+            Conflict: there is one of that name.
+        """
+        if not _NAME.fullmatch(name):
+            message = f"name = {name!r}: expected letters, digits, dots, dashes and underscores"
+            raise BadRequest(message)
+        if self.path(name, namespace):
+            message = f"secret {name!r} exists in namespace {namespace!r}"
+            raise Conflict(message)
+        self._write(name, namespace, value)
+
+    def update(self, name: str, namespace: str, value: bytes) -> None:
+        """Replace a secret's value; instances that run keep the file they have open.
+
+        Raises:
+            NotFound: there is no such secret.
+        """
+        self._existing(name, namespace)
+        self._write(name, namespace, value)
+
+    def remove(self, name: str, namespace: str) -> None:
+        """Delete a secret.
+
+        Raises:
+            NotFound: there is no such secret.
+        """
+        self._existing(name, namespace).unlink()
+
+    def _of(self, namespace: str) -> Path:
+        if namespace == DEFAULT_NAMESPACE:
+            return self._folder
+        if not _NAME.fullmatch(namespace):
+            message = f"namespace = {namespace!r}: expected letters, digits and dashes"
+            raise BadRequest(message)
+        return self._folder / namespace
+
+    def _existing(self, name: str, namespace: str) -> Path:
+        path = self.path(name, namespace)
+        if path is None:
+            message = f"no secret {name!r} in namespace {namespace!r}"
+            raise NotFound(message)
+        return path
+
+    def _write(self, name: str, namespace: str, value: bytes) -> None:
+        folder = self._of(namespace)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = folder / f".{name}.new"
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(value)
+        fresh.replace(folder / name)
+
+
+def value_of(document: Mapping[str, Any]) -> bytes:
+    """The value in a Secret document: ``rawValue`` (base64) or ``value``.
+
+    Raises:
+        BadRequest: there is none, or it is not text.
+    """
+    raw, value = document.get("rawValue"), document.get("value")
+    if isinstance(raw, str) and raw:
+        try:
+            return base64.b64decode(raw, validate=True)
+        except binascii.Error as error:
+            message = "rawValue: expected base64"
+            raise BadRequest(message) from error
+    if isinstance(value, str) and value:
+        return value.encode()
+    message = "value: expected text that is not empty, or rawValue in base64"
+    raise BadRequest(message)

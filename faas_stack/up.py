@@ -1,0 +1,274 @@
+"""``carpool up`` and ``carpool provider``: a stack file's functions, running on this machine.
+
+Assembles the functions, starts the provider in this process and, for ``up``, deploys them as
+``faas-cli deploy`` would and waits until they are ready. Progress goes to standard error, the
+result (a table, or one line of JSON) to standard output. The first Ctrl-C or SIGTERM drains, the
+second one kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from carpool import durations
+from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.http.address import Address
+from faas_stack import stack_file
+from faas_stack.assemble import assemble
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.secrets import SecretStore
+
+if TYPE_CHECKING:
+    from faas_stack.assemble import BuildContext
+    from faas_stack.provider.fleet import Function
+    from faas_stack.stack_file import StackFile
+    from faas_stack.stack_function import StackFunction
+
+__all__ = ["deploy_request", "main", "provider_main"]
+
+_POLL_S = 0.02
+_TAIL_LINES = 20
+_INTERRUPT_EXIT = 130
+
+
+class _StartFailed(CarpoolError):
+    """A function did not become ready."""
+
+
+def main(argv: list[str]) -> int:
+    """``carpool up``."""
+    args = _parser("up", "start a stack file's functions on this machine").parse_args(argv)
+    return _run(args, deploy=True)
+
+
+def provider_main(argv: list[str]) -> int:
+    """``carpool provider``."""
+    about = "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to"
+    return _run(_parser("provider", about).parse_args(argv), deploy=False)
+
+
+def deploy_request(function: StackFunction) -> dict[str, Any]:
+    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
+    optional = {
+        "namespace": function.namespace,
+        "envProcess": function.fprocess,
+        "envVars": dict(function.environment),
+        "constraints": list(function.constraints),
+        "secrets": list(function.secrets),
+        "limits": dict(function.limits),
+        "requests": dict(function.requests),
+        "readOnlyRootFilesystem": function.read_only_root,
+    }
+    return {
+        "service": function.name,
+        "image": function.image,
+        "labels": dict(function.labels),
+        "annotations": dict(function.annotations),
+        **{key: value for key, value in optional.items() if value},
+    }
+
+
+def _parser(name: str, about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"carpool {name}", description=about)
+    add = parser.add_argument
+    add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
+    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
+    add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
+    add("--json", action="store_true", help="print the result as one line of JSON")
+    return parser
+
+
+def _run(args: argparse.Namespace, *, deploy: bool) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    try:
+        ready_s = durations.parse(args.ready_timeout)
+    except durations.DurationError as error:
+        problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
+        raise ConfigError([problem]) from error
+    stack = stack_file.load(args.yaml or _default_file())
+    return uvloop.run(_run_session(args, stack, ready_s if deploy else None))
+
+
+def _default_file() -> Path:
+    """As faas-cli: stack.yaml, or stack.yml where only that exists."""
+    short = Path("stack.yml")
+    return short if short.exists() and not Path("stack.yaml").exists() else Path("stack.yaml")
+
+
+async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: float | None) -> int:
+    return await _Session(args, stack).run(ready_s)
+
+
+class _Session:
+    """One run of a provider, from listening to the last instance's end."""
+
+    def __init__(self, args: argparse.Namespace, stack: StackFile) -> None:
+        self._args = args
+        self._stack = stack
+        secrets = SecretStore(args.secrets or stack.folder / ".secrets")
+        self._images: dict[str, BuildContext] = {}  # filled once the address is ours
+        self._backend = ProcessBackend(self._images, secrets, watchdog=not args.no_watchdog)
+        options = Options(
+            listen=str(Address(args.host, args.port, "")),
+            auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
+        )
+        self._provider = Provider(self._backend, secrets, options)
+
+    async def run(self, ready_s: float | None) -> int:
+        """Serve until interrupted; deploys first if there is a time limit for that."""
+        work = asyncio.get_running_loop().create_task(self._serve(ready_s))
+        interrupts = _Interrupts(work)
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        finally:
+            try:
+                await interrupts.unless_again(self._provider.drain())
+            finally:
+                await self._backend.close()
+        return _INTERRUPT_EXIT if interrupts.killed else 0
+
+    async def _serve(self, ready_s: float | None) -> None:
+        await self._listen()
+        await self._backend.open()
+        for note in self._backend.notes:
+            _say(note)
+        contexts = [assemble(self._stack, function) for function in self._stack.functions]
+        self._images.update({context.image: context for context in contexts})
+        if ready_s is None:
+            _say(f"provider at {self._url('')}; stop it with Ctrl-C")
+        else:
+            await self._deploy(ready_s)
+        await asyncio.Event().wait()
+
+    async def _listen(self) -> None:
+        try:
+            await self._provider.listen()
+        except OSError as error:
+            where = f"{self._args.host}:{self._args.port}"
+            expected = "a free address"
+            hint = f"{error.strerror or error}; choose another with --port"
+            raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
+
+    async def _deploy(self, ready_s: float) -> None:
+        fleet = self._provider.fleet
+        deployed = []
+        for function in self._stack.functions:
+            request = json.dumps(deploy_request(function)).encode()
+            deployed.append(fleet.deploy(Deployment.from_json(request)))
+        waits = [asyncio.ensure_future(_until_ready(function, ready_s)) for function in deployed]
+        try:
+            await asyncio.gather(*waits)
+        finally:  # the first failure ends the wait for all
+            for wait in waits:
+                wait.cancel()
+        self._show(deployed)
+
+    def _url(self, name: str) -> str:
+        path = f"/function/{name}" if name else ""
+        return f"http://{self._provider.address}{path}"
+
+    def _show(self, functions: list[Function]) -> None:
+        """The result of a start: for people, or for programs."""
+        rows = [_row(function, self._url(_path_name(function))) for function in functions]
+        if self._args.json:
+            sys.stdout.write(json.dumps({"url": self._url(""), "functions": rows}) + "\n")
+        else:
+            sys.stdout.write(_table(rows))
+        sys.stdout.flush()
+
+
+class _Interrupts:
+    """SIGINT and SIGTERM: the first ends ``work``, the second ends what clears up after it."""
+
+    def __init__(self, work: asyncio.Task[None]) -> None:
+        self._task: asyncio.Task[None] = work
+        self.count = 0
+        self.killed = False
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupted)
+
+    async def unless_again(self, clearing_up: Any) -> None:  # noqa: ANN401 - a coroutine
+        """Run ``clearing_up``, unless an interrupt cuts it short."""
+        self._task = asyncio.get_running_loop().create_task(clearing_up)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    def _interrupted(self) -> None:
+        self.count += 1
+        self.killed = self.count > 1
+        _say("killing" if self.killed else "draining; again to kill")
+        self._task.cancel()
+
+
+async def _until_ready(function: Function, ready_s: float) -> None:
+    """Wait for one function, saying how it goes.
+
+    Raises:
+        _StartFailed: it is not ready in time, or keeps failing.
+    """
+    name, running = function.deployment.service, function.running
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    _say(f"{name}: starting")
+    while running.available < function.replicas:
+        if running.failing or loop.time() - began > ready_s:
+            how = "keeps failing" if running.failing else f"is not ready after {ready_s:g} s"
+            tail = [f"  {line.text}" for line in running.log.since(0)[-_TAIL_LINES:]]
+            reason = f" ({running.reason})" if running.reason else ""
+            raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
+        await asyncio.sleep(_POLL_S)
+    _say(f"{name}: ready after {loop.time() - began:.1f} s")
+
+
+def _path_name(function: Function) -> str:
+    deployment = function.deployment
+    default = deployment.namespace == DEFAULT_NAMESPACE
+    return deployment.service if default else f"{deployment.service}.{deployment.namespace}"
+
+
+def _row(function: Function, url: str) -> dict[str, Any]:
+    settings = function.deployment.settings
+    return {
+        "name": function.deployment.service,
+        "url": url,
+        "replicas": function.replicas,
+        "batch_policy": settings.batch_policy,
+        "slo_s": settings.slo_s,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    cells = [("FUNCTION", "URL", "REPLICAS", "BATCH", "SLO")]
+    for row in rows:
+        slo = durations.format(row["slo_s"]) if row["slo_s"] else "-"
+        cells.append((row["name"], row["url"], str(row["replicas"]), row["batch_policy"], slo))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in cells
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

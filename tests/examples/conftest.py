@@ -1,0 +1,44 @@
+"""The example functions, with models built anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples import models
+from tests.examples.handlers import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.examples.handlers import Handler
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+IGNORED = shutil.ignore_patterns("__pycache__", "*.onnx", "*.json")
+
+
+@pytest.fixture(scope="session")
+def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that makes one example's folder, complete with its model, once."""
+    folder = tmp_path_factory.mktemp("examples")
+
+    def make(name: str) -> Path:
+        if not (folder / name).exists():
+            shutil.copytree(EXAMPLES / name, folder / name, ignore=IGNORED)
+            if name in models.BUILDERS:
+                models.build(name, folder)
+        return folder / name
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def example(
+    request: pytest.FixtureRequest, example_folder: Callable[[str], Path]
+) -> Iterator[Handler]:
+    """The running handler of the example the test's parameter names."""
+    with serving(example_folder(request.param)) as handler:
+        yield handler

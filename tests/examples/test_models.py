@@ -1,0 +1,105 @@
+"""The example models: free batch size, sane numbers, the same on every build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from examples import models
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+STARTER = models.FOLDER.parent / "templates/python3-onnx-batch/function/model.onnx"
+
+
+def run(path: Path, batch: int) -> NDArray[np.float32]:
+    """The model's first output for seeded noise."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    wanted = session.get_inputs()[0]
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((batch, *wanted.shape[1:]), np.float32)
+    output: NDArray[np.float32] = session.run(None, {wanted.name: rows})[0]
+    return output
+
+
+@pytest.mark.parametrize("name", ["resnet50", "wide", "tiny"])
+def test_a_model_is_valid_and_takes_any_batch(
+    name: str, example_folder: Callable[[str], Path]
+) -> None:
+    """Inputs and outputs begin with a symbolic batch, and batches of two sizes run."""
+    path = example_folder(name) / "model.onnx"
+    onnx.checker.check_model(str(path), full_check=True)
+    graph = onnx.load(path, load_external_data=False).graph
+    for value in (*graph.input, *graph.output):
+        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert [1, 3] == [len(run(path, batch)) for batch in (1, 3)]
+
+
+@pytest.mark.parametrize("name", ["resnet50", "wide", "tiny"])
+def test_outputs_differ_by_input_and_keep_their_scale(
+    name: str, example_folder: Callable[[str], Path]
+) -> None:
+    """Neither constant nor exploding: comparing answers means something."""
+    output = run(example_folder(name) / "model.onnx", 2)
+    assert np.isfinite(output).all()
+    assert np.abs(output).max() < 100
+    assert output.std(axis=1).min() > 1e-3
+    assert not np.allclose(output[0], output[1], rtol=1e-2)
+
+
+def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Path]) -> None:
+    """A thousand classes that sum to one."""
+    output = run(example_folder("resnet50") / "model.onnx", 1)
+    assert output.shape == (1, 1000)
+    assert output.sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_filetype_scores_do_not_depend_on_the_batch_and_alone_equal_magikas(
+    example_folder: Callable[[str], Path],
+) -> None:
+    """Rows of little variance, where the model as shipped differs by 5e-4, agree to rounding."""
+    ours = onnxruntime.InferenceSession(example_folder("filetype") / "model.onnx")
+    theirs = onnxruntime.InferenceSession(models.magika_folder() / "model.onnx")
+    rows = np.full((9, 2048), 256, np.int32)
+    for i, row in enumerate(rows):
+        row[:12] = row[-12:] = np.frombuffer(f"word {i:7}".encode(), np.uint8)
+    known = np.arange(9, dtype=np.int32)
+    names = ["target_label", "known_answer"]
+    alone = np.concatenate(
+        [ours.run(names, {"bytes": rows[i : i + 1], "known": known[:1]})[0] for i in range(9)]
+    )
+    for i in range(9):
+        shipped = theirs.run(["target_label"], {"bytes": rows[i : i + 1]})[0]
+        np.testing.assert_array_equal(shipped[0], alone[i])
+    for size in range(2, 10):
+        scores, passed = ours.run(names, {"bytes": rows[:size], "known": known[:size]})
+        np.testing.assert_allclose(scores, alone[:size], rtol=1e-5, atol=1e-8)
+        np.testing.assert_array_equal(passed, known[:size])
+
+
+def test_builds_repeat_byte_by_byte() -> None:
+    """Weights are seeded: two machines serve the same model."""
+    first, again = (models.mlp((8, 16, 4), seed=9).SerializeToString() for _ in range(2))
+    assert first == again
+
+
+def test_the_templates_model_is_the_one_built_here() -> None:
+    """The only binary of the templates can be made again: `examples.models.starter`."""
+    assert models.starter().SerializeToString() == STARTER.read_bytes()
+    assert len(STARTER.read_bytes()) < 1024
+
+
+def test_an_unknown_example_is_named_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A typo is answered with the list."""
+    assert models.main(["wied"]) == 2
+    assert "unknown example wied; known: filetype" in capsys.readouterr().err

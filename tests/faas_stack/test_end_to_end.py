@@ -1,0 +1,88 @@
+"""A function of a shipped template, from the stack file to the answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.faas_stack.test_up import carpool, descendants
+from tests.waiting import wait_until
+
+HANDLER = """\
+import time
+
+def handle_batch(items):
+    time.sleep(0.005)
+    return [{"echo": item.bytes().decode(), "batch": len(items)} for item in items]
+"""
+STACK = """\
+provider: {name: openfaas}
+functions:
+  echo:
+    lang: python3-batch
+    handler: ./echo
+    image: echo:latest
+    labels:
+      com.carpool.slo: 1s
+      com.carpool.batch.policy: deadline
+      com.carpool.batch.max: "16"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A stack with one batch function that tells its inputs and its batch's size."""
+    (tmp_path / "echo").mkdir()
+    (tmp_path / "echo" / "handler.py").write_text(HANDLER)
+    (tmp_path / "stack.yaml").write_text(STACK)
+    return tmp_path
+
+
+def handlers(provider: int) -> list[int]:
+    """The handler processes below a provider."""
+    return [
+        pid
+        for pid in descendants(provider)
+        if b"watchdog_plugin" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_handler_killed_under_load(folder: Path) -> None:
+    """Callers get their own answers, batched; a killed handler comes back, all are answered."""
+    with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
+        url = up.result()["functions"][0]["url"]
+        answered: list[int] = []
+        sizes: set[int] = set()
+
+        def call(number: int) -> None:
+            answer = requests.post(url, data=str(number), timeout=30)
+            answered.append(answer.status_code)
+            if answer.status_code == 200:
+                assert str(number) == answer.json()["echo"]
+                sizes.add(answer.json()["batch"])
+            else:
+                assert "error" in answer.json()
+
+        def kill() -> None:
+            wait_until(lambda: len(answered) > 300)
+            (pid,) = handlers(up.process.pid)
+            os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(call, range(1500)))
+        killer.join()
+        assert 1500 == len(answered)
+        assert {200} <= set(answered) <= {200, 502, 503}
+        assert answered.count(200) > 1400
+        assert 200 == answered[-1]
+        assert max(sizes) > 1
+        up.process.send_signal(signal.SIGTERM)
+        assert 0 == up.ended()[0]

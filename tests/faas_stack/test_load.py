@@ -1,0 +1,307 @@
+"""``carpool load`` against a real server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.errors import ConfigError
+from faas_stack import load, load_flags
+from tests.faas_stack.load_target import delayed, running
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.http.server import Exchange
+
+KEYS = ["requests", "ok", "errors", "slo_miss_ratio", "rps", "latency_ms", "mean_batch"]
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
+    """The report of a run that is expected to get at least one good answer."""
+    assert load.main([*argv, "--json"]) == 0
+    report: dict[str, object] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def figure(report: dict[str, object], name: str) -> float:
+    """One of the latency figures, in milliseconds."""
+    latency = report["latency_ms"]
+    assert isinstance(latency, dict)
+    return float(latency[name])
+
+
+def test_a_run_sends_the_scheduled_requests_and_reports_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Uniform load of 200/s for half a second is 100 requests, all answered."""
+    with running(delayed(0.01)) as url:
+        report = run_json(
+            capsys,
+            *("--url", f"{url}/function/f", "--rate", "200", "--duration", "500ms"),
+            *("--arrivals", "uniform", "--slo", "5s"),
+        )
+    assert list(report) == KEYS
+    assert (report["requests"], report["ok"], report["errors"]) == (100, 100, {})
+    assert report["slo_miss_ratio"] == 0
+    assert figure(report, "p50") == pytest.approx(10, abs=8)
+
+
+def test_latency_counts_from_the_due_time_not_from_sending(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One connection and a server of 50 ms per answer: everybody in line is charged the wait."""
+    with running(delayed(0.05)) as url:
+        report = run_json(
+            capsys,
+            *("--url", url, "--rate", "100", "--duration", "200ms", "--arrivals", "uniform"),
+            *("--connections", "1"),
+        )
+    # 20 requests due within 0.2 s leave one every 50 ms; the last waits about 0.8 s.
+    assert report["requests"] == 20
+    assert figure(report, "p99") > 700
+    assert figure(report, "p50") > 300
+
+
+def test_a_slow_answer_does_not_hold_back_later_requests(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Open loop: requests go out on time whatever the answers do."""
+    arrived: list[float] = []
+
+    def app(exchange: Exchange) -> None:
+        arrived.append(exchange.received)
+        asyncio.get_running_loop().call_later(0.4, exchange.reply, 200)
+
+    with running(app) as url:
+        report = run_json(
+            capsys,
+            *("--url", url, "--rate", "100", "--duration", "300ms", "--arrivals", "uniform"),
+        )
+    assert report["ok"] == 30
+    assert max(arrived) - min(arrived) < 0.4
+
+
+def test_bodies_headers_and_method_are_sent_as_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder's files go out in turn, with the wanted headers."""
+    for name in ("a.bin", "b.json"):
+        (tmp_path / name).write_bytes(name.encode())
+    seen: list[tuple[object, ...]] = []
+
+    def app(exchange: Exchange) -> None:
+        names = (b"content-type", b"x-team", b"x-carpool-explain")
+        values = tuple(exchange.header(name) for name in names)
+        seen.append((exchange.method, exchange.target, exchange.body, *values))
+        exchange.reply(200)
+
+    with running(app) as url:
+        run_json(
+            capsys,
+            *("--url", f"{url}/function/f?q=1", "--rate", "40", "--duration", "100ms"),
+            *("--arrivals", "uniform", "--data", f"@{tmp_path}", "--method", "put"),
+            *("--header", "X-Team: red"),
+        )
+    target = ("PUT", "/function/f?q=1")
+    assert seen == 2 * [
+        (*target, b"a.bin", b"application/octet-stream", b"red", b"1"),
+        (*target, b"b.json", b"application/json", b"red", b"1"),
+    ]
+
+
+def test_mean_batch_comes_from_the_answers_header(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sidecar tells the size of the batch a request rode in."""
+
+    def app(exchange: Exchange) -> None:
+        exchange.reply(200, headers=[("X-Carpool-Batch", "4")])
+
+    with running(app) as url:
+        report = run_json(capsys, "--url", url, "--rate", "200", "--duration", "100ms")
+    assert report["mean_batch"] == 4
+
+
+def test_warm_up_is_sent_but_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only requests due after the warm-up are in the figures."""
+    count = 0
+
+    def app(exchange: Exchange) -> None:
+        nonlocal count
+        count += 1
+        exchange.reply(200)
+
+    with running(app) as url:
+        report = run_json(
+            capsys,
+            *("--url", url, "--rate", "100", "--duration", "200ms", "--warmup", "300ms"),
+            *("--arrivals", "uniform"),
+        )
+    assert (50, 20) == (count, report["requests"])
+
+
+def test_errors_are_counted_by_status_and_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """Refusals, silence and broken connections are told apart, and none of them is a latency."""
+    turn = 0
+
+    def app(exchange: Exchange) -> None:
+        nonlocal turn
+        turn += 1
+        if turn % 4 == 0:
+            exchange.reply(503)
+        elif turn % 4 == 1:
+            exchange.abort()
+        elif turn % 4 == 2:
+            exchange.reply(200)
+
+    with running(app) as url:
+        report = run_json(
+            capsys,
+            *("--url", url, "--rate", "100", "--duration", "400ms", "--arrivals", "uniform"),
+            *("--timeout", "500ms", "--slo", "1s"),
+        )
+    assert (report["requests"], report["ok"]) == (40, 10)
+    assert report["errors"] == {"503": 10, "connection": 10, "timeout": 10}
+    assert report["slo_miss_ratio"] == 0.75
+
+
+def test_a_server_that_closes_after_each_answer_is_served_by_new_connections(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Not every server keeps connections alive."""
+
+    def app(exchange: Exchange) -> None:
+        exchange.keep_alive = False
+        exchange.reply(200)
+
+    with running(app) as url:
+        report = run_json(
+            capsys, "--url", url, "--rate", "200", "--duration", "200ms", "--connections", "3"
+        )
+    assert report["ok"] == report["requests"]
+
+
+def test_a_trace_is_replayed_at_its_rates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rates per minute, scaled, for as long as the trace lasts."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("start_s,requests_per_minute\n0,60\n0.2,120\n")
+    with running(delayed(0)) as url:
+        report = run_json(
+            capsys,
+            *("--url", url, "--trace", str(trace), "--scale", "100", "--arrivals", "uniform"),
+        )
+    assert report["requests"] == 20 + 40
+
+
+def test_an_unreachable_target_is_one_clear_error() -> None:
+    """Nobody listens: say where and what to check."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with pytest.raises(load.Unreachable, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
+            load.main(["--url", f"http://127.0.0.1:{port}/", "--rate", "1", "--duration", "1s"])
+
+
+def test_a_target_that_never_succeeds_is_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts can rely on the exit code."""
+    with running(delayed(0, status=404)) as url:
+        code = load.main(["--url", url, "--rate", "50", "--duration", "100ms"])
+    assert code == 1
+    assert "x 404" in capsys.readouterr().out
+
+
+def test_every_bad_flag_is_reported_together() -> None:
+    """One pass mends them all."""
+    with pytest.raises(ConfigError) as caught:
+        load_flags.parse(
+            [
+                *("--url", "https://x/", "--rate", "fast", "--duration", "10", "--slo", "soon"),
+                *("--method", "PSOT", "--header", "nocolon", "--data", "@/does/not/exist"),
+                *("--connections", "0"),
+            ]
+        )
+    names = [problem.name for problem in caught.value.problems]
+    assert sorted(names) == sorted(
+        [
+            *("--url", "--rate", "--duration", "--slo", "--method", "--header", "--data"),
+            "--connections",
+        ]
+    )
+    assert "did you mean 'POST'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("argv", [[], ["--rate", "1", "--trace", "t.csv"]], ids=["neither", "both"])
+def test_rate_and_trace_exclude_each_other(argv: list[str]) -> None:
+    """Exactly one of them says how much."""
+    with pytest.raises(ConfigError, match="exactly one of the two"):
+        load_flags.parse(["--url", "http://127.0.0.1:1/", "--duration", "1s", *argv])
+
+
+def test_a_rate_needs_a_duration() -> None:
+    """Load without an end is a mistake."""
+    with pytest.raises(ConfigError, match="--duration = 'nothing'"):
+        load_flags.parse(["--url", "http://127.0.0.1:1/", "--rate", "5"])
+
+
+def test_interrupting_reports_what_was_measured() -> None:
+    """Ctrl-C ends the run at once with the figures so far, and stdout stays one JSON object."""
+    answered = 0
+
+    def app(exchange: Exchange) -> None:
+        nonlocal answered
+        answered += 1
+        exchange.reply(200)
+
+    with running(app) as url:
+        code = "import sys; from faas_stack.load import main; sys.exit(main(sys.argv[1:]))"
+        flags = ["--url", url, "--rate", "100", "--duration", "60s", "--json"]
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            wait_until(lambda: answered >= 10)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert json.loads(out)["ok"] >= 10
+    assert "interrupted" in err
+    assert "\r" not in err
+
+
+def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not() -> None:
+    """The bar is for people: on stderr, only when that is a terminal."""
+    ours, theirs = os.openpty()
+    with running(delayed(0)) as url:
+        code = "import sys; from faas_stack.load import main; sys.exit(main(sys.argv[1:]))"
+        flags = ["--url", url, "--rate", "50", "--duration", "700ms"]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *flags],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            check=True,
+            text=True,
+            timeout=30,
+        )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a pseudo-terminal says that the other side is closed
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    os.close(ours)
+    assert b"[#" in shown
+    assert b"in flight" in shown
+    assert "[#" not in done.stdout
+    assert "throughput" in done.stdout

@@ -1,0 +1,317 @@
+"""The provider's REST API over HTTP: exact statuses, exact JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faas_stack.provider.auth import BasicAuth
+from tests.faas_stack.rig import story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from tests.faas_stack.rig import Rig
+
+FN = {"service": "fn", "image": "img"}
+
+
+def error_of(body: bytes) -> str:
+    """The message of an error answer."""
+    document = json.loads(body)
+    assert ["error"] == list(document)
+    return str(document["error"])
+
+
+def files_in(folder: str) -> dict[str, str]:
+    """Names and texts of the files in a folder."""
+    return {path.name: path.read_text() for path in Path(folder).iterdir()}
+
+
+@story()
+async def test_functions_come_and_go(rig: Rig) -> None:
+    """Deploy, list, describe and remove, with the statuses faas-cli accepts."""
+    assert (200, b"[]") == (await rig.call("GET", "/system/functions"))[::2]
+    assert (202, b"") == (await rig.call("POST", "/system/functions", FN))[::2]
+    await rig.ready("fn")
+    listed = await rig.call("GET", "/system/functions?namespace=openfaas-fn")
+    one = await rig.call("GET", "/system/function/fn?usage=1")
+    assert [json.loads(one.body)] == json.loads(listed.body)
+    assert (200, b"[]") == (await rig.call("GET", "/system/functions?namespace=other"))[::2]
+    removal = {"functionName": "fn", "namespace": "openfaas-fn"}
+    assert (202, b"") == (await rig.call("DELETE", "/system/functions", removal))[::2]
+    assert 404 == (await rig.call("GET", "/system/function/fn")).status
+    assert 404 == (await rig.call("DELETE", "/system/functions", removal)).status
+    await rig.deploy("fn")  # at once, while the replica of the removed one may still be there
+    assert 200 == (await rig.call("GET", "/function/fn")).status
+
+
+@story()
+async def test_function_status_is_exact(rig: Rig) -> None:
+    """Integers are integers, times carry an offset, zero replicas are stated."""
+    fields: dict[str, Any] = {
+        "envProcess": "python x",
+        "envVars": {"a": "b"},
+        "labels": {"com.carpool.scale.min": "0"},
+        "annotations": {"topic": "t"},
+        "secrets": [],
+    }
+    await rig.deploy("fn", ready=False, **fields)
+    answer = await rig.call("GET", "/system/function/fn")
+    assert b"application/json" == answer.header(b"content-type")
+    status = json.loads(answer.body)
+    created = status.pop("createdAt")
+    assert None is not datetime.fromisoformat(created).tzinfo
+    assert {
+        "name": "fn",
+        "image": "img",
+        "namespace": "openfaas-fn",
+        "envProcess": "python x",
+        "envVars": {"a": "b"},
+        "labels": {"com.carpool.scale.min": "0"},
+        "annotations": {"topic": "t"},
+        "replicas": 0,
+        "availableReplicas": 0,
+        "invocationCount": 0,
+    } == status
+    assert None is re.search(rb'eplicas": \d+\.', answer.body)
+
+
+@story()
+async def test_update(rig: Rig) -> None:
+    """PUT replaces what exists and is 404 for what does not, whereupon faas-cli sends POST."""
+    assert 404 == (await rig.call("PUT", "/system/functions", FN)).status
+    await rig.deploy("fn")
+    conflict = await rig.call("POST", "/system/functions", FN)
+    assert 409 == conflict.status
+    assert "update it with PUT" in error_of(conflict.body)
+    assert (202, b"") == (await rig.call("PUT", "/system/functions", {**FN, "labels": {"a": "b"}}))[
+        ::2
+    ]
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert {"a": "b"} == status["labels"]
+
+
+@story()
+async def test_bad_deployments(rig: Rig) -> None:
+    """What cannot be run is refused with 400, naming value and expectation; nothing changes."""
+    cases: list[tuple[object, str]] = [
+        (b"{", "not JSON"),
+        (b"[]", "must be a JSON object"),
+        ({}, "service = ''"),
+        ({**FN, "image": "imgg"}, "image = 'imgg': expected one of the images bare, img; did you"),
+        ({**FN, "image": "bare"}, "envProcess = '': expected the handler's command"),
+        ({**FN, "secrets": ["nope"]}, "secrets = 'nope': expected an existing secret"),
+        ({**FN, "labels": {"com.carpool.slo": "x"}}, "com.carpool.slo = 'x'"),
+        ({**FN, "labels": {"com.carpool.batch.policy": "fixd"}}, "did you mean 'fixed'"),
+        ({**FN, "labels": {"a": 1}}, "labels.a = '1': expected text"),
+        ({**FN, "envVars": {"carpool_batch_mx": "1"}}, "carpool_batch_mx"),
+        ({**FN, "service": "a.b"}, "service = 'a.b'"),
+    ]
+    await rig.deploy("old")
+    for document, expected in cases:
+        answer = await rig.call("POST", "/system/functions", document)
+        assert 400 == answer.status
+        assert expected in error_of(answer.body)
+    answer = await rig.call("PUT", "/system/functions", {"service": "old", "image": "none"})
+    assert 400 == answer.status
+    assert "img" == rig.function("old").deployment.image
+    assert 1 == len(rig.provider.fleet.functions())
+
+
+@story()
+async def test_scale(rig: Rig) -> None:
+    """Scaling answers 202 at once and takes the namespace from body, query or neither."""
+    await rig.deploy("fn", namespace="openfaas-fn")
+    await rig.deploy("fn2", ready=False, namespace="team")
+    path = "/system/scale-function/"
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("fn", {"serviceName": "fn", "replicas": 2}),
+        ("fn2?namespace=team", {"serviceName": "fn2", "replicas": 2}),
+        ("fn2", {"serviceName": "fn2", "replicas": 3, "namespace": "team"}),
+        ("fn2.team", {"replicas": 1}),
+    ]
+    for name, document in calls:
+        assert (202, b"") == (await rig.call("POST", path + name, document))[::2]
+    await rig.ready("fn", 2)
+    team = rig.provider.fleet.find("fn2", "team")
+    assert (2, 1) == (rig.function("fn").replicas, team.replicas)
+    assert 202 == (await rig.call("POST", path + "fn", {"replicas": 0})).status
+    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert (0, 0) == (status["replicas"], status["availableReplicas"])
+
+
+@story()
+async def test_bad_scale(rig: Rig) -> None:
+    """A number of replicas that is none is 400, an unknown function 404."""
+    await rig.deploy("fn")
+    path = "/system/scale-function/fn"
+    for replicas in (-1, 1.5, "2", None, True, 10**6, 2**64):
+        assert 400 == (await rig.call("POST", path, {"replicas": replicas})).status
+    assert 400 == (await rig.call("POST", path, b"")).status
+    assert 404 == (await rig.call("POST", f"{path}?namespace=x", {"replicas": 1})).status
+    assert 404 == (await rig.call("POST", f"{path}2", {"replicas": 1})).status
+    assert 1 == rig.function("fn").replicas
+
+
+@story()
+async def test_provider_routes(rig: Rig) -> None:
+    """Info, namespaces, health and metrics say what the gateway wants to know."""
+    info = json.loads((await rig.call("GET", "/system/info")).body)
+    assert ("carpool", "process") == (info["provider"], info["orchestration"])
+    assert {"release", "sha"} == set(info["version"])
+    assert b'["openfaas-fn"]' == (await rig.call("GET", "/system/namespaces")).body
+    await rig.deploy("fn", ready=False, namespace="a-team")
+    assert b'["a-team", "openfaas-fn"]' == (await rig.call("GET", "/system/namespaces")).body
+    assert (200, b"OK") == (await rig.call("GET", "/healthz"))[::2]
+    assert (200, b"") == (await rig.call("HEAD", "/healthz"))[::2]
+    metrics = (await rig.call("GET", "/metrics")).body.decode()
+    route = 'code="200",method="GET",path="/system/info"'
+    assert f"provider_http_requests_total{{{route}}} 1.0" in metrics
+    assert 'provider_replicas{function_name="fn.a-team"} 1.0' in metrics
+
+
+@story()
+async def test_unknown_routes_and_methods(rig: Rig) -> None:
+    """What does not exist is 404, a method that a route does not have 405."""
+    assert 404 == (await rig.call("GET", "/")).status
+    assert 404 == (await rig.call("GET", "/system/telemetry")).status
+    assert 404 == (await rig.call("GET", "/system/function/no%20name")).status
+    answer = await rig.call("PATCH", "/system/functions")
+    assert (405, b"DELETE, GET, POST, PUT") == (answer.status, answer.header(b"allow"))
+
+
+@story()
+async def test_secrets(rig: Rig) -> None:
+    """Secrets are created, updated, listed without values and removed; functions see files."""
+    path = "/system/secrets"
+    raw = {"name": "raw", "rawValue": base64.b64encode(b"\0\1").decode()}
+    steps: list[tuple[str, dict[str, Any], int]] = [
+        ("POST", {"name": "key", "value": "one"}, 202),
+        ("POST", {"name": "key", "value": "one"}, 409),
+        ("PUT", {"name": "key", "value": "two"}, 202),
+        ("PUT", {"name": "nope", "value": "two"}, 404),
+        ("POST", raw, 202),
+        ("POST", {"name": "../up", "value": "x"}, 400),
+        ("POST", {"name": "a", "namespace": "../up", "value": "x"}, 400),
+        ("POST", {"name": "empty"}, 400),
+        ("POST", {"name": "bad", "rawValue": "%"}, 400),
+        ("POST", {"value": "x"}, 400),
+        ("POST", {"name": "key", "value": "x", "namespace": "team"}, 202),
+        ("DELETE", {"name": "nope"}, 404),
+    ]
+    for method, document, status in steps:
+        assert status == (await rig.call(method, path, document)).status, document
+    listed = json.loads((await rig.call("GET", path)).body)
+    names = [{"name": name, "namespace": "openfaas-fn"} for name in ("key", "raw")]
+    assert names == listed
+    team = json.loads((await rig.call("GET", f"{path}?namespace=team")).body)
+    assert [{"name": "key", "namespace": "team"}] == team
+    await rig.deploy("fn", secrets=["key"])
+    env = json.loads((await rig.call("GET", "/function/fn")).body)["env"]
+    assert {"key": "two"} == files_in(env["secret_mount_path"])
+    assert 202 == (await rig.call("DELETE", path, {"name": "key"})).status
+    assert 404 == (await rig.call("DELETE", path, {"name": "key"})).status
+
+
+@story()
+async def test_logs(rig: Rig) -> None:
+    """Logs are one JSON object a line, cut by tail, since and instance."""
+    await rig.deploy("fn")
+    for text in (b"one", b"two", b"x" * 70_000, b"three"):
+        await rig.call("POST", "/function/fn/print", text)
+    answer = await rig.call("GET", "/system/logs?name=fn&follow=false")
+    assert b"application/x-ndjson" == answer.header(b"content-type")
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    keys = {"name", "namespace", "instance", "timestamp", "text"}
+    assert [keys] * 4 == [set(line) for line in lines]
+    instance = rig.instances("fn")[0].name
+    assert ("fn", "openfaas-fn", instance) == (
+        *(lines[0]["name"], lines[0]["namespace"]),
+        lines[0]["instance"],
+    )
+    assert None is not datetime.fromisoformat(lines[0]["timestamp"]).tzinfo
+    assert ["one", "two", "three"] == [line["text"] for line in (*lines[:2], lines[3])]
+    assert lines[2]["text"].endswith("x [4464 more bytes]")
+    assert ["three"] == await rig.logs("fn", "&tail=1")
+    assert 4 == len(await rig.logs("fn", "&tail=0"))
+    since = lines[1]["timestamp"].replace("+00:00", "Z")
+    assert ["two", "three"] == (await rig.logs("fn", f"&since={since}"))[::2]
+    assert [] == await rig.logs("fn", "&instance=other")
+
+
+@story()
+async def test_bad_log_queries(rig: Rig) -> None:
+    """Bad parameters are 400 or 422, an unknown function is 404."""
+    await rig.deploy("fn", ready=False)
+    cases = [("", 400), ("?name=no", 404), ("?name=fn&tail=x", 422), ("?name=fn&since=x", 422)]
+    for query, status in cases:
+        assert status == (await rig.call("GET", f"/system/logs{query}")).status
+    assert 200 == (await rig.call("GET", "/system/logs?name=fn&follow=maybe")).status
+
+
+@story()
+async def test_following_logs(rig: Rig) -> None:
+    """A follower gets the kept lines, then each line as it is printed, until the function goes."""
+    await rig.deploy("fn")
+    await rig.call("POST", "/function/fn/print", b"before")
+    async with rig.client.stream("GET", "/system/logs?name=fn&follow=1&tail=1") as answer:
+        chunks = answer.chunks()
+        assert "before" == json.loads(await anext(chunks))["text"]
+        await rig.call("POST", "/function/fn/print", b"after")
+        assert "after" == json.loads(await anext(chunks))["text"]
+        await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
+        async with asyncio.timeout(10):
+            assert b"" == b"".join([chunk async for chunk in chunks])
+
+
+@story()
+async def test_drain_ends_followers(rig: Rig) -> None:
+    """A provider that drains does not wait for those who follow logs."""
+    await rig.deploy("fn")
+    async with rig.client.stream("GET", "/system/logs?name=fn&follow=1") as answer:
+        async with asyncio.timeout(8):
+            await rig.provider.drain()
+        assert b"" == b"".join([chunk async for chunk in answer.chunks()])
+
+
+def _authorization(user: str, password: str) -> list[tuple[str, str]]:
+    token = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return [("authorization", f"Basic {token}")]
+
+
+@story(auth=BasicAuth("admin", "pass:word"))
+async def test_basic_auth(rig: Rig) -> None:
+    """With credentials set, ``/system/`` needs them and nothing else does."""
+    for wrong in (
+        [],
+        _authorization("admin", "pass"),
+        _authorization("", ""),
+        [("authorization", "Basic %%%")],
+        [("authorization", "Bearer x")],
+    ):
+        answer = await rig.call("GET", "/system/functions", headers=wrong)
+        challenge = b'Basic realm="Restricted"'
+        assert (401, challenge) == (answer.status, answer.header(b"www-authenticate"))
+    good = _authorization("admin", "pass:word")
+    assert 200 == (await rig.call("GET", "/system/functions", headers=good)).status
+    assert 200 == (await rig.call("GET", "/healthz")).status
+    assert 200 == (await rig.call("GET", "/metrics")).status
+    assert 503 == (await rig.call("GET", "/function/none")).status
+
+
+def test_basic_auth_files(tmp_path: Path) -> None:
+    """Credentials are read from the gateway's files; missing or empty ones are named."""
+    with pytest.raises(Exception, match="basic-auth-user"):
+        BasicAuth.from_folder(tmp_path)
+    (tmp_path / "basic-auth-user").write_text("admin\n")
+    (tmp_path / "basic-auth-password").write_text("")
+    with pytest.raises(Exception, match="basic-auth-password"):
+        BasicAuth.from_folder(tmp_path)

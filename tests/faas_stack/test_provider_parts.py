@@ -1,0 +1,229 @@
+"""The provider's parts that need no process: documents, logs, rollout decisions, back-off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import uvloop
+
+from carpool.errors import BadRequest, ConfigError
+from faas_stack.provider.deployment import Deployment, split_name
+from faas_stack.provider.logs import LineCutter, LogRing
+from faas_stack.provider.replicas import Replica, changes
+from faas_stack.provider.supervised import Backoff
+
+# -- documents --------------------------------------------------------------------------------
+
+
+def test_deployment_round_trip() -> None:
+    """Every field of a FunctionDeployment is read, and shown again as it was given."""
+    document = {
+        "service": "fn",
+        "image": "fn:1",
+        "namespace": "team",
+        "envProcess": "python x.py",
+        "envVars": {"a": "1"},
+        "constraints": ["gpu"],
+        "secrets": ["s"],
+        "labels": {"com.carpool.slo": "200ms"},
+        "annotations": {"topic": "cats"},
+        "limits": {"memory": "1Gi", "nvidia.com/gpu": "1"},
+        "requests": {"cpu": "1"},
+        "readOnlyRootFilesystem": True,
+    }
+    deployment = Deployment.from_json(json.dumps({**document, "registryAuth": "x"}).encode())
+    assert 0.2 == deployment.settings.slo_s
+    expected = {key: value for key, value in document.items() if key != "service"}
+    assert expected == deployment.to_json()
+
+
+def test_deployment_defaults() -> None:
+    """Null and absent fields are the same; empty optional ones are not shown."""
+    body = b'{"service": "fn", "image": "a", "labels": null, "envVars": null, "limits": null}'
+    shown = Deployment.from_json(body).to_json()
+    assert {
+        "image": "a",
+        "namespace": "openfaas-fn",
+        "labels": {},
+        "annotations": {},
+    } == shown
+
+
+def test_environment_goes_before_labels() -> None:
+    """A setting in the function's environment wins over the label of the same meaning."""
+    document = {
+        "service": "fn",
+        "image": "a",
+        "labels": {"com.carpool.batch.max": "8", "com.carpool.slo": "1s"},
+        "envVars": {"carpool_batch_max": "4"},
+    }
+    settings = Deployment.from_json(json.dumps(document).encode()).settings
+    assert (4, 1.0) == (settings.batch_max, settings.slo_s)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", "the body is not JSON"),
+        (b"{", "the body is not JSON"),
+        (b"[]", "the body must be a JSON object, not list"),
+        (b"\xff", "the body is not JSON"),
+    ],
+)
+def test_body_that_is_no_object(body: bytes, expected: str) -> None:
+    """What is not a JSON object is refused as such."""
+    with pytest.raises(BadRequest, match=expected):
+        Deployment.from_json(body)
+
+
+def test_deployment_problems_come_together() -> None:
+    """Every wrong field of a deployment is reported, by its name in the document."""
+    document = {
+        "service": "Not OK",
+        "image": 3,
+        "namespace": "../etc",
+        "envVars": {"a": 1},
+        "secrets": "s",
+        "labels": {"com.carpool.slo": "fast"},
+        "readOnlyRootFilesystem": "yes",
+    }
+    with pytest.raises(ConfigError) as caught:
+        Deployment.from_json(json.dumps(document).encode())
+    assert {
+        *("service", "image", "namespace", "envVars.a", "secrets"),
+        *("com.carpool.slo", "readOnlyRootFilesystem"),
+    } == {problem.name for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "expected"),
+    [
+        ("fn", "", ("fn", "openfaas-fn")),
+        ("fn", "team", ("fn", "team")),
+        ("fn.team", "", ("fn", "team")),
+        ("fn.team", "other", ("fn", "team")),
+        ("a.b.c", "", ("a.b", "c")),
+    ],
+)
+def test_last_dot_separates_name_and_namespace(
+    name: str, namespace: str, expected: tuple[str, str]
+) -> None:
+    """A namespace in the name goes before one given beside it."""
+    assert expected == split_name(name, namespace)
+
+
+# -- logs -------------------------------------------------------------------------------------
+
+
+def test_lines_are_cut_from_any_pieces() -> None:
+    """However the stream is split, the same lines come out."""
+    text = b"one\ntwo\r\n\nthree"
+    for size in range(1, len(text)):
+        cutter = LineCutter()
+        lines: list[str] = []
+        for at in range(0, len(text), size):
+            lines += cutter.feed(text[at : at + size])
+        assert ["one", "two", "", "three"] == [*lines, *cutter.end()]
+
+
+def test_long_lines_are_cut() -> None:
+    """A line beyond the limit keeps its beginning and says how much is gone."""
+    cutter = LineCutter(line_bytes=4)
+    lines = [*cutter.feed(b"123456"), *cutter.feed(b"78\nok\n"), *cutter.feed(b"\xff\n")]
+    assert ["1234 [4 more bytes]", "ok", "\ufffd"] == lines
+
+
+def test_ring_is_bounded_in_lines_and_bytes() -> None:
+    """The ring forgets the oldest lines, never the newest."""
+    ring = LogRing(lines=3, size_bytes=10)
+    for text in ("a", "b", "c", "d"):
+        ring.add("i", text)
+    assert ["b", "c", "d"] == [line.text for line in ring.since(0)]
+    ring.add("i", "123456789")
+    assert ["d", "123456789"] == [line.text for line in ring.since(0)]
+    assert ["123456789"] == [line.text for line in ring.since(4)]
+    assert [] == ring.since(ring.next)
+
+
+def test_ring_wakes_those_who_wait() -> None:
+    """Waiting ends with the next line, and for good when the ring is closed."""
+
+    async def play() -> None:
+        ring = LogRing()
+        ring.add("i", "old")
+        await ring.more(0)
+        ring.close()
+        await ring.more(1)
+
+    uvloop.run(play())
+
+
+# -- rollout ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Standing:
+    """An instance that is as it says."""
+
+    ready: bool
+    name: str = "i"
+    address: str = "unix:/nowhere"
+    failing: bool = False
+    reason: str = ""
+
+    def suspect(self) -> None:
+        self.ready = False
+
+
+def replicas(described: str) -> list[Replica]:
+    """``o`` and ``n``: replicas of the old and new revision, upper case when ready; ``-``: goes."""
+    made = []
+    for letter in described.replace("-", ""):
+        replica = Replica(Standing(letter.isupper()), "on".index(letter.lower()))
+        made.append(replica)
+    if "-" in described:
+        made[described.index("-") - 1].draining = True
+    return made
+
+
+@pytest.mark.parametrize(
+    ("running", "want", "start", "drain"),
+    [
+        pytest.param("", 3, 3, "", id="first start: all at once"),
+        pytest.param("N", 3, 2, "", id="scale up"),
+        pytest.param("NNN", 1, 0, "NN", id="scale down"),
+        pytest.param("nNN", 2, 0, "n", id="scale down takes the unready first"),
+        pytest.param("NNN", 0, 0, "NNN", id="scale to zero"),
+        pytest.param("N-N", 2, 1, "", id="a draining replica does not count"),
+        pytest.param("OO", 2, 1, "", id="rollout starts one more"),
+        pytest.param("OOn", 2, 0, "", id="rollout waits until it is ready"),
+        pytest.param("OON", 2, 1, "O", id="then takes one old away for the next"),
+        pytest.param("ON", 2, 1, "", id="which is started"),
+        pytest.param("ONN", 2, 0, "O", id="until all are new"),
+        pytest.param("oON", 2, 1, "o", id="unready old ones go first"),
+        pytest.param("O", 0, 0, "O", id="a rollout to nothing"),
+        pytest.param("On", 1, 0, "", id="a new one that never gets ready costs nothing"),
+    ],
+)
+def test_changes(running: str, want: int, start: int, drain: str) -> None:
+    """What is started and drained, from what runs and what is wanted."""
+
+    async def decide() -> tuple[int, str]:
+        count, drained = changes(replicas(running), 1, want)
+        letters = ["on"[r.revision] for r in drained]
+        pairs = zip(letters, drained, strict=True)
+        return count, "".join(x.upper() if r.ready else x for x, r in pairs)
+
+    assert (start, drain) == uvloop.run(decide())
+
+
+# -- back-off ---------------------------------------------------------------------------------
+
+
+def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
+    """Waits double from 100 ms to 10 s and start anew after 30 s of life."""
+    backoff = Backoff()
+    assert [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0] == [backoff.after(1) for _ in range(9)]
+    assert (0.1, 0.2) == (backoff.after(30), backoff.after(0))

@@ -1,0 +1,236 @@
+"""The process backend: environment, readiness, restarts, stops, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faas_stack.provider import isolation, leftovers
+from tests.faas_stack.rig import INSTANCE, story
+from tests.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from tests.faas_stack.rig import Rig
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def network(pid: object) -> str:
+    """The network namespace of a process."""
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
+
+
+async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
+    """What an instance of a function sees."""
+    document: dict[str, Any] = json.loads((await rig.call("GET", f"/function/{name}")).body)
+    return document
+
+
+@story()
+async def test_environment_of_an_instance(rig: Rig) -> None:
+    """An instance gets its function's settings and nothing of the provider's own environment."""
+    os.environ["carpool_batch_max"] = "999"
+    os.environ["PROVIDER_ONLY"] = "x"
+    try:
+        labels = {"com.carpool.slo": "200ms", "com.carpool.cpu": "2.5", "other": "x"}
+        await rig.deploy("fn", labels=labels, envVars={"mine": "1", "fprocess": "not this"})
+        document = await environment(rig)
+    finally:
+        del os.environ["carpool_batch_max"], os.environ["PROVIDER_ONLY"]
+    env = document["env"]
+    assert {
+        "carpool_slo": "200ms",
+        "carpool_cpu": "2.5",
+        "OMP_NUM_THREADS": "2",
+        "mine": "1",
+        "fprocess": "the command",
+        "OPENFAAS_NAME": "fn",
+        "OPENFAAS_NAMESPACE": "openfaas-fn",
+    }.items() <= env.items()
+    assert set() == {"PROVIDER_ONLY", "carpool_batch_max"} & set(env)
+    assert str(Path(sys.executable).parent) == env["PATH"].split(os.pathsep)[0]
+    assert str(rig.folder / "context") == document["cwd"]
+    assert env["sidecar_listen"] == f"unix:{env['TMPDIR']}/s"
+    assert 0o700 == os.stat(env["TMPDIR"]).st_mode & 0o777  # noqa: PTH116
+
+
+@story()
+async def test_env_process_of_the_deployment_goes_before_the_template_s(rig: Rig) -> None:
+    """The command is the deployment's, if it names one."""
+    await rig.deploy("fn", envProcess="python own.py")
+    assert "python own.py" == (await environment(rig))["env"]["fprocess"]
+
+
+@story()
+async def test_available_only_when_ready(rig: Rig) -> None:
+    """``availableReplicas`` counts an instance once it says that it is ready, not before."""
+    await rig.deploy("fn", ready=False, envVars={"ready_after": "0.3"})
+    await wait_until_async(lambda: rig.instances("fn")[0].reason == "loading")
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert (1, 0) == (status["replicas"], status["availableReplicas"])
+    await rig.ready("fn")
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert (1, 1) == (status["replicas"], status["availableReplicas"])
+
+
+@story()
+async def test_killed_instance_comes_back(rig: Rig) -> None:
+    """After SIGKILL an instance is started again, and what it left is ended."""
+    await rig.deploy("fn", envVars={"spawn": "1"})
+    instance = rig.instances("fn")[0]
+    first, child = instance.pid, int((await rig.logs("fn"))[0].split()[1])
+    assert first is not None
+    assert alive(child)
+    os.kill(first, signal.SIGKILL)
+    await wait_until_async(lambda: instance.pid not in (first, None) and instance.ready)
+    assert not alive(child)
+    assert ["carpool: ended with SIGKILL", "carpool: starting again in 0.1 s"] == [
+        line for line in await rig.logs("fn") if line.startswith("carpool")
+    ]
+    assert 1 == rig.function("fn").running.available
+
+
+@story()
+async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
+    """An instance that ignores SIGTERM is killed after its grace, with all it has started."""
+    await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
+    instance = rig.instances("fn")[0]
+    child, log = int((await rig.logs("fn"))[0].split()[1]), rig.function("fn").running.log
+    pid = instance.pid
+    assert pid is not None
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
+    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    assert [False, False] == [alive(pid), alive(child)]
+    assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
+    assert not (rig.backend.run_dir / "1").exists()
+
+
+@story()
+async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
+    """An instance between two starts is stopped at once."""
+    await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
+    await wait_until_async(lambda: rig.instances("fn")[0].failing)
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
+    await wait_until_async(lambda: not rig.function("fn").running.replicas, timeout_s=2)
+
+
+PROVIDER = """
+import asyncio, sys
+from pathlib import Path
+from faas_stack.assemble import BuildContext
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.fleet import Fleet
+from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.secrets import SecretStore
+
+async def main(folder):
+    images = {"img": BuildContext("img", folder, "x")}
+    backend = ProcessBackend(images, SecretStore(folder), command=sys.argv[2:])
+    await backend.open()
+    function = Fleet(backend).deploy(Deployment("fn", "img", env_vars={"spawn": "1", "deaf": "1"}))
+    while not function.running.available:
+        await asyncio.sleep(0.01)
+    print(backend.run_dir, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes through /proc")
+def test_nothing_outlives_a_killed_provider(tmp_path: Path) -> None:
+    """When the provider is killed, its instances, their children and its folder go too."""
+    provider = subprocess.Popen(
+        [sys.executable, "-c", PROVIDER, str(tmp_path), *INSTANCE],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert provider.stdout is not None
+    run_dir = provider.stdout.readline().decode().strip()
+    assert 2 == len(leftovers.marked(run_dir))  # the instance and the child it spawned
+    provider.kill()
+    provider.wait()
+    provider.stdout.close()
+    wait_until(lambda: not leftovers.marked(run_dir) and not Path(run_dir).exists())
+
+
+def _can_isolate() -> bool:
+    command = isolation.command((sys.executable, "-c", ""))
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def fwatchdog_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of the watchdog's name on the PATH; which one does not matter to the backend."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "fwatchdog").symlink_to(shutil.which("true") or "/bin/true")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
+@pytest.mark.usefixtures("fwatchdog_on_path")
+def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:
+    """Two instances that bind the watchdog's fixed port run side by side, and are reached."""
+
+    @story()
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn", envVars={"watchdog_port": "1"})
+        await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+        await rig.ready("fn", 2)
+        assert 200 == (await rig.call("GET", "/function/fn")).status
+        assert "sidecar_watchdog" not in (await environment(rig))["env"]
+        assert ["each instance in a network namespace"] == [
+            note[13:49] for note in rig.backend.notes
+        ]
+
+    (tmp_path / "p").mkdir()
+    play(tmp_path / "p")
+
+
+@pytest.mark.usefixtures("fwatchdog_on_path")
+def test_no_watchdog(tmp_path: Path) -> None:
+    """With the watchdog switched off instances keep the machine's network."""
+
+    @story(watchdog=False)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn")
+        instance = rig.instances("fn")[0]
+        assert "off" == (await environment(rig))["env"]["sidecar_watchdog"]
+        assert network("self") == network(instance.pid)
+
+    (tmp_path / "p").mkdir()
+    play(tmp_path / "p")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.skipif(not _can_isolate(), reason="no network namespaces here")
+def test_isolation_as_an_ordinary_user() -> None:
+    """Without privileges the namespace is reached through a user namespace, as the same user."""
+    code = (
+        "import os, socket; s = socket.create_server(('127.0.0.1', 8081));"
+        "socket.create_connection(s.getsockname()); print(os.getuid())"
+    )
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None:
+        pytest.skip("no system Python, which an ordinary user may run")
+    _, *rest = isolation.command((python, "-I", "-S", "-c", code))
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
+    result = subprocess.run([python, *rest], capture_output=True, check=False, **nobody)
+    if b"Permission denied" in result.stderr or b"unshare" in result.stderr:
+        pytest.skip("an ordinary user may not read this folder, or make user namespaces")
+    assert (b"65534\n", b"") == (result.stdout, result.stderr)

@@ -1,0 +1,323 @@
+"""``/function/NAME``: what reaches the function, what reaches the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faas_stack.rig import story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from carpool.http.client import Response
+    from tests.faas_stack.rig import Rig
+
+
+def seen(answer: Response) -> dict[str, Any]:
+    """The request as the function saw it; header names to last values."""
+    assert 200 == answer.status, answer.body
+    document: dict[str, Any] = json.loads(answer.body)
+    document["headers"] = dict(document["headers"])
+    return document
+
+
+@story()
+async def test_path_query_method_and_body_reach_the_function(rig: Rig) -> None:
+    """The function sees what follows its name, byte for byte."""
+    await rig.deploy("fn")
+    cases = {
+        "/function/fn": "/",
+        "/function/fn/": "/",
+        "/function/fn?a=1": "/?a=1",
+        "/function/fn/a/b%2Fc%20d?x=%20&y": "/a/b%2Fc%20d?x=%20&y",
+        "/function/fn.openfaas-fn/a": "/a",
+        "/function/fn//double": "//double",
+    }
+    for path, target in cases.items():
+        assert target == seen(await rig.call("GET", path))["target"]
+    for method in ("POST", "PUT", "PATCH", "DELETE", "GET", "OPTIONS"):
+        document = seen(await rig.call(method, "/function/fn", b"\x00body\xff"))
+        assert (method, "\x00body\xff") == (document["method"], document["body"])
+    head = await rig.call("HEAD", "/function/fn")
+    assert (200, b"") == (head.status, head.body)
+    answer = await rig.call("TRACE", "/function/fn")
+    assert 405 == answer.status
+
+
+@story()
+async def test_request_headers(rig: Rig) -> None:
+    """Hop-by-hop headers stop here, forwarding and tracing headers are added, the rest passes."""
+    await rig.deploy("fn")
+    sent = [
+        ("host", "example.org"),
+        ("x-own", "kept"),
+        ("connection", "keep-alive, X-Hop"),
+        ("x-hop", "dropped"),
+        ("keep-alive", "timeout=5"),
+        ("te", "trailers"),  # codespell:ignore te
+        ("upgrade", "h2c"),
+        ("proxy-authorization", "x"),
+        ("authorization", "Bearer mine"),
+        ("x-timeout", "0s"),
+    ]
+    headers = seen(await rig.call("GET", "/function/fn", headers=sent))["headers"]
+    assert ("kept", "Bearer mine") == (headers["x-own"], headers["authorization"])
+    gone = {name for name, _ in sent} - {"host", "x-own", "connection", "authorization"}
+    assert set() == gone & set(headers)
+    assert "example.org" == headers["x-forwarded-host"]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", headers["x-forwarded-for"])
+    assert re.fullmatch(r"[0-9a-f-]{36}", headers["x-call-id"])
+    assert re.fullmatch(r"\d{19}", headers["x-start-time"])
+
+
+@story()
+async def test_headers_that_are_there_stay(rig: Rig) -> None:
+    """What a gateway in front has added is passed on as it is, and not repeated to the client."""
+    await rig.deploy("fn")
+    sent = [
+        ("x-forwarded-host", "h"),
+        ("x-forwarded-for", "f"),
+        ("x-call-id", "c"),
+        ("x-start-time", "1"),
+        ("x-timeout", "5s"),
+    ]
+    answer = await rig.call("GET", "/function/fn", headers=sent)
+    headers = seen(answer)["headers"]
+    assert sent == [(name, headers[name]) for name, _ in sent]
+    assert (None, None) == (answer.header(b"x-call-id"), answer.header(b"x-start-time"))
+
+
+@story()
+async def test_answer_headers(rig: Rig) -> None:
+    """Status and headers come back as the function gave them; redirects are not followed."""
+    await rig.deploy("fn")
+    sent = [("content-type", "text/x-mine")]
+    answer = await rig.call("GET", "/function/fn/plain", headers=sent)
+    names = (b"location", b"x-own", b"content-type")
+    assert (301, b"moved") == (answer.status, answer.body)
+    assert [b"/elsewhere", b"1", b"text/x-mine"] == [answer.header(name) for name in names]
+    assert b"text/plain" == (await rig.call("GET", "/function/fn/plain")).header(b"content-type")
+    call_id = seen(plain := await rig.call("GET", "/function/fn"))["headers"]["x-call-id"]
+    assert call_id.encode() == plain.header(b"x-call-id")
+    assert 1 == [name for name, _ in plain.headers].count(b"date")
+
+
+@story()
+async def test_x_timeout_that_lifts_the_limit_is_dropped(rig: Rig) -> None:
+    """Zero and negative time limits do not pass; others, readable or not, do."""
+    await rig.deploy("fn")
+    for value, passes in {"-1s": False, "0": False, "0ms": False, "1ms": True, "x": True}.items():
+        headers = [("x-timeout", value)]
+        document = seen(await rig.call("GET", "/function/fn", headers=headers))
+        assert passes == ("x-timeout" in document["headers"]), value
+
+
+@story()
+async def test_unknown_function(rig: Rig) -> None:
+    """An unknown function is 503 from the platform, and says what was meant."""
+    await rig.deploy("classify")
+    answer = await rig.call("GET", "/function/classifi")
+    assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
+    assert "no function 'classifi'" in answer.body.decode()
+    assert "did you mean 'classify'" in answer.body.decode()
+    assert 400 == (await rig.call("GET", "/function/")).status
+    assert 503 == (await rig.call("GET", "/function/classify.other")).status
+
+
+@story()
+async def test_chunked_request(rig: Rig) -> None:
+    """A body without a length, as the gateway sends it, arrives whole."""
+    await rig.deploy("fn")
+    host, _, port = rig.provider.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"POST /function/fn/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
+        b"Connection: close\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    answer = await reader.read()
+    writer.close()
+    assert b" 200 OK" in answer
+    assert "abcde" == json.loads(answer.partition(b"\r\n\r\n")[2])["body"]
+
+
+@story()
+async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
+    """When a client disconnects, so does the provider from the function, and nothing leaks."""
+    await rig.deploy("fn")
+    call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
+    replica = rig.function("fn").running.replicas[0]
+    await wait_until_async(lambda: replica.in_flight == 1)
+    call.cancel()
+    await wait_until_async(lambda: replica.in_flight == 0)
+    log = rig.function("fn").running.log
+    await wait_until_async(lambda: "the client left" in [line.text for line in log.since(0)])
+    metrics = (await rig.call("GET", "/metrics")).body.decode()
+    assert 'code="499",method="GET",path="/function/{name}"' in metrics
+
+
+@story()
+async def test_events_are_passed_on_as_they_come(rig: Rig) -> None:
+    """An answer of the event-stream kind is not held back until it is complete."""
+    await rig.deploy("fn")
+    headers = [("accept", "text/event-stream")]
+    async with rig.client.stream("GET", "/function/fn/events", headers) as answer:
+        assert (200, (b"content-type", b"text/event-stream")) == (
+            answer.status,
+            next(pair for pair in answer.headers if pair[0] == b"content-type"),
+        )
+        chunks = [chunk async for chunk in answer.chunks()]
+    assert [b"data: 1\n\n", b"data: 2\n\n"] == chunks
+
+
+@story()
+async def test_replica_that_dies_while_answering(rig: Rig) -> None:
+    """A call cut off by the death of its replica is 502 and says so; the next one is answered."""
+    await rig.deploy("fn")
+    answer = await rig.call("GET", "/function/fn/break")
+    assert (502, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
+    assert "broke off before it answered" in answer.body.decode()
+    seen(await rig.call("GET", "/function/fn"))
+
+
+@story()
+async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> None:
+    """Under load, killing replicas costs at most the calls they had; all are answered."""
+    await rig.deploy("fn")
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+    await rig.ready("fn", 2)
+    statuses: list[int] = []
+
+    async def once() -> None:
+        statuses.append((await rig.call("GET", "/function/fn/slow?s=0.01")).status)
+
+    async def caller() -> None:
+        for _ in range(60):
+            await once()
+
+    calls = asyncio.gather(*(caller() for _ in range(8)))
+    for _ in range(3):
+        reached = len(statuses) + 60
+        await wait_until_async(lambda reached=reached: len(statuses) >= reached)  # type: ignore[misc]
+        victim = next(instance for instance in rig.instances("fn") if instance.pid)
+        os.kill(victim.pid or 0, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        await calls
+    assert 480 == len(statuses)
+    assert {200, 502} == set(statuses)
+    assert statuses.count(502) <= 3 * 8
+
+
+@story()
+async def test_scaled_to_zero(rig: Rig) -> None:
+    """A call for a function at zero starts a replica and waits for it."""
+    labels = {"com.carpool.scale.min": "0"}
+    await rig.deploy("fn", ready=False, labels=labels, envVars={"ready_after": "0.3"})
+    answers = await asyncio.gather(*(rig.call("GET", "/function/fn") for _ in range(20)))
+    assert {200} == {answer.status for answer in answers}
+    assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").running.available)
+
+
+@story(patience_s=0.3)
+async def test_patience_ends(rig: Rig) -> None:
+    """A call for a function that does not get ready ends with 503 and the reason."""
+    await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
+    await wait_until_async(lambda: rig.instances("fn")[0].reason)
+    answer = await rig.call("GET", "/function/fn")
+    assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
+    assert b"1" == answer.header(b"retry-after")
+    assert "no ready replica after 0.3 s: loading" in answer.body.decode()
+
+
+@story()
+async def test_hopeless_function_is_refused_at_once(rig: Rig) -> None:
+    """A function that keeps dying before it is ready is 503 without a wait."""
+    await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
+    answer = await rig.call("GET", "/function/fn")
+    assert 503 == answer.status
+    assert "keeps failing to start" in answer.body.decode()
+    lines = await rig.logs("fn")
+    assert ["I do not want to start", "carpool: ended with status 3"] == lines[:2]
+
+
+@story()
+async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
+    """Calls go to the ready replica that has the fewest."""
+    await rig.deploy("fn")
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})
+    await rig.ready("fn", 3)
+    calls = (rig.call("GET", "/function/fn/slow?s=0.3") for _ in range(9))
+    answers = await asyncio.gather(*calls)
+    pids = [json.loads(answer.body)["pid"] for answer in answers]
+    assert [3, 3, 3] == [pids.count(pid) for pid in set(pids)]
+
+
+@pytest.mark.parametrize("change", ["update", "scale"])
+def test_no_call_fails_while_replicas_change(change: str, tmp_path: Any) -> None:
+    """Rolling updates and scaling go unnoticed by callers."""
+
+    @story()
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn")
+        await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+        await rig.ready("fn", 2)
+        before = {instance.name for instance in rig.instances("fn")}
+        statuses: list[int] = []
+        stop = asyncio.Event()
+
+        async def caller() -> None:
+            while not stop.is_set():
+                statuses.append((await rig.call("GET", "/function/fn/slow?s=0.02")).status)
+
+        calls = asyncio.gather(*(caller() for _ in range(6)))
+        await wait_until_async(lambda: len(statuses) > 20)
+        if change == "update":
+            document = {"service": "fn", "image": "img", "envVars": {"ready_after": "0.2"}}
+            assert 202 == (await rig.call("PUT", "/system/functions", document)).status
+            running = rig.function("fn").running
+            await wait_until_async(
+                lambda: (
+                    len(running.replicas) == 2
+                    and not before & {r.instance.name for r in running.replicas}
+                )
+            )
+        else:
+            for replicas in (1, 3, 1):
+                await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
+                await wait_until_async(
+                    lambda n=replicas: len(rig.function("fn").running.replicas) == n  # type: ignore[misc]
+                )
+        stop.set()
+        await calls
+        assert {200} == set(statuses)
+
+    play(tmp_path)
+
+
+@story()
+async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None:
+    """While the new revision does not start, the old one serves."""
+    await rig.deploy("fn")
+    document = {"service": "fn", "image": "img", "envVars": {"refuse": "1"}}
+    await rig.call("PUT", "/system/functions", document)
+    running = rig.function("fn").running
+    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas))
+    assert "refuse" not in seen(await rig.call("GET", "/function/fn"))["env"]
+    assert 1 == running.available
+
+
+@story()
+async def test_removal_lets_calls_finish(rig: Rig) -> None:
+    """A removed function is gone at once, and answers what it had accepted."""
+    await rig.deploy("fn")
+    call = asyncio.ensure_future(rig.call("GET", "/function/fn/slow?s=0.3"))
+    replica = rig.function("fn").running.replicas[0]
+    await wait_until_async(lambda: replica.in_flight == 1)
+    await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
+    assert 503 == (await rig.call("GET", "/function/fn")).status
+    assert 200 == (await call).status

@@ -1,0 +1,47 @@
+"""``${VAR:-default}`` substitution."""
+
+from __future__ import annotations
+
+import pytest
+
+from carpool.strict import Problems
+from faas_stack.substitute import substitute
+
+ENV = {"A": "apple", "EMPTY": "", "dash-ed": "d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain {text} $A", "plain {text} $A"),
+        ("${A}", "apple"),
+        ("<${B}>", "<>"),
+        ("${B:-b c}", "b c"),
+        ("${B-b}", ""),  # the dash belongs to the name, as in faas-cli
+        ("${B=b}", "b"),
+        ("${A:-b}", "apple"),
+        ("${EMPTY:-b}", "b"),
+        ("${dash-ed}", "d"),
+        ("${B:-${A}}", "apple"),
+        ("${B:-${C:-deep}}!", "deep!"),
+        ("$$A", "$A"),
+        ("$${A}", "${A}"),
+        ("a\\/b\\\\c", "a/b\\c"),
+        ("trailing $", "trailing $"),
+        ("${A}${A}", "appleapple"),
+    ],
+)
+def test_substitutes(text: str, expected: str) -> None:
+    """Expressions are replaced as faas-cli replaces them, everything else is kept."""
+    problems = Problems()
+    assert expected == substitute(text, ENV, "f", problems)
+    assert 0 == len(problems)
+
+
+@pytest.mark.parametrize("text", ["${", "${A", "${}", "${A:?x}", "${A/b/c}", "${B:-${A}"])
+def test_reports_what_it_cannot_read(text: str) -> None:
+    """An ill-formed expression is a problem with its line, and never an exception."""
+    problems = Problems()
+    substitute(f"one\ntwo {text}", ENV, "stack.yaml", problems)
+    with pytest.raises(Exception, match=r"^stack.yaml:2 = "):
+        problems.raise_if_any()

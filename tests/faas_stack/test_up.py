@@ -1,0 +1,288 @@
+"""``carpool up`` as a user starts it: real processes, real sidecars, real signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from tests.tools import require_tool
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+HANDLER = ROOT / "tests" / "services" / "handler.py"
+STACK = """\
+version: 1.0
+provider:
+  name: openfaas
+functions:
+  shout:
+    lang: tiny
+    handler: ./shout
+    image: shout:latest
+    labels:
+      com.carpool.slo: 200ms
+      com.carpool.batch.policy: fixed
+      com.carpool.batch.wait: 20ms
+      com.carpool.scale.min: "2"
+    environment:
+      word: hello
+  plain:
+    lang: tiny
+    handler: ./shout
+    image: plain:latest
+    labels:
+      com.carpool.batch.policy: none
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A stack file with two functions of a template that needs no library."""
+    template = tmp_path / "template" / "tiny"
+    (template / "function").mkdir(parents=True)
+    (template / "template.yml").write_text("language: tiny\nfprocess: python handler.py\n")
+    shutil.copy(HANDLER, template)
+    (tmp_path / "shout").mkdir()
+    (tmp_path / "shout" / "data.txt").write_text("x")
+    (tmp_path / "stack.yaml").write_text(STACK)
+    return tmp_path
+
+
+class Up:
+    """A running ``carpool`` command."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[str] = []
+        assert process.stderr is not None
+        self._reader = threading.Thread(target=self.said.extend, args=(process.stderr,))
+        self._reader.start()
+
+    def result(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.ended()
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def ended(self) -> tuple[int, str]:
+        """Exit status and what was said on standard error."""
+        code = self.process.wait(30)
+        self._reader.join(10)
+        return code, "".join(self.said)
+
+
+@contextlib.contextmanager
+def carpool(folder: Path, *args: str) -> Iterator[Up]:
+    """The command, running in ``folder``; ended at the latest when the test ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "carpool", *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    up = Up(process)
+    try:
+        yield up
+    finally:
+        process.kill()
+        up.ended()
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def test_up_serves_and_drains(folder: Path) -> None:
+    """Functions are assembled, deployed, ready and described; Ctrl-C ends all in good order."""
+    with carpool(folder, "up", "--port", "0", "--json") as up:
+        result = up.result()
+        url, started = result["url"], descendants(up.process.pid)
+        assert [
+            {
+                "name": "shout",
+                "url": f"{url}/function/shout",
+                "replicas": 2,
+                "batch_policy": "fixed",
+                "slo_s": 0.2,
+            },
+            {
+                "name": "plain",
+                "url": f"{url}/function/plain",
+                "replicas": 1,
+                "batch_policy": "none",
+                "slo_s": None,
+            },
+        ] == result["functions"]
+        assert "x" == (folder / "build" / "shout" / "function" / "data.txt").read_text()
+        for row in result["functions"]:
+            answer = requests.post(row["url"], data=b"abc", timeout=10)
+            assert (200, b"ABC") == (answer.status_code, answer.content)
+        logs = requests.get(f"{url}/system/logs?name=shout", timeout=10).text
+        assert 2 == logs.count('"handler hello"')
+        up.process.send_signal(signal.SIGINT)
+        code, said = up.ended()
+    assert 0 == code, said
+    assert "shout: starting" in said
+    assert "plain: ready after" in said
+    assert "draining" in said
+    wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
+
+
+def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
+    """A call that was accepted before SIGTERM is answered."""
+    (folder / "stack.yaml").write_text(STACK.replace("20ms", "1s").replace("200ms", "5s"))
+    with carpool(folder, "up", "--port", "0", "--json") as up:
+        result = up.result()
+        answers: list[requests.Response] = []
+        call = threading.Thread(
+            target=lambda: answers.append(
+                requests.post(result["functions"][0]["url"], data=b"abc", timeout=20)
+            )
+        )
+        call.start()
+        status = f"{result['url']}/system/function/shout"
+        wait_until(lambda: requests.get(status, timeout=10).json()["invocationCount"] == 1)
+        up.process.send_signal(signal.SIGTERM)
+        call.join(20)
+        assert 0 == up.ended()[0]
+    assert [(200, b"ABC")] == [(answer.status_code, answer.content) for answer in answers]
+
+
+def test_second_interrupt_kills(folder: Path) -> None:
+    """A second Ctrl-C does not wait for calls, and still leaves nothing behind."""
+    (folder / "stack.yaml").write_text(STACK.replace("20ms", "50s").replace("200ms", "90s"))
+    with carpool(folder, "up", "--port", "0", "--json") as up:
+        result = up.result()
+        url = result["functions"][0]["url"]
+
+        def call() -> None:
+            with contextlib.suppress(requests.ConnectionError):
+                assert 502 == requests.post(url, data=b"abc", timeout=20).status_code
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        status = f"{result['url']}/system/function/shout"
+        wait_until(lambda: requests.get(status, timeout=10).json()["invocationCount"] == 1)
+        started = descendants(up.process.pid)
+        assert len(started) >= 7  # a keeper, three sidecars, three handlers
+        up.process.send_signal(signal.SIGINT)
+        wait_until(lambda: any("draining" in line for line in up.said))
+        up.process.send_signal(signal.SIGINT)
+        assert 130 == up.ended()[0]
+        caller.join(20)
+    wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
+
+
+def descendants(ancestor: int) -> set[int]:
+    """The processes below one, however deep."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {ancestor}
+    while below := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= below
+    return found - {ancestor}
+
+
+def test_table_for_people(folder: Path) -> None:
+    """Without --json there is one line per function."""
+    with carpool(folder, "up", "--port", "0") as up:
+        assert up.process.stdout is not None
+        lines = [up.process.stdout.readline().split() for _ in range(3)]
+        assert ["FUNCTION", "URL", "REPLICAS", "BATCH", "SLO"] == lines[0]
+        assert ["shout", "2", "fixed", "200ms"] == [lines[1][0], *lines[1][2:]]
+        assert ["plain", "1", "none", "-"] == [lines[2][0], *lines[2][2:]]
+
+
+def test_function_that_does_not_start(folder: Path) -> None:
+    """A function that never gets ready ends the command with 1 and its last words."""
+    broken = STACK.replace("word: hello", "fail: no model here")
+    (folder / "stack.yaml").write_text(broken)
+    with carpool(folder, "up", "--port", "0", "--ready-timeout", "5s") as up:
+        code, said = up.ended()
+    assert 1 == code
+    assert "carpool up: shout " in said
+    assert "no model here" in said
+
+
+def test_port_in_use(folder: Path) -> None:
+    """A port that somebody has is a clear error before anything is touched."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with carpool(folder, "up", "--port", port) as up:
+            code, said = up.ended()
+    assert 2 == code
+    assert f"'127.0.0.1:{port}': expected a free address" in said
+    assert "choose another with --port" in said
+    assert not (folder / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("-f", "none.yaml"), "none.yaml = 'No such file or directory'"),
+        (("--ready-timeout", "soon"), "--ready-timeout = 'soon': expected a duration"),
+        (("--port", "99999"), "'127.0.0.1:99999': expected HOST:PORT"),
+    ],
+)
+def test_bad_arguments(folder: Path, args: tuple[str, ...], expected: str) -> None:
+    """What cannot be used is named, with exit status 2."""
+    with carpool(folder, "up", *args) as up:
+        code, said = up.ended()
+    assert 2 == code
+    assert expected in said
+
+
+def test_broken_stack_file(folder: Path) -> None:
+    """Every problem of a stack file is a line of its own."""
+    (folder / "stack.yaml").write_text(STACK.replace("lang: tiny", "lang: tinny", 1) + "    x: 1\n")
+    with carpool(folder, "up", "--port", "0") as up:
+        code, said = up.ended()
+    assert 2 == code
+    lines = said.splitlines()
+    assert 2 == len(lines)
+    assert "functions.shout.lang = 'tinny'" in lines[0]
+    assert "functions.plain.x = '1'" in lines[1]
+
+
+def test_faas_cli(folder: Path) -> None:
+    """The real faas-cli lists, deploys, describes, scales by update and removes."""
+    cli = require_tool("faas-cli")
+    with carpool(folder, "provider", "--port", "0") as up:
+        wait_until(lambda: up.said, what="the provider's address")
+        url = up.said[0].split()[2].rstrip(";")
+
+        def run(*args: str, given: str = "") -> str:
+            command = [cli, *args, "--gateway", url]
+            result = subprocess.run(
+                command, cwd=folder, input=given, capture_output=True, text=True, check=True
+            )
+            return result.stdout
+
+        run("deploy", "-f", "stack.yaml")
+        run("deploy", "-f", "stack.yaml")
+        assert {"shout", "plain"} <= set(run("list").split())
+        run("ready", "shout")
+        assert "ABC" == run("invoke", "shout", given="abc")
+        assert "shout:latest" in run("describe", "shout")
+        run("remove", "-f", "stack.yaml")
+        assert "shout" not in run("list")

@@ -1,0 +1,105 @@
+"""A stand-in for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
+
+Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``) and, per
+request, from the path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from carpool.http.server import Exchange, serve
+
+CHILD = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+
+
+def say(text: str) -> None:
+    """Print a line now."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class Instance:
+    """Answers requests in ways tests ask for."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.began = self.loop.time()
+        self.ready_after_s = float(os.environ.get("ready_after", "0"))
+        self.draining = False
+
+    def __call__(self, exchange: Exchange) -> None:
+        query = parse_qs(exchange.query)
+        if exchange.path == "/_/ready":
+            waiting = self.loop.time() - self.began < self.ready_after_s
+            reason = "draining" if self.draining else "loading" if waiting else ""
+            exchange.reply(503 if reason else 200, (reason or "OK").encode(), "text/plain")
+        elif exchange.path == "/slow":
+            self.loop.call_later(float(query["s"][0]), self.echo, exchange)
+        elif exchange.path == "/hang":
+            exchange.on_gone = lambda: say("the client left")
+            say("hanging")
+        elif exchange.path == "/print":
+            say(exchange.body.decode())
+            exchange.reply(200)
+        elif exchange.path == "/events":
+            self.stream(exchange)
+        elif exchange.path == "/plain":
+            exchange.reply(301, b"moved", "", [("location", "/elsewhere"), ("x-own", "1")])
+        elif exchange.path == "/break":
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            self.echo(exchange)
+
+    def echo(self, exchange: Exchange) -> None:
+        headers = [[name.decode(), value.decode()] for name, value in exchange.headers]
+        document = {
+            "pid": os.getpid(),
+            "method": exchange.method,
+            "target": exchange.target,
+            "headers": headers,
+            "body": exchange.body.decode("latin-1"),
+            "env": dict(os.environ),
+            "cwd": str(Path.cwd()),
+        }
+        exchange.reply(200, json.dumps(document).encode())
+
+    def stream(self, exchange: Exchange) -> None:
+        exchange.start(200, [("content-type", "text/event-stream")])
+        exchange.write(b"data: 1\n\n")
+        self.loop.call_later(0.2, exchange.write, b"data: 2\n\n")
+        self.loop.call_later(0.3, exchange.end)
+
+
+async def main() -> int:
+    """Serve until SIGTERM, or die as told."""
+    if os.environ.get("spawn"):
+        child = await asyncio.create_subprocess_exec(*CHILD, start_new_session=True)
+        say(f"child {child.pid}")
+    if os.environ.get("refuse"):
+        say("I do not want to start")
+        return 3
+    if os.environ.get("watchdog_port"):  # as of-watchdog: one port that nothing can change
+        await serve(lambda exchange: exchange.reply(200), listen="127.0.0.1:8081")
+    instance = Instance()
+    server = await serve(instance, listen=os.environ["sidecar_listen"])
+    stop = asyncio.Event()
+    if os.environ.get("deaf"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await stop.wait()
+    instance.draining = True
+    server.close()
+    await server.drain(5)
+    await server.stop()
+    return 0
+
+
+sys.exit(asyncio.run(main()))

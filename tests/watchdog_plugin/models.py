@@ -1,0 +1,111 @@
+"""Small ONNX models for the tests, written where a test wants them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["adder", "doubler", "lookup", "mlp", "row_sum", "save", "texts"]
+
+Dims = list[int | str]
+
+
+def save(
+    path: Path,
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[int, Dims]],
+    outputs: dict[str, tuple[int, Dims]],
+    constants: dict[str, np.ndarray[Any, Any]] | None = None,
+) -> Path:
+    """Write a model of these nodes to ``path``."""
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(name, kind, dims) for name, (kind, dims) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, dims) for name, (kind, dims) in outputs.items()],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, str(path))
+    return path
+
+
+def mlp(path: Path, batch: int | str = "batch", size: int = 4, hidden: int = 8) -> Path:
+    """``x`` FP32 [batch, size] -> ``y`` FP32 [batch, 3], two layers."""
+    random = np.random.default_rng(7)
+    weights = {
+        "w1": random.standard_normal((size, hidden)).astype(np.float32),
+        "w2": random.standard_normal((hidden, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "w2"], ["y"]),
+    ]
+    return save(
+        path,
+        nodes,
+        {"x": (TensorProto.FLOAT, [batch, size])},
+        {"y": (TensorProto.FLOAT, [batch, 3])},
+        weights,
+    )
+
+
+def doubler(path: Path) -> Path:
+    """``x`` INT64 [batch, 3] -> ``y`` INT64 [batch, 3], twice as much."""
+    return save(
+        path,
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        {"x": (TensorProto.INT64, ["batch", 3])},
+        {"y": (TensorProto.INT64, ["batch", 3])},
+    )
+
+
+def lookup(path: Path) -> Path:
+    """``index`` INT64 [batch] -> ``value`` FP32 [batch] of a table of ten; an index may be bad."""
+    return save(
+        path,
+        [helper.make_node("Gather", ["table", "index"], ["value"])],
+        {"index": (TensorProto.INT64, ["batch"])},
+        {"value": (TensorProto.FLOAT, ["batch"])},
+        {"table": np.arange(10, dtype=np.float32) * 10},
+    )
+
+
+def row_sum(path: Path, out: Dims | None = None, axis: int = 1) -> Path:
+    """``x`` FP32 [batch, width] -> ``sum`` FP32, along ``axis``."""
+    return save(
+        path,
+        [helper.make_node("ReduceSum", ["x", "axes"], ["sum"], keepdims=0)],
+        {"x": (TensorProto.FLOAT, ["batch", "width"])},
+        {"sum": (TensorProto.FLOAT, ["batch"] if out is None else out)},
+        {"axes": np.array([axis], np.int64)},
+    )
+
+
+def adder(path: Path) -> Path:
+    """``a`` and ``b`` FP32 [batch, 2] -> ``sum`` and ``difference``."""
+    row: tuple[int, Dims] = (TensorProto.FLOAT, ["batch", 2])
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Sub", ["a", "b"], ["difference"]),
+    ]
+    return save(path, nodes, {"a": row, "b": row}, {"sum": row, "difference": row})
+
+
+def texts(path: Path) -> Path:
+    """``text`` BYTES [batch] -> ``same`` BYTES [batch]."""
+    return save(
+        path,
+        [helper.make_node("Identity", ["text"], ["same"])],
+        {"text": (TensorProto.STRING, ["batch"])},
+        {"same": (TensorProto.STRING, ["batch"])},
+    )

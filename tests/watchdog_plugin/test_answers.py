@@ -1,0 +1,73 @@
+"""From results to answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from carpool.wire import parse_head
+from watchdog_plugin import ItemError, Reply, answers
+
+
+@pytest.mark.parametrize(
+    ("result", "content_type", "body"),
+    [
+        (b"raw", "application/octet-stream", b"raw"),
+        (bytearray(b"raw"), "application/octet-stream", b"raw"),
+        (memoryview(b"raw"), "application/octet-stream", b"raw"),
+        ("tëxt", "text/plain; charset=utf-8", "tëxt".encode()),
+        ({"a": [1, None]}, "application/json", b'{"a":[1,null]}'),
+        ([1.5], "application/json", b"[1.5]"),
+        (None, "application/json", b"null"),
+        (np.array([1, 2]), "application/json", b"[1,2]"),
+        (Reply("x"), "text/plain; charset=utf-8", b"x"),
+        (Reply({"a": 1}, content_type="application/x"), "application/x", b'{"a":1}'),
+    ],
+    ids=lambda value: None if isinstance(value, str) else type(value).__name__,
+)
+def test_the_type_of_a_result_implies_its_content_type(
+    result: object, content_type: str, body: bytes
+) -> None:
+    """A plain result is a 200."""
+    answer = answers.from_result(result)
+    assert 200 == answer.status
+    assert (("content-type", content_type),) == parse_head(answer.head).headers
+    assert body == answer.body
+
+
+def test_a_reply_has_its_status_and_headers() -> None:
+    """Headers follow the content type, which a field of its own sets."""
+    headers = {"X-Model": "7", "Content-Type": "ignored"}
+    answer = answers.from_result(Reply(b"", 201, "text/csv", headers))
+    assert 201 == answer.status
+    expected = (("content-type", "text/csv"), ("x-model", "7"))
+    assert expected == parse_head(answer.head).headers
+
+
+def test_an_item_error_is_its_status_and_message() -> None:
+    """In the form the protocol gives errors."""
+    answer = answers.from_result(ItemError("too long", 413))
+    assert 413 == answer.status
+    assert {"error": "too long"} == json.loads(bytes(answer.body))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        object(),
+        {"a": object()},
+        Reply(b"", 99),
+        Reply(b"", headers={"Content-Length": "5"}),
+        Reply(b"", headers={"x": "a\r\nb: c"}),
+        Reply(Reply(b"")),
+    ],
+    ids=["object", "nested", "status", "framing", "newline", "reply"],
+)
+def test_a_result_that_is_no_answer_is_this_items_500(result: Any) -> None:
+    """The message says what was expected."""
+    answer = answers.from_result(result)
+    assert 500 == answer.status
+    assert "expected" in json.loads(bytes(answer.body))["error"]

@@ -1,0 +1,152 @@
+"""The server over real sockets: framing, keep-alive, limits and bounds."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.errors import ConfigError
+from tests.waiting import wait_until
+from tests.watchdog_plugin.processes import Client
+from watchdog_plugin.reader import Limits
+from watchdog_plugin.server import Response, Server
+from watchdog_plugin.settings import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from watchdog_plugin.reader import Request
+
+ANY = Address("127.0.0.1", 0, "")
+
+
+def echo(request: Request) -> Response:
+    """Answer with what was asked."""
+    if request.target == "/empty":
+        return Response(204, b"")
+    headers = [("x-target", request.target)]
+    return Response(200, request.body, "text/plain", headers)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server on a free port."""
+    server = Server(ANY, echo, Limits(body_bytes=1_000_000, idle_s=5))
+    server.start()
+    yield server
+    server.close()
+
+
+def raw(server: Server, request: bytes) -> bytes:
+    """Everything the server says to ``request`` until it closes the connection."""
+    with socket.create_connection(server.address[:2], timeout=5) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_one_connection_carries_many_requests(server: Server) -> None:
+    """Keep-alive works with lengths, chunks and answers without a body."""
+    with Client(str(server.address)) as client:
+        assert b"one" == client.request("POST", "/1", b"one").body
+        assert 204 == client.request("GET", "/empty").status
+        assert b"twothree" == client.request("POST", "/2", iter([b"two", b"three"])).body
+        head = client.request("HEAD", "/3")
+        assert ("/3", b"") == (head.headers["x-target"], head.body)
+        large = b"x" * 900_000
+        assert large == client.request("PUT", "/4", large).body
+
+
+def test_a_body_too_large_is_told_so_before_the_connection_ends(server: Server) -> None:
+    """The 413 reaches a client that has already sent the body."""
+    with Client(str(server.address)) as client:
+        reply = client.request("POST", "/", b"x" * 1_000_001)
+    assert 413 == reply.status
+    assert b"handler_body_max_mib" in reply.body
+
+
+def test_a_request_that_cannot_be_read_is_answered_and_ends(server: Server) -> None:
+    """The answer is HTTP with the error as JSON, and the connection closes."""
+    answer = raw(server, b"rubbish\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"connection: close\r\n" in answer
+    assert b'{"error": ' in answer
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    """Two requests in one packet get two answers."""
+    answer = raw(server, b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n")
+    assert 2 == answer.count(b"HTTP/1.1 200 OK")
+    assert answer.index(b"x-target: /1") < answer.index(b"x-target: /2")
+
+
+def test_a_client_may_wait_for_continue(server: Server) -> None:
+    """100 Continue comes before the body is sent."""
+    with socket.create_connection(server.address[:2], timeout=5) as connection:
+        connection.sendall(
+            b"POST / HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\n"
+            b"content-length: 2\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
+        connection.sendall(b"ok")
+        assert b"ok" == b"".join(iter(lambda: connection.recv(65536), b""))[-2:]
+
+
+def test_a_silent_connection_is_closed() -> None:
+    """Idle time is bounded."""
+    server = Server(ANY, echo, Limits(idle_s=0.1))
+    server.start()
+    assert b"" == raw(server, b"")
+    server.close()
+
+
+def test_more_connections_than_allowed_wait_for_room() -> None:
+    """The bound holds, and room is given back."""
+    server = Server(ANY, echo, Limits(connections=1, idle_s=5))
+    server.start()
+    with Client(str(server.address)) as first:
+        assert 200 == first.request("GET", "/").status
+        second = http.client.HTTPConnection(*server.address[:2], timeout=0.3)
+        second.request("GET", "/")
+        with pytest.raises(TimeoutError):
+            second.getresponse()
+        second.close()
+    with Client(str(server.address)) as third:
+        assert 200 == third.request("GET", "/").status
+    server.close()
+
+
+def test_quiet_time_counts_from_the_last_answer(server: Server) -> None:
+    """It grows while nothing is in flight, and starts again with a request."""
+    wait_until(lambda: server.quiet_s() > 0.05)
+    before_s = server.quiet_s()
+    with Client(str(server.address)) as client:
+        client.request("GET", "/")
+    wait_until(lambda: 0.0 < server.quiet_s())
+    assert server.quiet_s() < before_s + 5
+    quiet_s = server.quiet_s()
+    wait_until(lambda: server.quiet_s() > quiet_s)
+
+
+def test_a_stale_socket_file_is_replaced_and_a_living_one_is_not(tmp_path: Path) -> None:
+    """A killed predecessor does not block the start; a running one is an error that says so."""
+    path = tmp_path / "s.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    server = Server(Address("", 0, str(path)), echo, Limits())
+    server.start()
+    with Client(f"unix:{path}") as client:
+        assert 200 == client.request("GET", "/").status
+    with pytest.raises(ConfigError, match="handler_listen"):
+        Server(Address("", 0, str(path)), echo, Limits())
+    server.close()
+    assert not path.exists()
+
+
+def test_an_address_in_use_is_a_clear_error(server: Server) -> None:
+    """The message names the setting and the address."""
+    with pytest.raises(ConfigError, match=f"handler_listen = '127.0.0.1:{server.address.port}'"):
+        Server(server.address, echo, Limits())

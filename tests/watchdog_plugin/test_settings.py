@@ -1,0 +1,70 @@
+"""The handler's environment, read strictly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from carpool.errors import ConfigError
+from watchdog_plugin.settings import ENVIRONMENT, Address, HandlerSettings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """They are what the template counts on."""
+    settings = HandlerSettings.from_env({"PATH": "/bin"})
+    assert Address("127.0.0.1", 5000, "") == settings.listen
+    assert (Path("function"), Path("function/model.onnx")) == (
+        settings.function_dir,
+        settings.model_path,
+    )
+    assert (False, 1, 32, 64 << 20) == (
+        settings.exit_on_term,
+        settings.threads,
+        settings.batch_max,
+        settings.body_max_bytes,
+    )
+
+
+@pytest.mark.parametrize(("cpu", "threads"), [("0.25", 1), ("1.4", 1), ("2", 2), ("3.6", 4)])
+def test_cores_are_rounded_to_threads(cpu: str, threads: int) -> None:
+    """A fraction of a core is still one thread."""
+    assert threads == HandlerSettings.from_env({"carpool_cpu": cpu}).threads
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("0.0.0.0:80", Address("0.0.0.0", 80, "")),
+        ("[::1]:80", Address("::1", 80, "")),
+        ("unix:/run/h.sock", Address("", 0, "/run/h.sock")),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    """TCP and Unix sockets."""
+    assert address == HandlerSettings.from_env({"handler_listen": text}).listen
+
+
+def test_everything_wrong_is_told_together() -> None:
+    """Unknown names with the nearest known one, bad values with what was expected."""
+    env = {
+        "handler_listn": "x",
+        "handler_listen": "5000",
+        "handler_exit_on_term": "yes",
+        "handler_body_max_mib": "0",
+        "carpool_batch_max": "many",
+    }
+    with pytest.raises(ConfigError) as raised:
+        HandlerSettings.from_env(env)
+    text = str(raised.value)
+    assert 5 == len(raised.value.problems)
+    assert "did you mean 'handler_listen'?" in text
+    assert "handler_exit_on_term = 'yes': expected true or false" in text
+
+
+def test_every_variable_is_documented() -> None:
+    """docs/handler.md shows the name, the default and the meaning of each."""
+    page = (Path(__file__).parents[2] / "docs" / "handler.md").read_text()
+    for name, (default, meaning) in ENVIRONMENT.items():
+        shown = f"`{default}`" if default else ""
+        assert f"| `{name}` | {shown} | {meaning} |" in page

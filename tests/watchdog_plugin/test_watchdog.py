@@ -1,0 +1,74 @@
+"""The handler behind the real of-watchdog, where it is installed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from carpool import wire
+from tests.tools import require_tool
+from tests.waiting import wait_until
+from tests.watchdog_plugin.processes import Client
+
+ECHO = """
+def handle_batch(items):
+    print("z" * 200_000)
+    return [item.bytes() for item in items]
+"""
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def probe(address: str) -> int:
+    """The watchdog's readiness; 0 where it does not listen yet."""
+    with suppress(OSError), Client(address) as client:
+        return client.request("GET", "/_/ready").status
+    return 0
+
+
+def test_batches_pass_a_real_watchdog_and_its_drain(tmp_path: Path) -> None:
+    """Ready when loaded, long lines harmless, served through SIGTERM, ended with exit code 0."""
+    watchdog = require_tool("fwatchdog")
+    (tmp_path / "function").mkdir()
+    (tmp_path / "function" / "handler.py").write_text(ECHO)
+    port, upstream = free_port(), f"127.0.0.1:{free_port()}"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "TMPDIR": str(tmp_path),
+        "port": str(port),
+        "mode": "http",
+        "fprocess": f"{sys.executable} -m watchdog_plugin",
+        "upstream_url": f"http://{upstream}",
+        "handler_listen": upstream,
+        "ready_path": "/_/ready",
+        "healthcheck_interval": "1s",
+        "write_timeout": "5s",
+    }
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(
+            [watchdog], cwd=tmp_path, env=environment, stdout=log, stderr=log
+        ) as process,
+    ):
+        address = f"127.0.0.1:{port}"
+        try:
+            wait_until(lambda: probe(address) == 200, 20, "the watchdog's readiness")
+            with Client(address) as client:
+                for _ in range(3):
+                    assert [b"a", b"b"] == [answer.body for answer in client.batch([b"a", b"b"])]
+                process.terminate()
+                assert b"c" == client.batch([b"c"])[0].body
+            assert 0 == process.wait(20)
+        finally:
+            process.kill()
+    assert wire.CONTENT_TYPE not in (tmp_path / "log").read_text(errors="replace")

@@ -1,0 +1,79 @@
+"""The handler's end of the wire format, against the golden bytes both ends are held to."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool import wire
+from watchdog_plugin import Item, ItemError, Reply
+from watchdog_plugin.batch_function import BatchFunction
+from watchdog_plugin.engine import Engine, ModelThread
+from watchdog_plugin.reader import Request
+from watchdog_plugin.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+GOLDEN = Path(__file__).parents[1] / "contract" / "golden"
+
+
+class SameThread(ModelThread):
+    """Runs a batch where it is called."""
+
+    def call(self, work: Callable[[], None]) -> float:
+        work()
+        return 0.5
+
+
+def served(
+    handle_batch: Callable[[Sequence[Item]], object], message: bytes
+) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of the response to a POST of ``message``."""
+    service = Service()
+    service.open(Engine(BatchFunction(handle_batch), SameThread()))
+    headers = {"content-type": wire.CONTENT_TYPE}
+    response = service(Request("POST", "/", headers, message, keep_alive=True))
+    return response.status, bytes(response.body), dict(response.headers)
+
+
+def test_golden_requests_become_items() -> None:
+    """Bodies, paths, headers and deadlines are those that were sent."""
+    seen: list[tuple[object, ...]] = []
+
+    def handle_batch(items: Sequence[Item]) -> list[bytes]:
+        seen.extend((i.bytes(), i.method, i.path, i.content_type, i.remaining_s) for i in items)
+        return [b""] * len(items)
+
+    served(handle_batch, (GOLDEN / "request.bin").read_bytes())
+    path = "/v2/models/m/infer"
+    expected = [
+        (b"{}", "POST", path, "application/json", 0.25),
+        (b"", "POST", path, "application/json", math.inf),
+        (b"abc", "GET", "/", "", 0.125),
+    ]
+    assert expected == seen
+
+
+def test_results_become_the_golden_answers() -> None:
+    """To the byte, errors included."""
+    json_type = "application/json"
+    results = [[1], Reply('{"error":"no"}', 400, json_type), Reply(b"", content_type=json_type)]
+    status, body, headers = served(lambda _: results, (GOLDEN / "request.bin").read_bytes())
+    assert (200, "0.500000") == (status, headers["x-carpool-exec-seconds"])
+    assert (GOLDEN / "answer.bin").read_bytes() == body
+
+
+def test_an_item_error_has_the_head_of_the_golden_answers() -> None:
+    """JSON, as every error."""
+    _, body, _ = served(lambda _: [ItemError("no")] * 3, (GOLDEN / "request.bin").read_bytes())
+    golden = wire.decode_answer((GOLDEN / "answer.bin").read_bytes())
+    assert golden.heads == wire.decode_answer(body).heads
+
+
+def test_a_cut_message_is_refused() -> None:
+    """With a 400, whatever is missing."""
+    message = (GOLDEN / "request.bin").read_bytes()
+    statuses = {served(lambda _: [], message[:size])[0] for size in range(len(message))}
+    assert {400} == statuses

@@ -1,0 +1,10 @@
+"""The runtime inside a function: takes batches, calls the author's code or the model, answers.
+
+What a function's author imports is here; everything else is the runtime's own.
+"""
+
+from __future__ import annotations
+
+from watchdog_plugin.item import Headers, Item, ItemError, Reply
+
+__all__ = ["Headers", "Item", "ItemError", "Reply"]

@@ -1,0 +1,93 @@
+"""``python -m watchdog_plugin``: the function's process, or with ``--check`` its deploy check.
+
+Wires settings, server, engine and lifecycle together. Listens first and loads second, so that
+whoever asks meanwhile is told 503 rather than refused. Every fatal error ends the process with one
+message and a code other than 0: of-watchdog would keep a function that exits 0 "healthy" for ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from carpool.errors import CarpoolError
+from watchdog_plugin import codec, loading, logs
+from watchdog_plugin.engine import Engine, ModelLock, ModelThread
+from watchdog_plugin.lifecycle import Lifecycle
+from watchdog_plugin.reader import Limits
+from watchdog_plugin.server import Server
+from watchdog_plugin.service import Service
+from watchdog_plugin.settings import HandlerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+    from watchdog_plugin.function import Function
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Serve until the process is ended, or check and exit."""
+    parser = argparse.ArgumentParser(
+        prog="python -m watchdog_plugin",
+        description="Serve the function in ./function to a Carpool sidecar or an of-watchdog.",
+        epilog="Settings are environment variables, see docs/handler.md.",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="load, warm up and exit: 0 if the function can serve"
+    )
+    check = parser.parse_args(argv).check
+    logs.protect_streams()
+    code = 1
+    try:
+        settings = HandlerSettings.from_env(os.environ)
+        code = _check(settings) if check else _serve(settings)
+    except CarpoolError as error:
+        logs.say(f"cannot start: {error}")
+        code = error.exit_code
+    except BaseException as error:  # noqa: BLE001  the process must not end with 0, nor mutely
+        logs.say_failure("starting", error)
+    sys.stdout.flush()
+    os._exit(code)  # threads the author's code has started must not keep a dead function alive
+
+
+def _check(settings: HandlerSettings) -> int:
+    seconds = _load(settings)[1]
+    logs.say(f"check passed: loaded and warmed up in {seconds:.2f} s")
+    return 0
+
+
+def _serve(settings: HandlerSettings) -> int:
+    service, model_thread = Service(), ModelThread()
+    server = Server(settings.listen, service, Limits(body_bytes=settings.body_max_bytes))
+    lifecycle = Lifecycle(
+        exit_on_term=settings.exit_on_term, quiet_s=server.quiet_s, clean_up=server.close
+    )
+    lifecycle.start()
+    server.start()
+    try:
+        function, seconds = _load(settings)
+        gc.collect()
+        gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
+        turns = model_thread if function.on_main_thread else ModelLock()
+        service.open(Engine(function, turns))
+        logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {codec.NAME}")
+        model_thread.run_forever()
+    finally:
+        server.close()
+    return 1
+
+
+def _load(settings: HandlerSettings) -> tuple[Function[Any], float]:
+    start_s = time.monotonic()
+    return loading.load(settings), time.monotonic() - start_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""From an author's result to the bytes of an answer: status, head and body.
+
+Knows the kinds of results and the content type each implies; knows nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool import errors, wire
+from watchdog_plugin import codec
+from watchdog_plugin.item import ItemError, Reply
+
+if TYPE_CHECKING:
+    from carpool.wire import Buffer
+
+__all__ = ["JSON", "Answer", "failure", "from_result", "json_answer"]
+
+JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+_BYTES = "application/octet-stream"
+_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
+_LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
+
+
+class Answer(NamedTuple):
+    """One item's answer, as the wire takes it."""
+
+    status: int
+    head: bytes
+    body: Buffer
+
+
+@functools.lru_cache(maxsize=64)
+def _head(content_type: str) -> bytes:
+    return wire.build_head("", [("content-type", content_type)])
+
+
+_RAW_HEAD = _head(_BYTES)
+
+
+def failure(status: int, error: BaseException | str) -> Answer:
+    """The answer that reports ``error``."""
+    return Answer(status, _head(JSON), errors.body(error))
+
+
+def json_answer(value: object) -> Answer:
+    """A successful answer with ``value`` as its JSON body."""
+    return Answer(200, _head(JSON), codec.dumps(value))
+
+
+def from_result(result: object) -> Answer:
+    """The answer a result means; a result that means none is this one item's 500."""
+    if type(result) is bytes:
+        return Answer(200, _RAW_HEAD, result)
+    try:
+        if isinstance(result, ItemError):
+            return failure(result.status, result)
+        if isinstance(result, Reply):
+            return _from_reply(result)
+        body, content_type = _body(result)
+        return Answer(200, _head(content_type), body)
+    except (TypeError, ValueError, wire.WireError) as error:
+        expected = "bytes, str, a JSON value, Reply or ItemError"
+        return failure(500, f"the function's result is not an answer: {error}; expected {expected}")
+
+
+def _body(value: object) -> tuple[Buffer, str]:
+    if isinstance(value, bytes):
+        return value, _BYTES
+    if isinstance(value, str):
+        return value.encode(), _TEXT
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value), _BYTES
+    return codec.dumps(value), JSON
+
+
+def _from_reply(reply: Reply) -> Answer:
+    if not _LOWEST_STATUS <= reply.status <= _HIGHEST_STATUS:
+        msg = f"Reply status = {reply.status}: expected 200 to 599"
+        raise ValueError(msg)
+    taken = _FRAMING.intersection(name.lower() for name in reply.headers)
+    if taken:
+        msg = f"Reply header {min(taken)!r} belongs to the server, leave it out"
+        raise ValueError(msg)
+    body, implied = _body(reply.body)
+    content_type = reply.content_type or implied
+    if not reply.headers:
+        return Answer(reply.status, _head(content_type), body)
+    others = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
+    pairs = [("content-type", content_type), *others.items()]
+    return Answer(reply.status, wire.build_head("", pairs), body)

@@ -1,0 +1,107 @@
+"""A function whose author wrote `handle_batch`: any Python code over a list of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from watchdog_plugin import answers, logs
+from watchdog_plugin.function import BatchFailed
+from watchdog_plugin.item import ItemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.item import Item
+
+__all__ = ["BatchFunction"]
+
+_NO_LIST = (str, bytes, bytearray, memoryview, Mapping)
+
+
+class _Work:
+    """A batch under way; ``results`` has an entry an item once it has run."""
+
+    __slots__ = ("items", "results")
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+        self.results: dict[int, object] = {}
+
+
+class BatchFunction:
+    """Gives the author's code the whole batch, and reads its results."""
+
+    on_main_thread = True
+
+    def __init__(self, handle_batch: Callable[[Sequence[Item]], object]) -> None:
+        self._handle_batch = handle_batch
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """Without an example there is nothing to run: only the author knows what a body is."""
+
+    def decode(self, items: Sequence[Item]) -> _Work:
+        """Nothing to decode: the author reads the bodies."""
+        return _Work(items)
+
+    def run(self, work: _Work) -> None:
+        """Call the author's code.
+
+        An `ItemError` that says whose it is takes its item out; the others are given again, so
+        that one body that is not JSON does not fail its neighbours.
+
+        Raises:
+            BatchFailed: it raised, or its results cannot be matched with the items.
+        """
+        left = dict(enumerate(work.items))
+        while left:
+            items = list(left.values())
+            try:
+                results = _as_list(self._handle_batch(items), len(items))
+            except ItemError as error:
+                index = _whose(error, left)
+                work.results[index] = error
+                del left[index]
+            except BatchFailed as error:
+                logs.say_failure("a batch", error, trace=False)
+                raise
+            except Exception as error:
+                logs.say_failure("handle_batch", error)
+                raise BatchFailed(_told(error, alone=len(items) == 1)) from error
+            else:
+                work.results.update(zip(left, results, strict=True))
+                return
+
+    def encode(self, work: _Work) -> list[Answer]:
+        """The results in the order of the items."""
+        return [answers.from_result(work.results[index]) for index in range(len(work.items))]
+
+
+def _as_list(results: object, count: int) -> list[object]:
+    expected = f"expected a list of {count}, one result an item in their order"
+    if isinstance(results, _NO_LIST) or not isinstance(results, Iterable):
+        msg = f"handle_batch returned {type(results).__name__}; {expected}"
+        raise BatchFailed(msg)
+    entries = list(results)
+    if len(entries) != count:
+        msg = f"handle_batch returned {len(entries)} results; {expected}"
+        raise BatchFailed(msg)
+    return entries
+
+
+def _whose(error: ItemError, left: Mapping[int, Item]) -> int:
+    for index, item in left.items():
+        if item is error.item or len(left) == 1:
+            return index
+    msg = (
+        "handle_batch raised an ItemError without saying whose; put it in the list of results, "
+        "or raise ItemError(message, item=item)"
+    )
+    raise BatchFailed(msg) from error
+
+
+def _told(error: Exception, *, alone: bool) -> str:
+    """What callers learn. A message may quote one caller's input: never show it to another."""
+    said = logs.describe(error) if alone else type(error).__name__
+    return f"handle_batch raised {said}; the function's log says more"

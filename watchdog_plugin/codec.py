@@ -1,0 +1,106 @@
+"""JSON in and out: orjson where it is installed, the standard library otherwise.
+
+The one place that knows which. Both give the same answers: NaN and infinities are no JSON on the
+way in and become ``null`` on the way out, NumPy arrays and scalars are written as JSON lists and
+numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.wire import Buffer
+
+__all__ = ["NAME", "NotJsonError", "dumps", "loads"]
+
+
+class NotJsonError(ValueError):
+    """The bytes are not JSON; the message says where and why."""
+
+
+def _plain(value: object) -> object:
+    """What the encoder does not know by itself: NumPy arrays and scalars, bytes as text."""
+    tolist: Callable[[], object] | None = getattr(value, "tolist", None)
+    if tolist is not None:
+        return tolist()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    msg = f"{type(value).__name__} has no JSON form"
+    raise TypeError(msg)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, str | int) or value is None:
+        return value
+    return _finite(_plain(value))
+
+
+def _no_constant(name: str) -> object:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def _standard_loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
+    return json.loads(bytes(data), parse_constant=_no_constant)
+
+
+def _standard_dumps(value: object) -> bytes:
+    try:
+        text = json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"))
+    return text.encode()
+
+
+try:
+    import orjson
+except ImportError:
+    NAME = "json"
+    _decode: Callable[[Buffer], Any] = _standard_loads
+    _encode: Callable[[object], bytes] = _standard_dumps
+else:
+    NAME = "orjson"
+    _decode = orjson.loads
+    _OPTIONS = (
+        orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+    )
+
+    def _orjson_dumps(value: object) -> bytes:
+        return orjson.dumps(value, default=_plain, option=_OPTIONS)
+
+    _encode = _orjson_dumps
+
+
+def loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
+    """The value that ``data`` spells.
+
+    Raises:
+        NotJsonError: it spells none.
+    """
+    try:
+        return _decode(data)
+    except RecursionError as error:
+        msg = "nested too deeply"
+        raise NotJsonError(msg) from error
+    except ValueError as error:
+        raise NotJsonError(str(error)) from error
+
+
+def dumps(value: object) -> bytes:
+    """``value`` as JSON; NaN and infinities become ``null``.
+
+    Raises:
+        TypeError: something in it has no JSON form.
+    """
+    return _encode(value)

@@ -1,0 +1,59 @@
+"""What a function is to the runtime: three stages over one batch, of which one needs the model.
+
+`decode` and `encode` may run on any thread, several batches at a time; `run` is only ever called
+for one batch at a time. So the next batch is decoded while this one runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from carpool.errors import CarpoolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.item import Item
+
+__all__ = ["BatchFailed", "Function", "LoadError"]
+
+Work = TypeVar("Work")
+
+
+class LoadError(CarpoolError):
+    """The function cannot start; the message names what was found, what was expected, the mend."""
+
+
+class BatchFailed(CarpoolError):
+    """The author's code failed for a batch as a whole; each request may still be tried alone."""
+
+
+class Function(Protocol[Work]):
+    """A loaded function. ``Work`` is whatever it carries from one stage to the next.
+
+    Attributes:
+        on_main_thread: whether `run` has to be called there.
+    """
+
+    on_main_thread: bool
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """Run once for each batch size, so that the first request does not pay for it.
+
+        Raises:
+            LoadError: it cannot run.
+        """
+
+    def decode(self, items: Sequence[Item]) -> Work:
+        """Make the items ready for the model; an item that cannot be becomes its own answer."""
+
+    def run(self, work: Work) -> None:
+        """Let the model or the author's code loose on the batch.
+
+        Raises:
+            BatchFailed: no item of it has an answer.
+        """
+
+    def encode(self, work: Work) -> list[Answer]:
+        """One answer an item, in order."""

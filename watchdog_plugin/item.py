@@ -1,0 +1,158 @@
+"""The words an author writes with: `Item` comes in, a result, a `Reply` or an `ItemError` goes out.
+
+Nothing here knows models, batches or sockets. An item costs nothing until it is asked: its head is
+parsed when the first header is read, and once for all items that share it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from carpool.wire import parse_head
+from watchdog_plugin import codec
+
+__all__ = ["Headers", "Item", "ItemError", "Reply"]
+
+_FIRST_ERROR_STATUS = 400
+_LAST_STATUS = 599
+
+
+class Headers(Mapping[str, str]):
+    """Request headers; names are found in any case, a repeated header is joined by ``, ``."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, pairs: tuple[tuple[str, str], ...] = ()) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in pairs:
+            known = self._values.get(name)
+            self._values[name] = value if known is None else f"{known}, {value}"
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Headers({', '.join(self._values)})"
+
+
+class _Line(NamedTuple):
+    method: str
+    path: str
+    query: str
+    headers: Headers
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(head: bytes) -> _Line:
+    first_line, pairs = parse_head(head)
+    method, _, target = first_line.partition(" ")
+    path, _, query = target.partition("?")
+    return _Line(method, path, query, Headers(pairs))
+
+
+class Item:
+    """One request of a batch.
+
+    Attributes:
+        body: the request's body, a view into the batch; ``bytes()`` copies it.
+        remaining_s: seconds left before the request's deadline when the batch was sent, ``inf``
+            where it has none.
+    """
+
+    __slots__ = ("_head", "body", "remaining_s")
+
+    def __init__(self, body: memoryview, head: bytes, remaining_s: float) -> None:
+        self.body = body
+        self.remaining_s = remaining_s
+        self._head = head
+
+    @property
+    def method(self) -> str:
+        """HTTP method, such as ``POST``."""
+        return _read(self._head).method
+
+    @property
+    def path(self) -> str:
+        """Path under the function's own, such as ``/``, without the query."""
+        return _read(self._head).path
+
+    @property
+    def query(self) -> str:
+        """What follows the path's ``?``, as it was sent."""
+        return _read(self._head).query
+
+    @property
+    def headers(self) -> Headers:
+        """Headers the sidecar passed on."""
+        return _read(self._head).headers
+
+    @property
+    def content_type(self) -> str:
+        """The ``Content-Type`` header, or an empty string."""
+        return _read(self._head).headers.get("content-type", "")
+
+    def bytes(self) -> bytes:
+        """A copy of the body."""
+        return bytes(self.body)
+
+    def json(self) -> Any:  # noqa: ANN401  JSON is any of six types
+        """The body as JSON.
+
+        Raises:
+            ItemError: it is not JSON. It may be left uncaught, in `handle_batch` too: this item
+                is answered with 400, its neighbours are not disturbed.
+        """
+        try:
+            return codec.loads(self.body)
+        except codec.NotJsonError as error:
+            msg = f"the body is not JSON: {error}"
+            raise ItemError(msg, item=self) from error
+
+    def __repr__(self) -> str:
+        return f"<Item {self.method} {self.path}, {len(self.body)} bytes>"
+
+
+class ItemError(Exception):
+    """One request cannot be answered as asked; its neighbours can.
+
+    Return it in the list of results, or raise it in `preprocess` or `postprocess`.
+
+    Args:
+        message: what the caller is told.
+        status: HTTP status of the answer, 400 to 599.
+        item: whose error it is; only needed to raise it inside `handle_batch`.
+    """
+
+    def __init__(self, message: str, status: int = 400, *, item: Item | None = None) -> None:
+        if not _FIRST_ERROR_STATUS <= status <= _LAST_STATUS:
+            msg = f"ItemError status = {status}: expected 400 to 599; a Reply can say success"
+            raise ValueError(msg)
+        super().__init__(message)
+        self.status = status
+        self.item = item
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with more to say than its body.
+
+    Attributes:
+        body: bytes, text, or anything with a JSON form.
+        status: HTTP status, 200 to 599.
+        content_type: overrides what the body's type implies.
+        headers: further response headers.
+    """
+
+    body: object = b""
+    status: int = 200
+    content_type: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)

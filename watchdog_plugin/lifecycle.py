@@ -1,0 +1,99 @@
+"""When the handler process ends: a watcher thread that hears signals and the parent's end.
+
+The rules, and why:
+
+* SIGTERM keeps serving. of-watchdog forwards it at the start of its drain and goes on sending
+  requests; the container's runtime may send it to every process at once. Whoever drains is the
+  parent, and the handler goes when the parent has gone.
+* With ``handler_exit_on_term=true`` the process ends with 0 after a SIGTERM, once no request has
+  been in flight for a quarter of a second: a parent that is still emptying its queue keeps it.
+* SIGINT ends it at once: someone is at the keyboard.
+* The parent's end ends it: an orphan would hold the port its successor needs.
+
+The watcher reads signal numbers from a pipe the interpreter writes in the C handler, so a main
+thread that is deep in a model or in a slow load does not delay them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from watchdog_plugin import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Lifecycle"]
+
+_QUIET_S = 0.25
+_TICK_S = 0.05
+_PARENT_CHECK_S = 1.0
+_SIGNAL_EXIT = 128
+_PR_SET_PDEATHSIG = 1
+
+
+class Lifecycle:
+    """Watches; made and started on the main thread.
+
+    Args:
+        exit_on_term: whether SIGTERM ends the process when it is quiet.
+        quiet_s: how long no request has been in flight.
+        clean_up: called before the process ends.
+    """
+
+    def __init__(
+        self, *, exit_on_term: bool, quiet_s: Callable[[], float], clean_up: Callable[[], None]
+    ) -> None:
+        self._exit_on_term = exit_on_term
+        self._quiet_s = quiet_s
+        self._clean_up = clean_up
+        self._parent = os.getppid()
+        self._terminating = False
+
+    def start(self) -> None:
+        """Listen to signals and watch the parent from now on."""
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _heard)
+        if sys.platform == "linux":
+            # SIGHUP, not SIGKILL: the kernel sends it when the *thread* that started this process
+            # ends, which need not be the parent's end. The watcher looks at the parent and decides.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGHUP), 0, 0, 0)
+        threading.Thread(target=self._watch, args=(reading,), name="watch", daemon=True).start()
+
+    def leave(self, code: int) -> NoReturn:
+        """End the process now, whatever threads are doing."""
+        self._clean_up()
+        os._exit(code)
+
+    def _watch(self, signals: int) -> NoReturn:
+        while True:
+            wait_s = _TICK_S if self._terminating else _PARENT_CHECK_S
+            if select.select([signals], [], [], wait_s)[0]:
+                for number in os.read(signals, 64):
+                    self._hear(number)
+            if os.getppid() != self._parent:
+                logs.say("the parent process has gone, so do I")
+                self.leave(1)
+            if self._terminating and self._quiet_s() >= _QUIET_S:
+                self.leave(0)
+
+    def _hear(self, number: int) -> None:
+        if number == signal.SIGINT:
+            self.leave(_SIGNAL_EXIT + number)
+        if number == signal.SIGTERM:
+            self._terminating = self._exit_on_term
+            how = "ending when no request is left" if self._exit_on_term else "the parent decides"
+            logs.say(f"SIGTERM: still serving, {how}")
+
+
+def _heard(_number: int, _frame: object) -> None:
+    """Keep the signal from ending the process; the watcher reads it from the pipe."""

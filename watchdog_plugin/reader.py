@@ -1,0 +1,169 @@
+"""HTTP/1.1 requests off a blocking stream: only what a watchdog, a sidecar or curl sends.
+
+Written by hand for speed: the standard library's parser goes through the e-mail package and costs
+more than a small model's run. Everything is bounded, and what is ambiguous (two lengths, folded
+headers, unknown codings) is refused rather than guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from io import BufferedReader
+
+__all__ = ["CutOffError", "Limits", "ProtocolError", "Request", "read_request"]
+
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_LINE = re.compile(rb"([!-~]+) ([!-~]+) HTTP/1\.([01])\r?\n").fullmatch
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").fullmatch
+_LENGTH = re.compile(r"[0-9]{1,15}").fullmatch
+_BLANK = (b"\r\n", b"\n")
+_CHUNK_LINE_BYTES = 1024
+_VERSION_UNKNOWN = re.compile(rb".* HTTP/[0-9.]+\r?\n").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may ask for."""
+
+    head_bytes: int = 64 * 1024
+    body_bytes: int = 64 * 1024 * 1024
+    idle_s: float = 75.0
+    connections: int = 512
+
+
+@dataclass(slots=True)
+class Request:
+    """One whole request; header names are lower case, repeated headers joined by ``, ``."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes | bytearray
+    keep_alive: bool
+
+
+class ProtocolError(Exception):
+    """The bytes are not a request that can be served; the connection ends with ``status``."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CutOffError(ConnectionError):
+    """The peer went away in the middle of a request."""
+
+
+def read_request(
+    stream: BufferedReader[Any], limits: Limits, go_on: Callable[[], None]
+) -> Request | None:
+    """The next request, or None where the peer has ended the connection between requests.
+
+    Args:
+        stream: where the bytes come from.
+        limits: bounds of head and body.
+        go_on: called when the peer waits for ``100 Continue`` before it sends the body.
+
+    Raises:
+        ProtocolError: it cannot be served.
+        CutOffError: the peer went away in the middle.
+    """
+    line = stream.readline(limits.head_bytes + 1)
+    if line in _BLANK:  # tolerated between requests, RFC 9112 section 2.2
+        line = stream.readline(limits.head_bytes + 1)
+    if not line:
+        return None
+    match = _LINE(line)
+    if match is None:
+        raise _bad_line(line, limits)
+    method, target, minor = match.groups()
+    headers = _read_headers(stream, limits.head_bytes - len(line))
+    connection = headers.get("connection", "").lower()
+    keep_alive = "close" not in connection if minor == b"1" else connection == "keep-alive"
+    body = _read_body(stream, headers, limits.body_bytes, go_on)
+    return Request(method.decode(), target.decode(), headers, body, keep_alive)
+
+
+def _bad_line(line: bytes, limits: Limits) -> Exception:
+    if len(line) > limits.head_bytes:
+        return ProtocolError(414, f"the request line is longer than {limits.head_bytes} bytes")
+    if not line.endswith(b"\n"):
+        return CutOffError()
+    if _VERSION_UNKNOWN(line):
+        return ProtocolError(505, "expected HTTP/1.1")
+    return ProtocolError(400, "the request line is not 'METHOD /path HTTP/1.1'")
+
+
+def _read_headers(stream: BufferedReader[Any], room: int) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    while True:
+        line = stream.readline(max(room, 0) + 1)
+        room -= len(line)
+        if room < 0:
+            raise ProtocolError(431, "the request's headers are too large")
+        if line in _BLANK:
+            return headers
+        name, colon, text = line.partition(b":")
+        if not line.endswith(b"\n"):
+            raise CutOffError
+        text = text.strip(b" \t\r\n")
+        if not colon or not _NAME(name) or b"\r" in text or b"\0" in text:
+            raise ProtocolError(400, "a header line is not 'name: value'")
+        key, value = name.decode().lower(), text.decode("latin-1")
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+
+
+def _read_body(
+    stream: BufferedReader[Any], headers: dict[str, str], limit: int, go_on: Callable[[], None]
+) -> bytes | bytearray:
+    coding = headers.get("transfer-encoding")
+    length = headers.get("content-length")
+    if coding is None and length is None:
+        return b""
+    if coding is not None and length is not None:
+        raise ProtocolError(400, "both content-length and transfer-encoding are given")
+    if coding is not None and coding.lower() != "chunked":
+        raise ProtocolError(501, f"transfer-encoding {coding[:40]!r} is not known, only chunked is")
+    size = 0
+    if length is not None:
+        if not _LENGTH(length):
+            raise ProtocolError(400, f"content-length {length[:40]!r} is not a number of bytes")
+        size = int(length)
+        _check_size(size, limit)
+    if headers.get("expect", "").lower() == "100-continue":
+        go_on()
+    return _read_chunks(stream, limit) if coding else _read_exactly(stream, size)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        msg = f"the body is larger than {limit} bytes; handler_body_max_mib raises the limit"
+        raise ProtocolError(413, msg)
+
+
+def _read_exactly(stream: BufferedReader[Any], size: int) -> bytearray:
+    body = bytearray(size)
+    if size and stream.readinto(body) != size:
+        raise CutOffError
+    return body
+
+
+def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
+    body = bytearray()
+    while True:
+        match = _CHUNK(stream.readline(_CHUNK_LINE_BYTES))
+        if match is None:
+            raise ProtocolError(400, "a chunk does not start with its size")
+        size = int(match[1], 16)
+        if size == 0:
+            _read_headers(stream, _CHUNK_LINE_BYTES)  # trailers, which nobody asked for
+            return body
+        _check_size(len(body) + size, limit)
+        body += stream.read(size)
+        if stream.readline(2) not in _BLANK:
+            raise ProtocolError(400, "a chunk is not as long as it says")

@@ -1,0 +1,197 @@
+"""A blocking HTTP/1.1 server: one thread a connection, TCP or a Unix socket, keep-alive.
+
+Threads, because the callers are few (a watchdog or a sidecar) and the work behind is a model that
+lets go of the interpreter: a second connection is read and decoded while the first is computed.
+Knows nothing of batches; an application turns a request into a response.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import io
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool import errors
+from carpool.errors import ConfigError, Problem
+from watchdog_plugin import logs
+from watchdog_plugin.reader import Limits, ProtocolError, read_request
+from watchdog_plugin.settings import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from carpool.wire import Buffer
+    from watchdog_plugin.reader import Request
+
+__all__ = ["Response", "Server"]
+
+_PHRASES = {status.value: status.phrase for status in http.HTTPStatus}
+_BODILESS = frozenset({204, 304})
+_JOINED_BYTES = 64 * 1024  # below this a copy is cheaper than a second system call
+_STREAM_BYTES = 256 * 1024
+_LINGER_S = 1.0
+_LINGER_BYTES = 1024 * 1024
+_BACKLOG = 1024
+
+
+class Response(NamedTuple):
+    """What an application answers."""
+
+    status: int
+    body: Buffer
+    content_type: str = "application/json"
+    headers: Iterable[tuple[str, str]] = ()
+
+
+class Server:
+    """Listens, reads requests, writes what ``application`` answers.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+
+    def __init__(
+        self, address: Address, application: Callable[[Request], Response], limits: Limits
+    ) -> None:
+        self._application = application
+        self._limits = limits
+        self._room = threading.BoundedSemaphore(limits.connections)
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._last_end_s = time.monotonic()
+        self._listener = _listen(address)
+        host, port = ("", 0) if address.path else self._listener.getsockname()[:2]
+        self.address = Address(host, port, address.path)
+
+    def start(self) -> None:
+        """Accept connections from now on, in the background."""
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+
+    def quiet_s(self) -> float:
+        """How long no request has been in flight; 0 while one is."""
+        with self._lock:
+            return 0.0 if self._in_flight else time.monotonic() - self._last_end_s
+
+    def close(self) -> None:
+        """Stop listening, and take a Unix socket's file away."""
+        self._listener.close()
+        if self.address.path:
+            with contextlib.suppress(OSError):
+                Path(self.address.path).unlink()
+
+    def _accept(self) -> None:
+        pause = threading.Event()
+        while True:
+            self._room.acquire()
+            try:
+                connection, _ = self._listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                thread.start()
+            except (OSError, RuntimeError) as error:  # closed, or out of descriptors or threads
+                self._room.release()
+                if self._listener.fileno() < 0:
+                    return
+                logs.say(f"cannot accept a connection: {logs.describe(error)}")
+                pause.wait(0.1)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(self._limits.idle_s)
+            if not self.address.path:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._exchange(connection)
+        except OSError:
+            pass  # the peer has gone or fallen silent; nothing is left to tell it
+        finally:
+            connection.close()
+            self._room.release()
+
+    def _exchange(self, connection: socket.socket) -> None:
+        def go_on() -> None:
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+        with io.BufferedReader(socket.SocketIO(connection, "r"), _STREAM_BYTES) as stream:
+            try:
+                while (request := read_request(stream, self._limits, go_on)) is not None:
+                    self._answer(connection, request)
+                    if not request.keep_alive:
+                        return
+            except ProtocolError as error:
+                _send(connection, Response(error.status, errors.body(error)), keep_alive=False)
+                _linger(connection)
+
+    def _answer(self, connection: socket.socket, request: Request) -> None:
+        with self._lock:
+            self._in_flight += 1
+        try:
+            response = self._application(request)
+            with_body = request.method != "HEAD"
+            _send(connection, response, keep_alive=request.keep_alive, with_body=with_body)
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+                self._last_end_s = time.monotonic()
+
+
+def _send(
+    connection: socket.socket, response: Response, *, keep_alive: bool, with_body: bool = True
+) -> None:
+    status, body, content_type, headers = response
+    lines = [f"HTTP/1.1 {status} {_PHRASES.get(status, '')}"]
+    if status not in _BODILESS:
+        lines += [f"content-type: {content_type}", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if not keep_alive:
+        lines.append("connection: close")
+    head = "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
+    if status in _BODILESS or not with_body:
+        connection.sendall(head)
+    elif len(body) < _JOINED_BYTES:
+        connection.sendall(head + bytes(body))
+    else:
+        connection.sendall(head)
+        connection.sendall(body)
+
+
+def _linger(connection: socket.socket) -> None:
+    """Read on for a moment: closing with unread bytes would reset the answer away."""
+    connection.shutdown(socket.SHUT_WR)
+    connection.settimeout(_LINGER_S)
+    left = _LINGER_BYTES
+    while left > 0 and (data := connection.recv(_JOINED_BYTES)):
+        left -= len(data)
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(socket.AF_UNIX if address.path else family, socket.SOCK_STREAM)
+    try:
+        if address.path:
+            _remove_stale(address.path)
+            listener.bind(address.path)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address.host, address.port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        expected = "an address this process can listen on"
+        problem = Problem("handler_listen", str(address), expected, logs.describe(error))
+        raise ConfigError([problem]) from error
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    """Take away the socket file of a process that was killed; leave a living one's alone."""
+    try:
+        if not Path(path).is_socket():
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.connect(path)
+    except ConnectionRefusedError:
+        Path(path).unlink()

@@ -1,0 +1,81 @@
+"""What a request to the handler means: a probe, a batch, or a single request answered plainly.
+
+Knows the paths and the content type of the protocol with the sidecar; knows neither sockets nor
+what a function is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from carpool import errors, wire
+from watchdog_plugin import logs
+from watchdog_plugin.function import BatchFailed
+from watchdog_plugin.item import Item
+from watchdog_plugin.server import Response
+
+if TYPE_CHECKING:
+    from watchdog_plugin.engine import Engine
+    from watchdog_plugin.reader import Request
+
+__all__ = ["EXEC_HEADER", "Service"]
+
+EXEC_HEADER = "x-carpool-exec-seconds"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Service:
+    """The application behind the server; ready once `open` has given it an engine."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+
+    def open(self, engine: Engine) -> None:
+        """Answer requests from now on; before, they get a 503."""
+        self._engine = engine
+
+    def __call__(self, request: Request) -> Response:
+        """Answer one request; never raises."""
+        path = request.target.partition("?")[0]
+        engine = self._engine
+        if path == "/_/health" or (path == "/_/ready" and engine is not None):
+            return Response(200, b"OK", _TEXT)
+        if engine is None:
+            loading = errors.body("the function is loading")
+            return Response(503, loading, headers=[("retry-after", "1")])
+        return _answer(engine, request)
+
+
+def _answer(engine: Engine, request: Request) -> Response:
+    try:
+        if request.headers.get("content-type") == wire.CONTENT_TYPE:
+            return _batch(engine, request)
+        return _single(engine, request)
+    except wire.WireError as error:
+        return Response(400, errors.body(error))
+    except BatchFailed as error:
+        return Response(error.status, errors.body(error))
+    except Exception as error:  # noqa: BLE001  a request's fault must not end its connection
+        logs.say_failure("the handler", error)
+        return Response(500, errors.body("internal error, see the function's log"))
+
+
+def _batch(engine: Engine, request: Request) -> Response:
+    ids, remaining_s, heads, bodies = wire.decode_request(request.body)
+    items = [Item(b, h, r) for b, h, r in zip(bodies, heads, remaining_s, strict=True)]
+    answers, exec_s = engine.answer(items)
+    columns = zip(*answers, strict=True) if answers else ((), (), ())
+    statuses, answer_heads, answer_bodies = columns
+    body = wire.encode_answer(ids, statuses, answer_heads, answer_bodies)
+    return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}")])
+
+
+def _single(engine: Engine, request: Request) -> Response:
+    head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
+    answers, exec_s = engine.answer([Item(memoryview(request.body), head, math.inf)])
+    status, answer_head, body = answers[0]
+    pairs = dict(wire.parse_head(answer_head).headers)
+    content_type = pairs.pop("content-type", "application/octet-stream")
+    headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}")]
+    return Response(status, body, content_type, headers)

@@ -1,0 +1,117 @@
+"""The handler's own settings, read strictly from the environment; nothing else reads it.
+
+How a function is batched is `carpool.settings`' business; the handler takes two values from there:
+the cores it may use and the largest batch it will see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from carpool.errors import ConfigError
+from carpool.settings import FunctionSettings
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ENVIRONMENT", "Address", "HandlerSettings"]
+
+_MIB = 1024 * 1024
+_LARGEST_PORT = 65535
+_KNOWN_PREFIX = "handler_"
+
+# name -> (default, meaning); docs/handler.md shows the same table.
+ENVIRONMENT: dict[str, tuple[str, str]] = {
+    "handler_listen": ("127.0.0.1:5000", "where to listen: HOST:PORT or unix:/path"),
+    "handler_exit_on_term": ("false", "true: SIGTERM ends the process once no request is left"),
+    "handler_body_max_mib": ("64", "largest body of one POST, which may be a whole batch"),
+    "function_dir": ("function", "folder of handler.py and model.onnx"),
+    "model_path": ("", "model file; default model.onnx in function_dir"),
+    "model_name": ("", "the one model name /v2/models answers to; default any"),
+}
+
+
+class Address(NamedTuple):
+    """A TCP host and port, or the path of a Unix socket."""
+
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSettings:
+    """What one handler process was told."""
+
+    listen: Address
+    exit_on_term: bool
+    body_max_bytes: int
+    function_dir: Path
+    model_path: Path
+    model_path_given: bool
+    model_name: str
+    threads: int
+    batch_max: int
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Self:
+        """Read the environment.
+
+        Raises:
+            ConfigError: every unknown ``handler_*`` or ``carpool_*`` name and every bad value.
+        """
+        problems = Problems()
+        for name, text in env.items():
+            if name.startswith(_KNOWN_PREFIX) and name not in ENVIRONMENT:
+                problems.unknown(name, ENVIRONMENT, text)
+        try:
+            function = FunctionSettings.from_env(env)
+        except ConfigError as error:
+            problems.extend("", error)
+            function = FunctionSettings()
+        texts = {name: env.get(name) or default for name, (default, _) in ENVIRONMENT.items()}
+        folder = Path(texts["function_dir"])
+        model_path = texts["model_path"]
+        settings = cls(
+            listen=_address(texts["handler_listen"], problems),
+            exit_on_term=_flag("handler_exit_on_term", texts, problems),
+            body_max_bytes=_count("handler_body_max_mib", texts, problems) * _MIB,
+            function_dir=folder,
+            model_path=Path(model_path) if model_path else folder / "model.onnx",
+            model_path_given=bool(model_path),
+            model_name=texts["model_name"],
+            threads=max(1, round(function.cpu or 1)),
+            batch_max=function.batch_max,
+        )
+        problems.raise_if_any()
+        return settings
+
+
+def _address(text: str, problems: Problems) -> Address:
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return Address("", 0, text.removeprefix("unix:"))
+    host, colon, port = text.rpartition(":")
+    if colon and host and port.isdecimal() and int(port) <= _LARGEST_PORT:
+        return Address(host.removeprefix("[").removesuffix("]"), int(port), "")
+    problems.add("handler_listen", text, "HOST:PORT, as in 127.0.0.1:5000, or unix:/path")
+    return Address("", 0, "")
+
+
+def _flag(name: str, texts: Mapping[str, str], problems: Problems) -> bool:
+    if texts[name] not in ("true", "false"):
+        problems.add(name, texts[name], "true or false")
+    return texts[name] == "true"
+
+
+def _count(name: str, texts: Mapping[str, str], problems: Problems) -> int:
+    text = texts[name]
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    problems.add(name, text, "a whole number of at least 1")
+    return 1

@@ -1,0 +1,244 @@
+"""Tensors as a request gives them and as a model wants them: datatypes, shapes, and the match.
+
+Speaks the datatype names of the Open Inference Protocol; knows neither its JSON nor the runtime
+that executes a model. Messages name the tensor, what was given and what the model expects.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from carpool.errors import BadRequest
+from watchdog_plugin.item import ItemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from watchdog_plugin.answers import Answer
+
+__all__ = ["DTYPES", "Arrays", "Call", "Signature", "TensorSpec", "read_data"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[str, Array]
+Shape = tuple[int, ...]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype(np.uint16),
+    "UINT32": np.dtype(np.uint32),
+    "UINT64": np.dtype(np.uint64),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "FP16": np.dtype(np.float16),
+    "FP32": np.dtype(np.float32),
+    "FP64": np.dtype(np.float64),
+    "BYTES": np.dtype(object),
+}
+
+# Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
+_TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
+
+
+class Call(NamedTuple):
+    """One request for the model, and how its outputs become the answer."""
+
+    inputs: Arrays
+    rows: int
+    answer: Callable[[Arrays], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output of a model; a dimension is a size, a symbol, or None for any."""
+
+    name: str
+    datatype: str
+    shape: tuple[int | str | None, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """How NumPy stores it."""
+        return DTYPES[self.datatype]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The shape as the protocol writes it: -1 for any."""
+        return [size if isinstance(size, int) else -1 for size in self.shape]
+
+    @property
+    def any_rows(self) -> bool:
+        """Whether the first dimension is free, so that requests can share a run."""
+        return bool(self.shape) and not isinstance(self.shape[0], int)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the first dimension counts rows: it is free, or fixed to one."""
+        return self.any_rows or self.shape[:1] == (1,)
+
+    def __str__(self) -> str:
+        return f"{self.name!r} {self.datatype} {self.sizes}"
+
+
+class Signature:
+    """The inputs and outputs of a model, and whether given arrays fit."""
+
+    def __init__(self, inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:
+        self.inputs = {spec.name: spec for spec in inputs}
+        self.outputs = {spec.name: spec for spec in outputs}
+        # Requests of one function repeat the same few shapes; misfits raise and are not kept.
+        self._rows_of = functools.lru_cache(maxsize=1024)(self._check_shapes)
+
+    def input(self, name: object) -> TensorSpec:
+        """The input called ``name``.
+
+        Raises:
+            BadRequest: the model has none.
+        """
+        spec = self.inputs.get(name) if isinstance(name, str) else None
+        if spec is None:
+            msg = f"input {_short(name)} is not known; the model's inputs are {self.described()}"
+            raise BadRequest(msg)
+        return spec
+
+    def described(self) -> str:
+        """The inputs in one line."""
+        return ", ".join(map(str, self.inputs.values()))
+
+    def rows(self, arrays: Arrays) -> int:
+        """How many rows of the model's batch ``arrays`` are.
+
+        Raises:
+            BadRequest: an input is missing or its shape is not what the model takes.
+        """
+        for name in self.inputs:
+            if name not in arrays:
+                msg = f"input {name!r} is missing; the model's inputs are {self.described()}"
+                raise BadRequest(msg)
+        return self._rows_of(tuple([arrays[name].shape for name in self.inputs]))
+
+    def one_row(self, value: object) -> Arrays:
+        """What `preprocess` gave for one item, as inputs with a first dimension of one.
+
+        Raises:
+            ItemError: 500, it is not the model's inputs by name or by datatype.
+        """
+        if not isinstance(value, Mapping):
+            if len(self.inputs) != 1:
+                msg = f"preprocess gave one value, expected a dict of {self.described()}"
+                raise ItemError(msg, 500)
+            value = {next(iter(self.inputs)): value}
+        if value.keys() != self.inputs.keys():
+            names = ", ".join(map(_short, value)) or "nothing"
+            msg = f"preprocess gave {names}, expected a dict of {self.described()}"
+            raise ItemError(msg, 500)
+        return {name: _cast(spec, value[name]) for name, spec in self.inputs.items()}
+
+    def _check_shapes(self, shapes: tuple[Shape, ...]) -> int:
+        symbols: dict[str, int] = {}
+        rows = 1
+        counts = set()
+        for spec, shape in zip(self.inputs.values(), shapes, strict=True):
+            fits = len(shape) == len(spec.shape)
+            for size, wanted in zip(shape, spec.shape, strict=False):
+                known = symbols.setdefault(wanted, size) if isinstance(wanted, str) else wanted
+                fits = fits and known in (size, None)
+            if not fits or (spec.any_rows and shape[0] == 0):
+                msg = f"input {spec.name!r} has the shape {list(shape)}, the model expects {spec}"
+                raise BadRequest(msg)
+            if spec.any_rows:
+                rows = shape[0]
+                counts.add(rows)
+        if len(counts) > 1:
+            msg = f"the inputs have {sorted(counts)} rows, expected the same number in each"
+            raise BadRequest(msg)
+        return rows
+
+
+def _cast(spec: TensorSpec, value: object) -> Array:
+    array = np.asarray(value)
+    if array.dtype != spec.dtype:
+        if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            msg = f"preprocess gave {spec.name!r} as {array.dtype}, the model expects {spec}"
+            raise ItemError(msg, 500)
+        array = array.astype(spec.dtype)
+    return array[None] if spec.has_rows else array
+
+
+def read_data(spec: TensorSpec, data: object, shape: Shape | None = None) -> Array:
+    """Decoded JSON as an array of the input's datatype.
+
+    Args:
+        spec: the input it is for.
+        data: a list of values, flat or nested.
+        shape: what it is to be; None takes the nesting as it is.
+
+    Raises:
+        BadRequest: values of another kind or out of range, ragged lists, or not ``shape``.
+    """
+    if not isinstance(data, list):
+        msg = f"input {spec.name!r}: data is {type(data).__name__}, expected a list"
+        raise BadRequest(msg)
+    array = _texts(spec, data) if spec.datatype == "BYTES" else _numbers(spec, data)
+    if shape is None or array.shape == shape:
+        return array
+    if array.ndim == 1 and array.size == math.prod(shape):
+        return array.reshape(shape)
+    msg = (
+        f"input {spec.name!r}: data has the shape {list(array.shape)}, "
+        f"which is not the shape {list(shape)} that is given"
+    )
+    raise BadRequest(msg)
+
+
+def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
+    dtype = spec.dtype
+    try:
+        found = np.array(data)
+    except (ValueError, OverflowError) as error:
+        msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
+        raise BadRequest(msg) from error
+    if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
+        what = _KINDS.get(found.dtype.kind, "null or mixed values")
+        msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
+        raise BadRequest(msg)
+    if found.dtype == dtype:
+        return found
+    try:
+        if dtype.kind in "iu" and found.size:
+            _check_range(found, dtype)
+        with np.errstate(over="raise"):
+            return found.astype(dtype)
+    except ArithmeticError as error:
+        msg = f"input {spec.name!r}: a value is out of the range of {spec.datatype}"
+        raise BadRequest(msg) from error
+
+
+_KINDS = {"U": "text", "b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+
+
+def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
+    bounds = np.iinfo(dtype)
+    if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
+        raise OverflowError
+
+
+def _texts(spec: TensorSpec, data: list[Any]) -> Array:
+    array = np.array(data, dtype=object)
+    if not all(isinstance(value, str) for value in array.ravel().tolist()):
+        msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
+        raise BadRequest(msg)
+    return array
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004
