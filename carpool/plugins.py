@@ -28,6 +28,7 @@ BATCH_POLICIES = {
     "none": "sidecar.policies.none:NoBatching",
     "fixed": "sidecar.policies.fixed:FixedWindow",
     "deadline": "sidecar.policies.deadline:Deadline",
+    "adaptive": "sidecar.policies.adaptive:Adaptive",
 }
 SCALE_POLICIES: dict[str, str] = {}
 

@@ -20,9 +20,11 @@ from carpool.http.server import Limits, serve
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
 from sidecar.core.batcher import Batcher
+from sidecar.core.guarded import Guarded
 from sidecar.options import Options
+from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime.child import Child, plan_launch
-from sidecar.runtime.ingress import Ingress
+from sidecar.runtime.ingress import Ingress, fingerprint
 from sidecar.runtime.instances import Instance
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.shell import Shell
@@ -70,10 +72,21 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         OSError: the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
+    metrics = Metrics()
+
+    def replaced(reason: str) -> None:
+        metrics.policy_failures += 1
+        log.error("policy %s failed and is replaced by fixed: %s", settings.batch_policy, reason)
+
+    fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
     batcher = Batcher(
-        build_policy(settings), batch_max=settings.batch_max, queue_max=settings.queue_max
+        Guarded(build_policy(settings), fallback, replaced),
+        batch_max=settings.batch_max,
+        queue_max=settings.queue_max,
+        batch_bytes_max=options.body_max_bytes,
+        fingerprint=fingerprint,
     )
-    shell = Shell(batcher, Ingress(settings, time.time), Metrics(), options.exec_timeout_s)
+    shell = Shell(batcher, Ingress(settings, time.time), metrics, options.exec_timeout_s)
     child = _start_function(shell, settings, options, env)
     limits = Limits(body_bytes=options.body_max_bytes)
     server = await serve(shell, listen=options.listen, limits=limits)

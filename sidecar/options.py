@@ -35,7 +35,7 @@ class Options:
         watchdog_port, handler_port: loopback ports, used with the watchdog only.
         exec_timeout_s: how long one batch may take.
         drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
-        body_max_bytes: largest request.
+        body_max_bytes: largest request, and largest batch unless it is a single request.
     """
 
     listen: str = "0.0.0.0:8080"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.core.batcher import Batch, Batcher
+from sidecar.core.batcher import Batch, Batcher, Fault
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
 
@@ -62,11 +62,13 @@ class ScriptedFunction:
         exec_s: execution time of a batch by its size, seconds.
         fails: whether the function fails on a request, item by item.
         breaks: whether a batch with this request in it fails as a whole.
+        fault: how it fails then.
     """
 
     exec_s: Callable[[int], float]
     fails: Callable[[Request], bool] = field(default=lambda _: False)
     breaks: Callable[[Request], bool] = field(default=lambda _: False)
+    fault: Fault = Fault.ANSWERED
 
 
 class Arrival(NamedTuple):
@@ -172,7 +174,7 @@ class Drive:
         while self._running and self._running[0][0] <= now:
             batch = heapq.heappop(self._running)[2]
             if any(map(self._function.breaks, batch.requests)):
-                self._end(self.batcher.broken(batch))
+                self._end(self.batcher.broken(batch, self._function.fault, now))
             else:
                 failed = list(map(self._function.fails, batch.requests))
                 self._end(self.batcher.finished(batch, failed, now))

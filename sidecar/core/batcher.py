@@ -6,9 +6,12 @@ Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `drain`), each
 After any of them the shell calls `step`, which returns what to do: batches to send, requests that
 expired. Between events the shell sleeps until `wake_at`. Nothing else changes the queue.
 
-A batch closes only when a free instance is there to take it (principle: a busy instance never
-causes a small batch), and then for the first of these reasons: it is as large as the policy
-wants, the departure time of a member has come, or the sidecar drains.
+A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
+parts leave before anything that still queues.
+
+A batch closes only when a free instance is there to take it, as a busy instance never causes a
+small batch, and then for the first of these reasons: it is as large as the policy wants, the
+departure time of a member has come, or the sidecar drains.
 
 Rules: `step` is the only producer of batches; the state table (`states`) is the only judge of a
 request's fate; the same calls give the same actions.
@@ -18,22 +21,24 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar.core.dispatch import Upstream, Upstreams
 from sidecar.core.exec_time import ExecTime
+from sidecar.core.isolation import Fault, Isolation, Lineage
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Group, Queue
 from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
 
-__all__ = ["Actions", "Batch", "Batcher", "Closed", "Refusal"]
+__all__ = ["Actions", "Batch", "Batcher", "Closed", "Fault", "Refusal"]
 
 
 class Closed(enum.Enum):
@@ -42,6 +47,7 @@ class Closed(enum.Enum):
     FULL = "full"
     DEPARTURE = "departure"
     DRAIN = "drain"
+    ISOLATION = "isolation"
 
 
 class Refusal(enum.Enum):
@@ -62,6 +68,8 @@ class Batch:
         closed: why it closed.
         sent: when it was sent.
         predicted_s: execution time expected when it was sent; 0 if nothing was known.
+        attempt: how often its members have been sent together, from 1.
+        lineage: the batch that it is a part of, if that was divided.
     """
 
     id: int
@@ -70,6 +78,16 @@ class Batch:
     closed: Closed
     sent: float
     predicted_s: float
+    attempt: int = 1
+    lineage: Lineage | None = None
+
+
+class _Part(NamedTuple):
+    """Requests of a failed batch that wait to be sent again."""
+
+    requests: list[Request]
+    attempt: int
+    lineage: Lineage | None
 
 
 class Actions(NamedTuple):
@@ -86,15 +104,29 @@ class Batcher:
         policy: decides departure times and batch sizes.
         batch_max: largest batch, whatever the policy says.
         queue_max: most requests waiting; further ones are refused.
+        batch_bytes_max: largest batch in bytes; a single larger request travels alone.
+        fingerprint: what makes a request recognisable when it comes again.
     """
 
-    def __init__(self, policy: BatchPolicy, *, batch_max: int, queue_max: int) -> None:
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        *,
+        batch_max: int,
+        queue_max: int,
+        batch_bytes_max: float = math.inf,
+        fingerprint: Callable[[Request], Hashable] = lambda request: request.id,
+    ) -> None:
         self._policy = policy
         self.batch_max = batch_max
         self._queue_max = queue_max
+        self._batch_bytes_max = batch_bytes_max
         self._queue = Queue()
         self._batches = 0
         self._draining = False
+        self._fingerprint = fingerprint
+        self._isolation = Isolation()
+        self._parts: deque[_Part] = deque()
         self.upstreams = Upstreams()
         self.exec_time = ExecTime()
         self.in_flight = 0
@@ -107,7 +139,7 @@ class Batcher:
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not self._queue.live and not self.in_flight
+        return not (self._queue.live or self._parts or self.in_flight)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
@@ -115,6 +147,8 @@ class Batcher:
         if refusal:
             advance(request, State.REFUSED)
             return refusal
+        if self._isolation.suspicious and self._isolation.apart(self._fingerprint(request), now):
+            request.key = (request.key, request.id)
         request.depart = self._policy.depart(request)
         advance(request, State.QUEUED)
         self._queue.push(request)
@@ -132,17 +166,24 @@ class Batcher:
     def step(self, now: float) -> Actions:
         """Close every batch that may leave now; drop what has expired."""
         actions = Actions([], self._queue.expire(now))
-        while self._queue.live:
+        if self._parts:
+            self._expire_parts(now, actions)
+        while self._parts or self._queue.live:
             upstream = self.upstreams.next_free()
-            if upstream is None or not self._close_next(upstream, now, actions):
+            if upstream is None:
+                break
+            if self._parts:
+                actions.send.append(self._send_part(upstream, now))
+            elif not self._close_next(upstream, now, actions):
                 break
         return actions
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
+        wake = min((r.deadline for part in self._parts for r in part.requests), default=math.inf)
         if not self._queue.live:
-            return math.inf
-        wake = self._queue.expires_at
+            return wake
+        wake = min(wake, self._queue.expires_at)
         if self.upstreams.next_free():
             departures = [group.departs_at(now) for group in self._queue.by_age()]
             wake = min(wake, *departures)
@@ -169,17 +210,37 @@ class Batcher:
             if request.state is State.IN_FLIGHT:
                 advance(request, State.FAILED if bad else State.DONE)
                 waiting.append(request)
+            if batch.lineage:
+                self._isolation.settled(batch.lineage, failed=bad, now=now)
         return waiting
 
-    def broken(self, batch: Batch) -> list[Request]:
-        """The instance failed ``batch`` as a whole; returns the members to tell, now FAILED."""
+    def broken(self, batch: Batch, fault: Fault, now: float) -> list[Request]:
+        """The instance failed ``batch`` as a whole; its members are sent again, or have failed.
+
+        Returns:
+            The members to tell, now FAILED; the others will be in a later batch.
+        """
         self._landed(batch)
-        return _fail(batch.requests, State.IN_FLIGHT)
+        riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
+        parts = self._isolation.divide(riding, fault, batch.attempt, now) if riding else []
+        if not parts:
+            return self._lost(batch, riding, fault, now)
+        for request in riding:
+            advance(request, State.BATCHED)
+        whole = len(parts) == 1
+        lineage = batch.lineage or (None if whole else Lineage(len(riding)))
+        attempt = batch.attempt + 1 if whole else 1
+        self._parts.extend([_Part(part, attempt, lineage) for part in parts])
+        return []
 
     def give_up(self) -> list[Request]:
         """The function cannot be started: fail whatever waits, and return it."""
-        failed = _fail(list(self._queue), State.QUEUED)
+        failed = [*self._queue, *[request for part in self._parts for request in part.requests]]
+        failed = [request for request in failed if request.state not in TERMINAL]
+        for request in failed:
+            advance(request, State.FAILED)
         self._queue = Queue()
+        self._parts.clear()
         return failed
 
     def drain(self) -> None:
@@ -203,7 +264,7 @@ class Batcher:
             closed = self._closed(group, size, now)
             if closed:
                 actions.expired.extend(self._queue.give_up(group, min(late, group.live - 1)))
-                requests = self._queue.take(group, size)
+                requests = self._queue.take(group, size, self._batch_bytes_max)
                 actions.send.append(self._send(requests, upstream, closed, now))
                 return True
         return False
@@ -215,11 +276,34 @@ class Batcher:
             return Closed.DRAIN
         return Closed.DEPARTURE if group.due(now) else None
 
+    def _expire_parts(self, now: float, actions: Actions) -> None:
+        """Drop from the divided batches those who have left or whose deadline has passed."""
+        parts, self._parts = self._parts, deque()
+        for requests, attempt, lineage in parts:
+            staying = []
+            for request in requests:
+                if request.state is not State.BATCHED:
+                    continue
+                if request.deadline <= now:
+                    advance(request, State.EXPIRED)
+                    actions.expired.append(request)
+                else:
+                    staying.append(request)
+            if staying:
+                self._parts.append(_Part(staying, attempt, lineage))
+
+    def _send_part(self, upstream: Upstream, now: float) -> Batch:
+        part = self._parts.popleft()
+        batch = self._send(part.requests, upstream, Closed.ISOLATION, now)
+        batch.attempt, batch.lineage = part.attempt, part.lineage
+        return batch
+
     def _send(
         self, requests: list[Request], upstream: Upstream, closed: Closed, now: float
     ) -> Batch:
         for request in requests:
-            advance(request, State.BATCHED)
+            if request.state is State.QUEUED:
+                advance(request, State.BATCHED)
             advance(request, State.IN_FLIGHT)
         self._batches += 1
         self.in_flight += 1
@@ -231,9 +315,12 @@ class Batcher:
         batch.upstream.in_flight -= 1
         self.in_flight -= 1
 
-
-def _fail(requests: list[Request], state: State) -> list[Request]:
-    failed = [request for request in requests if request.state is state]
-    for request in failed:
-        advance(request, State.FAILED)
-    return failed
+    def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
+        """Nothing is left to try for these: they have failed."""
+        if self._isolation.blame(batch.requests, fault):
+            self._isolation.convict(self._fingerprint(batch.requests[0]), now)
+        for request in riding:
+            advance(request, State.FAILED)
+            if batch.lineage:
+                self._isolation.settled(batch.lineage, failed=True, now=now)
+        return riding

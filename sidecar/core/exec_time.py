@@ -4,7 +4,9 @@ The model is a line, ``base + per_item * size``, fitted by least squares with ex
 forgetting, plus a multiple of the mean absolute residual as a bound: serving times are close to
 linear in the batch (Clipper, NSDI'17, section 4.3.1; Nexus, SOSP'19, section 2.2), and a line can
 be extrapolated to sizes not seen yet. A single outlier (a page fault, a neighbour) is clipped, so
-that it moves the fit only if it keeps coming.
+that it moves the fit only if it keeps coming. If deviations of one sign add up (a one-sided
+cumulative sum on each side, Page 1954), the past no longer describes the function and most of it
+is forgotten at once.
 
 Failures never get here: how long a crash takes says nothing about a success.
 """
@@ -16,18 +18,34 @@ __all__ = ["ExecTime"]
 _FORGET = 0.98  # weight of the past at each sample: about 50 batches of memory
 _CLIP = 4.0  # a sample further than this many bounds from the fit counts as that far
 _BOUND = 3.0  # mean absolute residuals added to a prediction: about the 99th percentile
-_SETTLED = 8  # samples before clipping starts
+_SETTLED = 8  # samples before clipping and the watch for drift start
+_SLACK = 0.7  # deviations, in bounds' units, that count as noise each time
+_ALARM = 8.0  # how many of them in one direction mean drift
+_KEEP = 0.05  # weight of the past after a drift
 
 
 class ExecTime:
     """Predicts the execution time of a batch from its size."""
 
-    __slots__ = ("_n", "_residual", "_samples", "_x", "_xx", "_xy", "_y")
+    __slots__ = (
+        "_above",
+        "_below",
+        "_n",
+        "_residual",
+        "_samples",
+        "_x",
+        "_xx",
+        "_xy",
+        "_y",
+        "drifts",
+    )
 
     def __init__(self) -> None:
         self._samples = 0
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         self._residual = 0.0
+        self._above = self._below = 0.0
+        self.drifts = 0
 
     @property
     def known(self) -> bool:
@@ -43,6 +61,7 @@ class ExecTime:
         """Learn that a batch of ``size`` took ``exec_s`` seconds."""
         expected = self._fit(size) if self.known else exec_s
         if self._samples >= _SETTLED:
+            self._watch(exec_s - expected, max(self._residual, 0.02 * expected, 1e-9))
             reach = _CLIP * max(self._residual, 0.05 * expected)
             exec_s = min(max(exec_s, expected - reach), expected + reach)
         self._residual += (1 - _FORGET) * 2 * (abs(exec_s - expected) - self._residual)
@@ -53,6 +72,13 @@ class ExecTime:
         self._xx = _FORGET * self._xx + size * size
         self._xy = _FORGET * self._xy + size * exec_s
 
+    def line(self) -> tuple[float, float]:
+        """Base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
+        if not self.known:
+            return 0.0, 0.0
+        base = self._fit(0)
+        return base, self._fit(1) - base
+
     def mean(self, size: int) -> float:
         """Expected seconds for a batch of ``size``; 0 while nothing is known."""
         return self._fit(size) if self.known else 0.0
@@ -60,6 +86,17 @@ class ExecTime:
     def bound(self, size: int) -> float:
         """Seconds that a batch of ``size`` rarely exceeds; 0 while nothing is known."""
         return self._fit(size) + _BOUND * self._residual if self.known else 0.0
+
+    def _watch(self, deviation: float, unit: float) -> None:
+        """Add up deviations of one sign; on an alarm, forget most of the past."""
+        self._above = max(0.0, self._above + min(deviation / unit, _CLIP) - _SLACK)
+        self._below = max(0.0, self._below - max(deviation / unit, -_CLIP) - _SLACK)
+        if max(self._above, self._below) > _ALARM:
+            self.drifts += 1
+            self._above = self._below = 0.0
+            self._samples = 1  # no clipping until it has settled again
+            for name in ("_n", "_x", "_y", "_xx", "_xy"):
+                setattr(self, name, _KEEP * getattr(self, name))
 
     def _fit(self, size: int) -> float:
         mean_x, mean_y = self._x / self._n, self._y / self._n

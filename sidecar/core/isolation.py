@@ -41,6 +41,7 @@ class Fault(enum.Enum):
     ANSWERED = "answered"  # an error, or something that is no answer: the instance lives
     DIED = "died"  # the instance went away while it had the batch
     UNSENT = "unsent"  # the batch never reached the instance
+    HUNG = "hung"  # no answer in time: dividing would wait as long again, and suspect everybody
 
 
 @dataclass(slots=True)
@@ -78,19 +79,23 @@ class Isolation:
         """
         if fault is Fault.UNSENT:
             return [requests] if attempt < _ATTEMPTS_MAX else []
-        if len(requests) < 2 or now < self._suspended_until:  # noqa: PLR2004 - two can be divided
+        if fault is Fault.HUNG or len(requests) < 2 or now < self._suspended_until:  # noqa: PLR2004 - two can be divided
             return []
         if fault is Fault.DIED:
             return [[request] for request in requests]
         middle = len(requests) // 2
         return [requests[:middle], requests[middle:]]
 
-    def settled(self, lineage: Lineage, failed: bool, now: float) -> None:  # noqa: FBT001
+    def settled(self, lineage: Lineage, *, failed: bool, now: float) -> None:
         """One member of a divided batch has come to its end."""
         lineage.settled += 1
         lineage.failed += failed
         if lineage.settled == lineage.size and 2 * lineage.failed > lineage.size:
             self._suspended_until = now + _SUSPEND_S
+
+    def blame(self, requests: list[Request], fault: Fault) -> bool:
+        """Whether a batch of ``requests`` that failed for good names its offender."""
+        return len(requests) == 1 and fault in (Fault.ANSWERED, Fault.DIED)
 
     def convict(self, fingerprint: Hashable, now: float) -> None:
         """A request with this fingerprint failed alone: keep its like apart for a while."""

@@ -68,14 +68,22 @@ class Group:
             self._departs_after = min(r.depart for r in self)
         return self._departs_after
 
-    def take(self, count: int) -> list[Request]:
-        """Remove and return the ``count`` oldest that still wait."""
+    def take(self, count: int, bytes_max: float = math.inf) -> list[Request]:
+        """Remove and return the ``count`` oldest that still wait, fewer if they are too large.
+
+        At least one is taken, however large it is.
+        """
         requests = self._requests
         taken: list[Request] = []
+        size_bytes = 0
         while requests and len(taken) < count:
-            request = requests.popleft()
+            request = requests[0]
             if request.state is State.QUEUED:
+                size_bytes += request.size_bytes
+                if taken and size_bytes > bytes_max:
+                    break
                 taken.append(request)
+            requests.popleft()
         self.live -= len(taken)
         return taken
 
@@ -117,9 +125,9 @@ class Queue:
             groups.sort(key=lambda group: group.oldest().id)
         return groups
 
-    def take(self, group: Group, count: int) -> list[Request]:
-        """Remove and return the ``count`` oldest waiting requests of ``group``."""
-        taken = group.take(count)
+    def take(self, group: Group, count: int, bytes_max: float) -> list[Request]:
+        """Remove and return the oldest waiting requests of ``group``, as `Group.take` does."""
+        taken = group.take(count, bytes_max)
         self.live -= len(taken)
         if not group.live:
             del self._groups[taken[-1].key]

@@ -21,21 +21,33 @@ class Request:
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, seconds on the shell's monotonic axis.
         deadline: when it becomes worthless, same axis; ``inf`` if never.
+        size_bytes: how much of a message to an instance it takes.
         app: name of the application it belongs to, ``*`` if none was named.
         payload: whatever the shell needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
         state: where it is in its life (`sidecar.core.states`).
     """
 
-    __slots__ = ("app", "arrived", "deadline", "depart", "id", "key", "payload", "state")
+    __slots__ = (
+        "app",
+        "arrived",
+        "deadline",
+        "depart",
+        "id",
+        "key",
+        "payload",
+        "size_bytes",
+        "state",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a request has this many properties
         self,
         id: int,  # noqa: A002 - it is the request's id
         key: Hashable,
         arrived: float,
         *,
         deadline: float = math.inf,
+        size_bytes: int = 0,
         app: str = "*",
         payload: Any = None,  # noqa: ANN401 - opaque by contract
     ) -> None:
@@ -43,6 +55,7 @@ class Request:
         self.key = key
         self.arrived = arrived
         self.deadline = deadline
+        self.size_bytes = size_bytes
         self.app = app
         self.payload = payload
         self.depart = arrived

@@ -71,10 +71,16 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
     if options.watchdog == "on":
         expected = "fwatchdog on the PATH"
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
+    env = {**_body_limit(options), **env}
     scratch = tempfile.mkdtemp(prefix="carpool-")
     address = f"unix:{scratch}/handler.sock"
     own = {"handler_listen": address, "handler_exit_on_term": "true"}
     return Launch(tuple(options.fprocess.split()), {**env, **own}, address, scratch)
+
+
+def _body_limit(options: Options) -> dict[str, str]:
+    """The handler must take what the sidecar may send: bodies, and a MiB for their heads."""
+    return {"handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2)}
 
 
 def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) -> Launch:
@@ -86,6 +92,7 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) ->
         "healthcheck_interval": "1s",
         "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
         "prefix_logs": "false",
+        **_body_limit(options),
     }
     own = {
         "mode": "http",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
 
-__all__ = ["Ingress", "Rider"]
+__all__ = ["Ingress", "Rider", "fingerprint"]
 
 # What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
 # only make heads differ, and every distinct head is parsed again on the other side.
@@ -48,6 +48,12 @@ class Rider(NamedTuple):
     exchange: Exchange
     head: bytes
     explain: bool
+
+
+def fingerprint(request: Request) -> int:
+    """What makes a request recognisable when a caller sends it again: target and body."""
+    exchange = request.payload.exchange
+    return hash((exchange.method, exchange.target, exchange.body))
 
 
 class Ingress:
@@ -99,6 +105,7 @@ class Ingress:
             (first_line, content_type),
             exchange.received,
             deadline=exchange.received + budget_s,
+            size_bytes=len(exchange.body),
             app=app_name,
             payload=Rider(exchange, b"".join(lines), explain),
         )

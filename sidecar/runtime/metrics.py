@@ -61,6 +61,7 @@ class Metrics(Collector):
         self.refusals: dict[str, int] = {}
         self.closed: dict[str, int] = {}
         self.broken = 0
+        self.policy_failures = 0
         self._batcher: Batcher | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -97,7 +98,14 @@ class Metrics(Collector):
         broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
         broken.add_metric([], self.broken)
         yield broken
+        fallback = CounterMetricFamily("batch_policy_fallback", "Policies replaced after a failure")
+        fallback.add_metric([], self.policy_failures)
+        yield fallback
         if self._batcher:
+            drifts = self._batcher.exec_time.drifts
+            family = CounterMetricFamily("batch_exec_time_drifts", "Lasting changes of speed seen")
+            family.add_metric([], drifts)
+            yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
 

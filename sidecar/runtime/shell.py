@@ -22,7 +22,7 @@ from carpool.errors import (
     QueueFull,
 )
 from carpool.http.client import ConnectionFailed
-from sidecar.core.batcher import Refusal
+from sidecar.core.batcher import Fault, Refusal
 from sidecar.runtime import egress
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Shell:
         self._metrics.broken += 1
         if isinstance(error, ConnectionFailed):
             instance.lost(str(error))
-        self._fail(self._batcher.broken(batch), error)
+        self._fail(self._batcher.broken(batch, _fault(error), self._now()), error)
 
     def _fail(self, requests: Iterable[Request], error: CarpoolError) -> None:
         for request in requests:
@@ -234,6 +234,13 @@ class Shell:
         for request in requests:
             request.payload.exchange.fail(error)
             self._metrics.ended("expired")
+
+
+def _fault(error: CarpoolError) -> Fault:
+    """What an error of `egress.send` says about the batch."""
+    if isinstance(error, ConnectionFailed):
+        return Fault.DIED if error.sent else Fault.UNSENT
+    return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED
 
 
 def _reply(rider: Rider, status: int, head: egress.AnswerHead, body: memoryview, size: int) -> None:

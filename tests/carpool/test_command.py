@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool import __main__ as command
-from carpool import __version__, policies_command
+from carpool import __version__, plugins, policies_command
 from carpool.errors import ConfigError, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_policies_as_json(capsys: Captured) -> None:
     """Every built-in is listed with origin, parameters with defaults, and its first line."""
     assert 0 == policies_command.main(["--json"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
-    assert {"none", "fixed", "deadline"} == set(listed)
+    assert set(plugins.BATCH_POLICIES) == set(listed)
     fixed = listed["fixed"]
     assert ("batch", "built-in") == (fixed["kind"], fixed["origin"])
     assert {"size": 0, "wait_s": 0.01} == fixed["params"]
@@ -149,5 +149,5 @@ def test_a_broken_policy_hides_no_other(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert 0 == policies_command.main(["--json"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
-    assert {"none", "fixed", "deadline", "odd"} == set(listed)
+    assert {*plugins.BATCH_POLICIES, "odd"} == set(listed)
     assert "No module named 'no_such_module'" in listed["odd"]["error"]

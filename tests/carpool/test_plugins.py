@@ -51,7 +51,7 @@ def test_an_installed_package_brings_names(site: Path) -> None:
     _install(site, "planner", f"grand = {HERE}:Patient", group="scale_policies")
     assert Patient is plugins.resolve("batch", "patient")
     assert Patient is plugins.resolve("scale", "grand")
-    assert ["none", "fixed", "deadline", "patient"] == [f.name for f in plugins.listed("batch")]
+    assert [*plugins.BATCH_POLICIES, "patient"] == [f.name for f in plugins.listed("batch")]
     assert "patience" == plugins.listed("batch")[-1].origin
 
 
@@ -61,7 +61,8 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
         plugins.resolve("batch", "dedline")
     (problem,) = caught.value.problems
     assert ("batch.policy", "dedline") == (problem.name, problem.value)
-    assert "one of deadline, fixed, none, pkg.module:Class" == problem.expected
+    names = ", ".join(sorted(plugins.BATCH_POLICIES))
+    assert f"one of {names}, pkg.module:Class" == problem.expected
 
 
 @pytest.mark.parametrize("name", ["fixed", "shared"])

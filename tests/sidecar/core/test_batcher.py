@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sidecar.core.batcher import Batcher, Closed, Refusal
+from sidecar.core.batcher import Batcher, Closed, Fault, Refusal
 from sidecar.core.dispatch import Upstream
 from sidecar.core.policy import Decision
 from sidecar.core.request import Request
@@ -179,7 +179,7 @@ def test_failures_say_nothing_about_execution_time() -> None:
         batcher.admit(request(number), 0.0)
         (batch,) = batcher.step(0.0).send
         if outcome == "broken":
-            batcher.broken(batch)
+            batcher.broken(batch, Fault.ANSWERED, 0.1)
         else:
             batcher.finished(batch, [True], 5.0)
     assert not batcher.exec_time.known
@@ -235,6 +235,16 @@ def test_an_instance_takes_no_more_than_it_can() -> None:
     for number in range(10):
         batcher.admit(request(number), 0.0)
     assert [3] == [len(batch.requests) for batch in batcher.step(0.0).send]
+
+
+def test_a_batch_is_bounded_in_bytes_too() -> None:
+    """Large bodies leave in several batches; one that is too large by itself leaves alone."""
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=100, batch_bytes_max=100)
+    batcher.upstreams.add(Upstream("a", 32, concurrency=9, up=True))
+    for number, size_bytes in enumerate((60, 40, 1, 500, 99), 1):
+        batcher.admit(Request(number, "k", 0.0, size_bytes=size_bytes), 0.0)
+    sent = [[r.id for r in batch.requests] for batch in batcher.step(0.0).send]
+    assert [[1, 2], [3], [4], [5]] == sent
 
 
 @pytest.mark.parametrize("wanted", [-5, 0, 10**9])

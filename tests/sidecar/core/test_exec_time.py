@@ -58,6 +58,25 @@ def test_a_lasting_change_is_followed() -> None:
     assert pytest.approx(0.020, rel=0.05) == exec_time.mean(8)
 
 
+def test_a_change_of_speed_is_noticed_and_followed_at_once() -> None:
+    """Drift is counted, and thirty batches later the old speed is forgotten."""
+    exec_time = taught(*[(8, 0.010 + 0.0001 * (i % 3)) for i in range(200)])
+    assert 0 == exec_time.drifts
+    for _ in range(30):
+        exec_time.observe(8, 0.030)
+    assert exec_time.drifts >= 1
+    assert pytest.approx(0.030, rel=0.1) == exec_time.mean(8)
+
+
+def test_noise_is_not_drift() -> None:
+    """Ten percent of noise, five thousand batches: at most a handful of false alarms."""
+    rng = random.Random(2)
+    exec_time = ExecTime()
+    for size in rng.choices(range(1, 33), k=5000):
+        exec_time.observe(size, (0.002 + 0.0005 * size) * rng.gauss(1, 0.1))
+    assert exec_time.drifts <= 5
+
+
 def test_the_bound_is_rarely_exceeded() -> None:
     """With ten percent of noise the bound holds for at least 97 of 100 batches."""
     rng = random.Random(1)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from carpool.errors import ConfigError
 from sidecar.core.states import State
+from sidecar.policies.adaptive import Adaptive
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.none import NoBatching
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction
+
+if TYPE_CHECKING:
+    from sidecar.core.policy import BatchPolicy
 
 # A model whose weights dominate: 2.4 ms a batch and 0.27 ms an item.
 WIDE = ScriptedFunction(lambda size: 0.0024 + 0.00027 * size)
@@ -90,3 +96,29 @@ def test_fixed_refuses_what_cannot_work(params: dict[str, float]) -> None:
     """A negative size or wait is an error at the start, not at the first request."""
     with pytest.raises(ConfigError):
         FixedWindow.Params(**params)  # type: ignore[arg-type]
+
+
+def test_adaptive_batches_where_it_pays_and_not_where_it_does_not() -> None:
+    """Weights dominate: large batches. Arithmetic dominates: small ones, and a lower mean."""
+    burst = [Arrival(0.5 * turn, 10.0) for turn in range(40) for _ in range(16)]
+    flat = ScriptedFunction(lambda size: 0.0005 + 0.008 * size)
+
+    def mean(policy: BatchPolicy, function: ScriptedFunction) -> tuple[float, float]:
+        drive = Drive(policy, function)
+        ends = drive.run(burst)[320:]
+        waits = [end.at - end.request.arrived for end in ends]
+        return sum(waits) / len(waits), max(ran.size for ran in drive.batches[-16:])
+
+    adaptive, deadline = Adaptive(Adaptive.Params()), Deadline(Deadline.Params())
+    wide_wait, wide_size = mean(adaptive, WIDE)
+    flat_wait, flat_size = mean(Adaptive(Adaptive.Params()), flat)
+    assert wide_size >= 8
+    assert flat_size <= 2
+    assert flat_wait < 0.7 * mean(deadline, flat)[0]
+    assert wide_wait < 1.1 * mean(Deadline(Deadline.Params()), WIDE)[0]
+
+
+def test_adaptive_sustains_what_deadline_sustains() -> None:
+    """Its smaller batches grow with the queue until they carry the load."""
+    ends = Drive(Adaptive(Adaptive.Params()), WIDE).run(steady(2500, 1.0, 0.1))
+    assert share_done(ends) > 0.99

@@ -287,3 +287,47 @@ async def wait_metric(running: Sidecar, name: str, value: float) -> None:
     async with asyncio.timeout(10):
         while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.005)
+
+
+def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
+    """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
+
+    async def run(word: str) -> None:
+        window = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "100ms"}
+        async with sidecar(carpool_batch_max="16", **window) as running:
+            words = [str(number) for number in range(16)]
+            words[11] = word
+            responses = await asyncio.gather(*[running.ask(w, EXPLAIN) for w in words])
+            statuses = [response.status for response in responses]
+            assert 502 == statuses[11]
+            assert [200] * 15 == statuses[:11] + statuses[12:]
+            good = [
+                (w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word
+            ]
+            assert all(asked == answered for asked, answered in good)
+            again = await asyncio.gather(
+                running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)
+            )
+            assert (200, 502) == (again[0].status, again[1].status)
+            assert b"1" == again[0].header(b"x-carpool-batch")
+
+    for word in ("fail", "garbage", "crash"):
+        asyncio.run(run(word))
+
+
+def test_a_failing_policy_is_replaced_and_counted(sidecar: Start, tmp_path: Path) -> None:
+    """A third party's policy that raises: requests go on, the metric says so."""
+    (tmp_path / "odd.py").write_text(
+        "from sidecar.policies.none import NoBatching\n"
+        "class Odd(NoBatching):\n"
+        "    def decide(self, waiting):\n"
+        "        raise RuntimeError('no idea')\n"
+    )
+
+    async def run() -> None:
+        path = f"{ROOT}:{tmp_path}"
+        async with sidecar(PYTHONPATH=path, carpool_batch_policy="odd:Odd") as running:
+            assert [200] * 3 == [(await running.ask("x")).status for _ in range(3)]
+            assert 1 == await running.metric("batch_policy_fallback_total")
+
+    asyncio.run(run())

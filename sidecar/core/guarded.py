@@ -1,0 +1,76 @@
+"""A policy that cannot take the sidecar down with it.
+
+The first time a policy raises, or names something that is no time or no size, it is replaced for
+good by a fixed window that waits for nobody; the request it failed on is not lost. The shell shows
+the reason once and counts it: a sidecar that silently ran another policy would mislead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from sidecar.core.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.policy import BatchPolicy, Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["Guarded"]
+
+
+class Guarded:
+    """Runs a policy until it fails, then a fallback.
+
+    Args:
+        policy: the policy to run.
+        fallback: what takes over.
+        report: called once, with the reason, when it does.
+    """
+
+    def __init__(
+        self, policy: BatchPolicy, fallback: BatchPolicy, report: Callable[[str], None]
+    ) -> None:
+        self._policy = policy
+        self._fallback = fallback
+        self._report = report
+        self.failure = ""
+
+    def depart(self, request: Request) -> float:
+        """The latest departure time of ``request``."""
+        try:
+            depart: Any = self._policy.depart(request)
+            if not isinstance(depart, (int, float)) or math.isnan(depart):
+                msg = f"depart returned {depart!r}: expected a time in seconds"
+                raise TypeError(msg)  # noqa: TRY301 - a policy's fault, however it shows
+        except Exception as error:  # noqa: BLE001 - whatever a policy raises, requests go on
+            self._replace(error)
+            return self._fallback.depart(request)
+        return float(depart)
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """How many may leave now."""
+        try:
+            decision: Any = self._policy.decide(waiting)
+            size, late = decision
+            if not (isinstance(size, int) and isinstance(late, int)):
+                msg = f"decide returned {(size, late)!r}: expected two whole numbers"
+                raise TypeError(msg)  # noqa: TRY301 - as above
+        except Exception as error:  # noqa: BLE001 - as above
+            self._replace(error)
+            return self._fallback.decide(waiting)
+        return Decision(size, late)
+
+    def observe(self, executed: Executed) -> None:
+        """Learn from a batch that ran."""
+        try:
+            self._policy.observe(executed)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._replace(error)
+
+    def _replace(self, error: Exception) -> None:
+        self._policy = self._fallback
+        self.failure = f"{type(error).__name__}: {error}"
+        self._report(self.failure)

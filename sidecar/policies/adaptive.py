@@ -1,0 +1,81 @@
+"""Batches as large as they pay: learned from what batches cost, with no profile and no window.
+
+A batch of n takes ``a + b n``. Serving m waiting requests in batches of n, their mean completion
+time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: everybody together where
+weights dominate (a large), one after the other where arithmetic does (a small, where one large
+batch makes the first wait for the last and gains nothing). If that size is too small for the load,
+the queue grows and the size with it, until the two agree. Deadlines bound it as in `deadline`.
+
+The line and its error bound come from the execution times seen so far; when they drift, old ones
+are forgotten (`sidecar.core.exec_time`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.strict import Problems
+from sidecar.core.policy import Decision
+from sidecar.policies.deadline import Deadline
+
+if TYPE_CHECKING:
+    from sidecar.core.policy import Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["Adaptive"]
+
+
+class Adaptive:
+    """Leave when an instance is free, in the size that answers those who wait soonest."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Adaptive`.
+
+        Attributes:
+            explore: every so many batches one is sent in another size, while sizes seen so far
+                are too alike to tell what an item costs; 0: never.
+        """
+
+        explore: int = 16
+
+        def __post_init__(self) -> None:
+            """Refuse what can never work.
+
+            Raises:
+                ConfigError: a negative interval.
+            """
+            problems = Problems()
+            if self.explore < 0:
+                problems.add("explore", self.explore, "a number of batches, or 0 for never")
+            problems.raise_if_any()
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._deadline = Deadline(Deadline.Params())
+        self._batches = 0
+
+    def depart(self, request: Request) -> float:
+        """At once."""
+        return request.arrived
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """The size that pays, no larger than the deadlines allow."""
+        allowed = self._deadline.decide(waiting)
+        left = min(waiting.count - allowed.late, allowed.size)
+        return Decision(max(1, min(left, self._paying(waiting))), allowed.late)
+
+    def observe(self, executed: Executed) -> None:
+        """Count; the batcher keeps the execution times."""
+        del executed
+        self._batches += 1
+
+    def _paying(self, waiting: Waiting) -> int:
+        base, per_item = waiting.exec_time.line()
+        if per_item <= 0:  # nothing known, or every batch seen had one size: take all there are
+            explore = self._params.explore
+            half = bool(explore) and self._batches % explore == explore - 1
+            return -(-waiting.count // 2) if half else waiting.limit
+        return round(math.sqrt(waiting.count * base / per_item))

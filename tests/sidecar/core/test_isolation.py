@@ -1,0 +1,157 @@
+"""One bad request among good ones, in simulated time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sidecar.core.batcher import Batch, Batcher, Fault
+from sidecar.core.dispatch import Upstream
+from sidecar.core.isolation import QUARANTINE_S
+from sidecar.core.request import Request
+from sidecar.core.states import State
+from sidecar.policies.deadline import Deadline
+from sidecar.testing import Arrival, Drive, End, ScriptedFunction
+
+EXEC_S = 0.010
+
+
+def poisoned(*bad: int, fault: Fault = Fault.ANSWERED) -> Drive:
+    """A function that breaks on the requests with these numbers."""
+    function = ScriptedFunction(lambda _: EXEC_S, breaks=lambda r: r.id in bad, fault=fault)
+    return Drive(Deadline(Deadline.Params()), function)
+
+
+def fates(ends: list[End]) -> dict[int, State]:
+    """How each request ended."""
+    return {end.request.id: end.state for end in ends}
+
+
+@pytest.mark.parametrize("fault", [Fault.ANSWERED, Fault.DIED])
+@pytest.mark.parametrize("size", [2, 3, 16, 32])
+def test_only_the_offender_fails(size: int, fault: Fault) -> None:
+    """Wherever it sits, its neighbours are answered and it alone is not."""
+    for bad in {1, size // 2, size}:
+        ends = fates(poisoned(bad, fault=fault).run([Arrival(0.0)] * size))
+        assert {bad} == {number for number, state in ends.items() if state is State.FAILED}
+        assert size - 1 == sum(state is State.DONE for state in ends.values())
+
+
+def test_halving_takes_a_logarithm_of_batches() -> None:
+    """Thirty-two riders, one offender: the batch, and two for each of five halvings."""
+    drive = poisoned(7)
+    drive.run([Arrival(0.0)] * 32)
+    assert 1 + 2 * 5 == len(drive.batches)
+    assert {"isolation"} == {ran.closed for ran in drive.batches[1:]}
+
+
+def test_a_deadly_batch_is_taken_apart_at_once() -> None:
+    """Every death costs a restart: one more, instead of one for each halving."""
+    drive = poisoned(7, fault=Fault.DIED)
+    drive.run([Arrival(0.0)] * 32)
+    assert [32] + [1] * 32 == [ran.size for ran in drive.batches]
+
+
+def test_two_offenders_are_both_found() -> None:
+    """They do not hide behind each other."""
+    ends = fates(poisoned(3, 29).run([Arrival(0.0)] * 32))
+    assert {3, 29} == {number for number, state in ends.items() if state is State.FAILED}
+
+
+def test_nobody_is_sent_again_after_his_deadline() -> None:
+    """Isolation ends where the members' time ends: expired, not answered late."""
+    drive = poisoned(16)
+    ends = drive.run([Arrival(0.0, 3.5 * EXEC_S)] * 16)
+    assert {State.DONE, State.EXPIRED} == {end.state for end in ends}
+    assert all(ran.at < 3.5 * EXEC_S for ran in drive.batches)
+
+
+def riding(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
+    """Admit ``requests`` and let them leave together."""
+    for request in requests:
+        batcher.admit(request, now)
+    (batch,) = batcher.step(now).send
+    assert list(requests) == batch.requests
+    return batch
+
+
+def eager() -> Batcher:
+    """A batcher that recognises requests by their key."""
+    batcher = Batcher(
+        Deadline(Deadline.Params()), batch_max=32, queue_max=99, fingerprint=lambda r: r.payload
+    )
+    batcher.upstreams.add(Upstream("a", 32, up=True))
+    return batcher
+
+
+def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
+    """A request that is recognised by ``word``."""
+    return Request(number, "k", 0.0, payload=word, deadline=deadline)
+
+
+def test_a_known_offender_rides_alone_for_a_while() -> None:
+    """Found once, it harms nobody the next time; later it is given another chance."""
+    batcher = eager()
+    batcher.broken(riding(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
+    again, good = request(2, "bad"), request(3, "good")
+    for rider in (again, good):
+        batcher.admit(rider, 1.0)
+    (first,) = batcher.step(1.0).send
+    assert [again] == first.requests
+    batcher.finished(first, [False], 1.1)
+    (second,) = batcher.step(1.1).send
+    batcher.finished(second, [False], 1.2)
+    later = QUARANTINE_S + 1.0
+    riding(batcher, request(4, "bad"), request(5, "good"), now=later)
+
+
+def test_a_batch_that_was_never_sent_goes_whole_and_blames_nobody() -> None:
+    """The instance was not there: the same members leave again, three times at most."""
+    batcher = eager()
+    batch = riding(batcher, request(1, "x"), request(2, "y"))
+    for attempt in (2, 3):
+        assert [] == batcher.broken(batch, Fault.UNSENT, 0.0)
+        (batch,) = batcher.step(0.0).send
+        assert (attempt, 2) == (batch.attempt, len(batch.requests))
+    assert 2 == len(batcher.broken(batch, Fault.UNSENT, 0.0))
+    riding(batcher, request(3, "x"), request(4, "y"))
+
+
+def test_a_hung_batch_is_not_divided() -> None:
+    """Waiting as long again for each half would make it worse; nobody is blamed."""
+    batcher = eager()
+    batch = riding(batcher, request(1, "x"), request(2, "y"))
+    assert 2 == len(batcher.broken(batch, Fault.HUNG, 30.0))
+    assert batcher.idle
+
+
+def test_a_broken_function_is_not_hammered() -> None:
+    """Where everybody fails alone too, later batches fail whole instead of in 2n pieces."""
+    drive = Drive(
+        Deadline(Deadline.Params()), ScriptedFunction(lambda _: EXEC_S, breaks=lambda _: True)
+    )
+    drive.run([Arrival(0.0)] * 32)
+    assert 63 == len(drive.batches)
+    drive.batches.clear()
+    drive.run([Arrival(1.0)] * 32)
+    assert 1 == len(drive.batches)
+
+
+def test_a_rider_who_leaves_between_two_attempts_is_not_sent() -> None:
+    """Cancelled while his half waits: his seat is empty."""
+    batcher = eager()
+    riders = [request(number, str(number)) for number in range(4)]
+    batcher.broken(riding(batcher, *riders), Fault.ANSWERED, 0.0)
+    batcher.cancel(riders[0])
+    (half,) = batcher.step(0.0).send
+    assert [riders[1]] == half.requests
+
+
+def test_giving_up_includes_the_divided() -> None:
+    """A function that does not come back fails those between two attempts as well."""
+    batcher = eager()
+    riders = [request(1, "a"), request(2, "b")]
+    batcher.broken(riding(batcher, *riders), Fault.DIED, 0.0)
+    assert riders == batcher.give_up()
+    assert batcher.idle
