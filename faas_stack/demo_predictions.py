@@ -25,7 +25,7 @@ _FILES = (
     "sidecar/core/batcher.py",
     "examples/stack.yaml",
     "templates/python3-batch/Dockerfile",
-    "templates/python3-onnx-batch/function/model.onnx",
+    "templates/python3-onnx-batch/function/example.onnx",
 )
 _TOLERANCE = 1e-5
 _TIMEOUT_S = 20.0

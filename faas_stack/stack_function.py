@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
-from carpool.settings import FunctionSettings
 from carpool.strict import Problems, nearest
-from faas_stack import templates
+from faas_stack import function_settings, templates
 from faas_stack.substitute import substitute
 from faas_stack.yaml_reader import YamlReader, read_text
-from sidecar.app import build_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,9 +161,7 @@ class FunctionReader:
 
     def _check_settings(self, labels: dict[str, str], annotations: dict[str, str]) -> None:
         try:
-            settings = FunctionSettings.from_labels(labels, annotations)
-            if ":" not in settings.batch_policy:  # else importable only beside the function
-                build_policy(settings)
+            function_settings.read(labels, annotations)
         except ConfigError as error:
             node = self._entries.get("labels") or self._entries.get("annotations", self._node)
             self._problems.extend(self._reader.name(node, f"{self._where}: "), error)

@@ -16,6 +16,7 @@ from carpool import forms
 from carpool.errors import BadRequest, ConfigError
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
+from faas_stack import function_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,10 +182,8 @@ def _settings(
     env_vars: Mapping[str, str],
     problems: Problems,
 ) -> FunctionSettings:
-    """What holds for the function: its environment goes before its labels."""
     try:
-        settings = FunctionSettings.from_labels(labels, annotations)
-        return FunctionSettings.from_env({**settings.to_env(), **env_vars})
+        return function_settings.read(labels, annotations, env_vars)
     except ConfigError as error:
         problems.extend("", error)
         return FunctionSettings()

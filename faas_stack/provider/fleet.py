@@ -15,7 +15,6 @@ from carpool.errors import BadRequest, Conflict, NotFound
 from carpool.strict import nearest
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.replicas import Replica, ReplicaSet
-from sidecar.app import build_policy
 
 if TYPE_CHECKING:
     from faas_stack.provider.backend import Backend
@@ -98,7 +97,7 @@ class Fleet:
         if key in self._functions:
             message = f"function {key[0]!r} exists in namespace {key[1]!r}; update it with PUT"
             raise Conflict(message)
-        self._check(deployment)
+        self.backend.check(deployment)
         running = ReplicaSet(self.backend, deployment, self._grace_s)
         function = Function(deployment, _initial_replicas(deployment), running)
         self._functions[key] = function
@@ -113,7 +112,7 @@ class Fleet:
             ConfigError: the new one cannot run here; the old one stays.
         """
         function = self.find(deployment.service, deployment.namespace)
-        self._check(deployment)
+        self.backend.check(deployment)
         function.deployment = deployment
         function.replicas = max(function.replicas, _initial_replicas(deployment))
         function.running.update(deployment, function.replicas)
@@ -161,11 +160,6 @@ class Fleet:
             self.remove(name, namespace)
         while self._leaving:
             await asyncio.wait(self._leaving)
-
-    def _check(self, deployment: Deployment) -> None:
-        if ":" not in deployment.settings.batch_policy:  # else importable only beside the function
-            build_policy(deployment.settings)
-        self.backend.check(deployment)
 
 
 def _initial_replicas(deployment: Deployment) -> int:

@@ -43,7 +43,7 @@ def example_copy(tmp_path: Path) -> Path:
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=IGNORED)
     (folder / "template").symlink_to(ROOT / "templates")
-    starter = ROOT / "templates" / "python3-onnx-batch" / "function" / "model.onnx"
+    starter = ROOT / "templates" / "python3-onnx-batch" / "function" / "example.onnx"
     for name in ("filetype", "resnet50", "tiny", "wide"):
         shutil.copy(starter, folder / name / "model.onnx")
     return folder

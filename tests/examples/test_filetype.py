@@ -69,7 +69,7 @@ FILES: dict[str, bytes] = {
     "LICENSE": (ROOT / "LICENSE").read_bytes(),
     "stack.yaml": (ROOT / "examples/stack.yaml").read_bytes(),
     "Dockerfile": (ROOT / "templates/python3-batch/Dockerfile").read_bytes(),
-    "model.onnx": (ROOT / "templates/python3-onnx-batch/function/model.onnx").read_bytes(),
+    "model.onnx": (ROOT / "templates/python3-onnx-batch/function/example.onnx").read_bytes(),
     "json/decoder.py": (STDLIB / "decoder.py").read_bytes(),
     "json/__init__.py": (STDLIB / "__init__.py").read_bytes(),
     "the interpreter": Path(sys.executable).read_bytes(),

@@ -17,6 +17,7 @@ from watchdog_plugin; its caller is answered 400 and its neighbours are answered
         # {output name: array} without the batch axis -> bytes, str or anything with a JSON form
         return {"class": int(outputs["y"].argmax())}
 
-The model.onnx that came with this file is a stand-in: four numbers in, probabilities of three
-classes out, with random weights. Put yours in its place; its first axis must be dynamic.
+Put your model here as model.onnx; its first axis must be dynamic. To try things out without one,
+copy example.onnx to model.onnx: four numbers in, probabilities of three classes out, with random
+weights. It is not served under its own name.
 """

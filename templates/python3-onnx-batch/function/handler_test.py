@@ -21,6 +21,10 @@ class ModelTest(unittest.TestCase):
 
     def setUp(self) -> None:
         """Load the model as the runtime does."""
+        if not MODEL.exists():
+            self.fail(
+                f"{MODEL} is missing: put your model there (to try: cp example.onnx model.onnx)"
+            )
         self.model = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
 
     def inputs(self, count: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,45 @@
+"""A deployment's settings and its batch policy, checked together so that all is said at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool import plugins
+from carpool.settings import LABEL_PREFIX, FunctionSettings
+from carpool.strict import Problems
+from sidecar.app import build_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["read"]
+
+_POLICY = LABEL_PREFIX + "batch.policy"
+
+
+def read(
+    labels: Mapping[str, str], annotations: Mapping[str, str], env: Mapping[str, str] | None = None
+) -> FunctionSettings:
+    """What holds for a function: its environment goes before its labels.
+
+    A policy given as ``pkg.module:Class`` may be importable only beside the function; its sidecar
+    checks it.
+
+    Raises:
+        ConfigError: every ill-formed setting, an unknown policy, parameters it does not take.
+    """
+    problems = Problems()
+
+    def settings_of() -> FunctionSettings:
+        from_labels = FunctionSettings.from_labels(labels, annotations)
+        return FunctionSettings.from_env({**from_labels.to_env(), **(env or {})})
+
+    settings = problems.attempt(settings_of)
+    if settings is None:
+        policy = labels.get(_POLICY) or annotations.get(_POLICY, "")
+        if policy and ":" not in policy:
+            problems.attempt(lambda: plugins.resolve("batch", policy))
+    elif ":" not in settings.batch_policy:
+        problems.attempt(lambda: build_policy(settings))
+    problems.raise_if_any()
+    return settings or FunctionSettings()

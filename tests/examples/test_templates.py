@@ -1,0 +1,37 @@
+"""The templates' skeletons, used as `faas-cli new` lays them out, without faas-cli."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+
+
+def skeleton_test(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the skeleton's own test in its folder."""
+    command = [sys.executable, "-m", "unittest", "handler_test"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("lang", ["python3-onnx-batch", "python3-batch"])
+def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
+    """A new function passes its test, with the example model where it needs one."""
+    folder = shutil.copytree(TEMPLATES / lang / "function", tmp_path / "fresh")
+    if (folder / "example.onnx").exists():
+        shutil.copy(folder / "example.onnx", folder / "model.onnx")
+    result = skeleton_test(folder)
+    assert 0 == result.returncode, result.stderr
+
+
+def test_a_missing_model_is_said(tmp_path: Path) -> None:
+    """The template brings no model of its own that could be served by mistake."""
+    folder = shutil.copytree(TEMPLATES / "python3-onnx-batch" / "function", tmp_path / "fresh")
+    assert not (folder / "model.onnx").exists()
+    result = skeleton_test(folder)
+    assert 0 != result.returncode
+    assert "put your model there" in result.stderr
