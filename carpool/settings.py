@@ -124,6 +124,19 @@ class FunctionSettings:
         annotation_only=True,
     )
     queue_max: int = _setting("queue.max", _COUNT, 1024, "Most requests waiting; more get a 429.")
+    shed: str = _setting(
+        "shed",
+        kinds.choice("dark", "on", "off"),
+        "dark",
+        "Refusing on arrival what is predicted to be late: `on`, `off`, or `dark`, which counts "
+        "what would be refused and serves it.",
+    )
+    shed_cap: float = _setting(
+        "shed.cap",
+        kinds.decimal("a share above 0 and at most 1 such as 0.8", lambda v: 0 < v <= 1),
+        0.8,
+        "Largest share of ten seconds' arrivals that is refused as late.",
+    )
     scale_policy: str = _setting(
         "scale.policy",
         kinds.name("a scaling policy's name, or pkg.module:Class"),

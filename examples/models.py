@@ -113,9 +113,6 @@ def filetype() -> onnx.ModelProto:
     sum becomes 5e-4 of a score. ONNX Runtime adds rows up in another order for a batch of one than
     for more, so as shipped, scores of one file differ by that much with the company it is in. Here
     both sums always take the order that a batch of one takes; alone, scores stay equal to the bit.
-
-    A second input, ``known``, comes out again as it went in: by it ``preprocess`` tells
-    ``postprocess`` of files that are too short for the model.
     """
     model = onnx.load(magika_folder() / "model.onnx")
     graph = model.graph
@@ -123,18 +120,13 @@ def filetype() -> onnx.ModelProto:
     if len(nodes) != len(graph.node) + 2 * 3:
         msg = "the magika package's model is not built as expected: no two sums in LayerNorm_0"
         raise ValueError(msg)
-    nodes.append(helper.make_node("Identity", ["known"], ["known_answer"]))
-    known_in, known_out = (
-        helper.make_tensor_value_info(name, TensorProto.INT32, ["batch"])
-        for name in ("known", "known_answer")
-    )
     shapes = {"carpool/rows": [512, -1], "carpool/columns": [-1, 256], "carpool/first": [0]}
     weights = [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in shapes.items()]
     rewritten = helper.make_graph(
         nodes,
         graph.name,
-        [*graph.input, known_in],
-        [*graph.output, known_out],
+        graph.input,
+        graph.output,
         [*graph.initializer, *weights],
     )
     return helper.make_model(

@@ -21,6 +21,7 @@ from carpool.settings import FunctionSettings
 from carpool.strict import Problems
 from sidecar.core.batcher import Batcher
 from sidecar.core.guarded import Guarded
+from sidecar.core.shedding import Shedding
 from sidecar.options import Options
 from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime.child import Child, plan_launch
@@ -83,6 +84,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         Guarded(build_policy(settings), fallback, replaced),
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
+        shedding=Shedding(settings.shed, settings.shed_cap),
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from sidecar.core.policy import BatchPolicy
+    from sidecar.core.shedding import Shedding
     from sidecar.core.states import State
 
 __all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction"]
@@ -104,7 +105,7 @@ class Drive:
         policy: the batch policy to drive.
         function: what every instance does with a batch.
         instances: weight of each instance.
-        batch_max, queue_max: the batcher's limits.
+        batch_max, queue_max, shedding: the batcher's limits.
 
     Attributes:
         clock: the simulated time.
@@ -119,10 +120,11 @@ class Drive:
         instances: Iterable[float] = (1.0,),
         batch_max: int = 32,
         queue_max: int = 1024,
+        shedding: Shedding | None = None,
     ) -> None:
         self.clock = FakeClock()
         self.batches: list[Ran] = []
-        self.batcher = Batcher(policy, batch_max=batch_max, queue_max=queue_max)
+        self.batcher = Batcher(policy, batch_max=batch_max, queue_max=queue_max, shedding=shedding)
         for number, weight in enumerate(instances):
             self.batcher.upstreams.add(Upstream(f"i{number}", batch_max, weight, up=True))
         self._function = function

@@ -38,6 +38,7 @@ def _head(content_type: str) -> bytes:
 
 
 _RAW_HEAD = _head(_BYTES)
+_JSON_HEAD = _head(JSON)
 
 
 def failure(status: int, error: BaseException | str) -> Answer:
@@ -47,14 +48,17 @@ def failure(status: int, error: BaseException | str) -> Answer:
 
 def json_answer(value: object) -> Answer:
     """A successful answer with ``value`` as its JSON body."""
-    return Answer(200, _head(JSON), codec.dumps(value))
+    return Answer(200, _JSON_HEAD, codec.dumps(value))
 
 
 def from_result(result: object) -> Answer:
     """The answer a result means; a result that means none is this one item's 500."""
-    if type(result) is bytes:
-        return Answer(200, _RAW_HEAD, result)
+    kind = type(result)  # the two kinds that most functions give, a batch of them at a time
+    if kind is bytes:
+        return Answer(200, _RAW_HEAD, result)  # type: ignore[arg-type]
     try:
+        if kind is dict:
+            return Answer(200, _JSON_HEAD, codec.dumps(result))
         if isinstance(result, ItemError):
             return failure(result.status, result)
         if isinstance(result, Reply):

@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.item import Item
 
-__all__ = ["Author", "call_load", "read"]
+__all__ = ["RAGGED", "Author", "call_load", "read"]
 
 _PACKAGE = "function"
+RAGGED = ("ragged", "ragged_outputs", "ragged_buckets", "ragged_waste", "pad_value")
 _ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1}
 
 
@@ -40,6 +41,7 @@ class Author:
     preprocess: Callable[[Item], object] | None = None
     postprocess: Callable[[Mapping[str, Any]], object] | None = None
     examples: tuple[bytes, ...] = ()
+    lengths: Mapping[str, object] = field(default_factory=dict)
 
 
 def read(folder: Path) -> Author:
@@ -124,12 +126,17 @@ def _checked(source: Path, module: ModuleType) -> Author:
     if "handle_batch" in found:
         unused = [name for name in ("preprocess", "postprocess") if name in found]
         problems += [f"{name} is never called beside handle_batch: keep one" for name in unused]
+    lengths = {name: value for name in RAGGED if (value := getattr(module, name, None)) is not None}
+    if lengths.keys() == {"pad_value"}:  # by itself it is a constant of the author's own
+        lengths = {}
+    if "handle_batch" in found and "ragged" in lengths:
+        problems.append("ragged is never used beside handle_batch: keep one")
     examples, problem = _examples(getattr(module, "example", None))
     problems = [text for text in (*problems, problem) if text]
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
     _warn_of_misspelt(source, module, found)
-    return Author(source, examples=examples, **found)
+    return Author(source, examples=examples, lengths=lengths, **found)
 
 
 def _signature_problem(name: str, value: object) -> str:

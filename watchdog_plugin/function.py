@@ -57,3 +57,6 @@ class Function(Protocol[Work]):
 
     def encode(self, work: Work) -> list[Answer]:
         """One answer an item, in order."""
+
+    def headers(self, work: Work) -> list[tuple[str, str]]:
+        """What the sidecar is told of the batch as a whole, once it has run."""

@@ -34,6 +34,9 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
 
+    def __contains__(self, name: object) -> bool:  # inherited, it would raise and catch a KeyError
+        return isinstance(name, str) and name.lower() in self._values
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

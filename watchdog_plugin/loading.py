@@ -63,7 +63,8 @@ def _function(author: Author, settings: HandlerSettings) -> Function[Any]:
             f"pip install 'carpool[onnx]' ({logs.describe(error)})"
         )
         raise LoadError(msg) from error
-    model = OnnxModel(settings.model_path, settings.threads)
+    lengths = settings.lengths or author.lengths
+    model = OnnxModel(settings.model_path, settings.threads, lengths)
     logs.say(
         f"model {settings.model_path}: {model.signature.described()} on {model.provider}, "
         f"{settings.threads} thread(s)"

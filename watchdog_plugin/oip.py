@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 in JSON, over one model's signature.
+"""The Open Inference Protocol v2 over one model's signature.
 
 Turns a body into named arrays and outputs into a body; knows neither the runtime that executes the
 model nor how requests are batched.
@@ -13,13 +13,14 @@ from urllib.parse import unquote
 
 from carpool import __version__
 from carpool.errors import BadRequest, NotFound
-from watchdog_plugin import answers
+from watchdog_plugin import answers, binary
 from watchdog_plugin.tensors import Call, read_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from watchdog_plugin.answers import Answer
+    from watchdog_plugin.binary import Tail
     from watchdog_plugin.item import Item
     from watchdog_plugin.tensors import Array, Arrays, Signature, TensorSpec
 
@@ -28,6 +29,8 @@ __all__ = ["OpenInference", "owns"]
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer)?").fullmatch
 _VERSION = "1"
 _DEFAULT_NAME = "model"
+# Parameters of Triton's other extensions: without them the answer would not be what was asked.
+_REFUSED = frozenset({"classification", "shared_memory_region"})
 
 
 def owns(path: str) -> bool:
@@ -70,10 +73,16 @@ class OpenInference:
             return answers.json_answer(self._about_model(name))
         if item.method != "POST":
             return answers.failure(405, f"infer takes POST, this is {item.method}")
-        return self.infer(item.json(), name)
+        body, tail = binary.open_body(item)
+        return self.infer(body, tail, name)
 
-    def infer(self, body: object, name: str = "") -> Call:
+    def infer(self, body: object, tail: Tail, name: str = "") -> Call:
         """An inference request as arrays, and how its outputs are answered.
+
+        Args:
+            body: the request's JSON.
+            tail: what follows it.
+            name: what the model is called in the request.
 
         Raises:
             BadRequest: says which member of the body is not as expected.
@@ -83,18 +92,19 @@ class OpenInference:
             raise BadRequest(msg)
         inputs: dict[str, Array] = {}
         for tensor in body["inputs"]:
-            spec, array = self._read(tensor)
+            spec, array = self._read(tensor, tail)
             if spec.name in inputs:
                 msg = f"input {spec.name!r} is given twice"
                 raise BadRequest(msg)
             inputs[spec.name] = array
+        tail.end()
         head = {"model_name": name or self._name or _DEFAULT_NAME, "model_version": _VERSION}
         if "id" in body:
             head["id"] = body["id"]
-        wanted = self._wanted(body.get("outputs"))
+        wanted = self._wanted(body)
         return Call(inputs, self._signature.rows(inputs), partial(_infer_answer, head, wanted))
 
-    def _read(self, tensor: object) -> tuple[TensorSpec, Array]:
+    def _read(self, tensor: object, tail: Tail) -> tuple[TensorSpec, Array]:
         if not isinstance(tensor, dict):
             msg = "an entry of inputs is not an object with name, shape, datatype and data"
             raise BadRequest(msg)
@@ -106,12 +116,22 @@ class OpenInference:
         if not isinstance(shape, list) or not all(map(_is_size, shape)):
             msg = f"input {spec.name!r}: shape is {shape!r:.80}, the model expects {spec}"
             raise BadRequest(msg)
-        return spec, read_data(spec, tensor.get("data"), tuple(shape))
+        what = f"input {spec.name!r}"
+        parameters = _parameters(tensor, what)
+        if "binary_data_size" not in parameters:
+            return spec, read_data(spec, tensor.get("data"), tuple(shape))
+        if "data" in tensor:
+            msg = f"{what} has both data and a binary_data_size, expected one of them"
+            raise BadRequest(msg)
+        return spec, tail.take(spec, parameters["binary_data_size"], tuple(shape))
 
-    def _wanted(self, outputs: object) -> Sequence[TensorSpec]:
+    def _wanted(self, body: dict[str, Any]) -> Sequence[tuple[TensorSpec, bool]]:
+        """The outputs asked for, and of each whether it is wanted as bytes."""
         known = self._signature.outputs
+        outputs = body.get("outputs")
+        as_bytes = _flag(_parameters(body, "the request"), "binary_data_output", default=False)
         if not outputs:
-            return tuple(known.values())
+            return [(spec, as_bytes) for spec in known.values()]
         wanted = []
         for entry in outputs if isinstance(outputs, list) else [outputs]:
             name = entry.get("name") if isinstance(entry, dict) else None
@@ -119,12 +139,14 @@ class OpenInference:
                 expected = f'objects like {{"name": ...}} of {", ".join(known)}'
                 msg = f"outputs has {entry!r:.80}, expected {expected}"
                 raise BadRequest(msg)
-            wanted.append(known[name])
+            parameters = _parameters(entry, f"output {name!r}")
+            wanted.append((known[name], _flag(parameters, "binary_data", default=as_bytes)))
         return wanted
 
     def _about_server(self, path: str) -> Answer:
         if path == "/v2":
-            server = {"name": "carpool", "version": __version__, "extensions": []}
+            extensions = ["binary_tensor_data"]
+            server = {"name": "carpool", "version": __version__, "extensions": extensions}
             return answers.json_answer(server)
         if path in ("/v2/health/live", "/v2/health/ready"):
             return answers.json_answer({path.rpartition("/")[2]: True})
@@ -152,14 +174,43 @@ def _described(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     return [{"name": s.name, "datatype": s.datatype, "shape": s.sizes} for s in specs]
 
 
-def _infer_answer(head: dict[str, Any], wanted: Sequence[TensorSpec], outputs: Arrays) -> Answer:
-    tensors = [
-        {
-            "name": spec.name,
-            "datatype": spec.datatype,
-            "shape": outputs[spec.name].shape,
-            "data": outputs[spec.name].reshape(-1),
-        }
-        for spec in wanted
-    ]
-    return answers.json_answer({**head, "outputs": tensors})
+def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
+    """The parameters of a tensor or of a request; what would change the answer is not ignored."""
+    parameters = holder.get("parameters")
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        msg = f"{what}: parameters is {type(parameters).__name__}, expected an object"
+        raise BadRequest(msg)
+    refused = _REFUSED.intersection(parameters)
+    if refused:
+        msg = f"{what}: the parameter {min(refused)!r} is of an extension that is not offered"
+        raise BadRequest(msg)
+    return parameters
+
+
+def _flag(parameters: dict[str, Any], name: str, *, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if type(value) is not bool:
+        msg = f"the parameter {name} is {value!r:.40}, expected true or false"
+        raise BadRequest(msg)
+    return value
+
+
+def _infer_answer(
+    head: dict[str, Any], wanted: Sequence[tuple[TensorSpec, bool]], outputs: Arrays
+) -> Answer:
+    tensors = []
+    payloads = []
+    for spec, as_bytes in wanted:
+        array = outputs[spec.name]
+        tensor = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        if as_bytes:
+            payload = binary.payload(spec, array)
+            payloads.append(payload)
+            tensor["parameters"] = {"binary_data_size": len(payload)}
+        else:
+            tensor["data"] = array.reshape(-1)
+        tensors.append(tensor)
+    body = {**head, "outputs": tensors}
+    return binary.answer(body, payloads) if payloads else answers.json_answer(body)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool.errors import BadRequest, CarpoolError
-from watchdog_plugin import answers, instances, logs, oip
-from watchdog_plugin.item import ItemError
+from watchdog_plugin import answers, binary, instances, logs, oip
+from watchdog_plugin.item import ItemError, Reply
+from watchdog_plugin.padding import Waste
 from watchdog_plugin.tensors import Call
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from watchdog_plugin.onnx_model import OnnxModel
     from watchdog_plugin.tensors import Arrays
 
-__all__ = ["OnnxFunction"]
+__all__ = ["PADDING_HEADER", "OnnxFunction"]
+
+PADDING_HEADER = "x-carpool-padding"
 
 _T = TypeVar("_T")
 
@@ -30,11 +33,12 @@ _T = TypeVar("_T")
 class _Work:
     """A batch under way: per item the call or its answer, and the outcomes of the calls."""
 
-    __slots__ = ("entries", "outcomes")
+    __slots__ = ("entries", "outcomes", "waste")
 
     def __init__(self, entries: list[Call | Answer]) -> None:
         self.entries = entries
         self.outcomes: list[Arrays | CarpoolError] = []
+        self.waste = Waste()
 
 
 class OnnxFunction:
@@ -63,7 +67,7 @@ class OnnxFunction:
     def run(self, work: _Work) -> None:
         """Run the model over the items that could be read."""
         calls = [entry for entry in work.entries if isinstance(entry, Call)]
-        work.outcomes = self._model.run(calls)
+        work.outcomes = self._model.run(calls, work.waste)
 
     def encode(self, work: _Work) -> list[Answer]:
         """One answer an item, in order."""
@@ -73,25 +77,34 @@ class OnnxFunction:
             for entry in work.entries
         ]
 
+    def headers(self, work: _Work) -> list[tuple[str, str]]:
+        """How much padding the model was fed, where lengths are declared to differ."""
+        return [] if self._model.padding is None else [(PADDING_HEADER, str(work.waste))]
+
     def _read(self, item: Item) -> Call | Answer:
         try:
             if oip.owns(item.path):
                 return self._protocol.open(item)
             if self._preprocess is not None:
                 return self._read_raw(item, self._preprocess)
-            return self._read_json(item.json())
+            return self._read_json(item)
         except (ItemError, CarpoolError) as error:
             return answers.failure(error.status, error)
 
-    def _read_raw(self, item: Item, preprocess: Callable[[Item], object]) -> Call:
-        inputs = self._model.signature.one_row(preprocess(item))
+    def _read_raw(self, item: Item, preprocess: Callable[[Item], object]) -> Call | Answer:
+        value = preprocess(item)
+        if isinstance(value, Reply):  # the author knows the answer without the model
+            return answers.from_result(value)
+        inputs = self._model.signature.one_row(value)
         return Call(inputs, self._model.signature.rows(inputs), self._raw_answer)
 
-    def _read_json(self, body: object) -> Call:
+    def _read_json(self, item: Item) -> Call:
+        body, tail = binary.open_body(item)
         if isinstance(body, dict) and "instances" in body:
+            tail.end()
             return instances.open_call(body, self._model.signature, self._postprocess)
         if isinstance(body, dict) and "inputs" in body:
-            return self._protocol.infer(body)
+            return self._protocol.infer(body, tail)
         msg = (
             'expected {"instances": [...]} or {"inputs": [...]} for the model\'s inputs '
             f"{self._model.signature.described()}"

@@ -1,6 +1,7 @@
 """An ONNX model: loaded, described, and run over requests, together where the model allows it.
 
-Requests whose inputs agree in every dimension but the first are one run. If that run raises, its
+Requests whose inputs agree in every dimension but the first are one run; where lengths are declared
+to differ, they are padded. If that run raises, its
 requests run one by one, so that only the offender fails. Knows no protocol and no author.
 """
 
@@ -13,12 +14,13 @@ import numpy as np
 import onnxruntime as ort
 
 from carpool.errors import BadRequest, CarpoolError
-from watchdog_plugin import logs
+from watchdog_plugin import logs, ragged
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.padding import Waste
 from watchdog_plugin.tensors import Signature, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from watchdog_plugin.tensors import Array, Arrays, Call
@@ -60,17 +62,22 @@ class OnnxModel:
     Args:
         path: the model file.
         threads: cores one run may use.
+        lengths: what the author declares of inputs whose lengths differ.
 
     Raises:
-        LoadError: the file is missing, is no ONNX model, or has inputs no request can give.
+        LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
+            those that are declared.
     """
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(
+        self, path: Path, threads: int, lengths: Mapping[str, object] | None = None
+    ) -> None:
         self._session = _open(path, threads)
         inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
         outputs = _tensor_outputs(path, self._session.get_outputs())
         self.signature = Signature(inputs, outputs)
         self.provider: str = self._session.get_providers()[0]
+        self.padding = ragged.padding(lengths or {}, self.signature)
         self._names = list(self.signature.outputs)
         self.shares_runs = _may_share(inputs, outputs)
         if not self.shares_runs:
@@ -100,12 +107,13 @@ class OnnxModel:
                 )
                 return
 
-    def run(self, calls: Sequence[Call]) -> list[Arrays | CarpoolError]:
-        """The outputs of each call, or why it has none."""
+    def run(self, calls: Sequence[Call], waste: Waste | None = None) -> list[Arrays | CarpoolError]:
+        """The outputs of each call, or why it has none; padding is added up in ``waste``."""
+        waste = waste or Waste()
         results: dict[int, Arrays | CarpoolError] = {}
         for group in self._groups(calls):
             members = [calls[index] for index in group]
-            results.update(zip(group, self._run_group(members), strict=True))
+            results.update(zip(group, self._run_group(members, waste), strict=True))
         return [results[index] for index in range(len(calls))]
 
     def _inputs(self) -> Iterable[TensorSpec]:
@@ -114,6 +122,8 @@ class OnnxModel:
     def _groups(self, calls: Sequence[Call]) -> Iterable[list[int]]:
         if not self.shares_runs:
             return [[index] for index in range(len(calls))]
+        if self.padding is not None:
+            return self.padding.groups(calls)
         groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         names = list(self.signature.inputs)
         for index, call in enumerate(calls):
@@ -121,10 +131,10 @@ class OnnxModel:
             groups.setdefault(key, []).append(index)
         return groups.values()
 
-    def _run_group(self, calls: Sequence[Call]) -> Sequence[Arrays | CarpoolError]:
+    def _run_group(self, calls: Sequence[Call], waste: Waste) -> Sequence[Arrays | CarpoolError]:
         if len(calls) > 1:
             try:
-                return self._run_together(calls)
+                return self._run_together(calls, waste)
             except _NotRows:
                 self.shares_runs = False
                 logs.say(
@@ -133,11 +143,13 @@ class OnnxModel:
                 )
             except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
                 logs.say_failure("a run of several requests", error)
-        return [self._run_alone(call) for call in calls]
+        return [self._run_alone(call, waste) for call in calls]
 
-    def _run_together(self, calls: Sequence[Call]) -> list[Arrays]:
+    def _run_together(self, calls: Sequence[Call], waste: Waste) -> list[Arrays]:
+        padding = self.padding
+        join = _join if padding is None else padding.join
         feeds = {
-            name: np.concatenate([call.inputs[name] for call in calls])
+            name: join(name, [call.inputs[name] for call in calls])
             for name in self.signature.inputs
         }
         outputs = self._run(feeds)
@@ -145,14 +157,20 @@ class OnnxModel:
         if any(out.shape[:1] != (ends[-1],) for out in outputs.values()):
             raise _NotRows
         starts = [0, *ends[:-1]]
-        return [
+        parts: list[Arrays] = [
             {name: out[start:end] for name, out in outputs.items()}
             for start, end in zip(starts, ends, strict=True)
         ]
+        if padding is None:
+            return parts
+        padding.count(calls, feeds, waste)
+        return [padding.cut(call, feeds, part) for call, part in zip(calls, parts, strict=True)]
 
-    def _run_alone(self, call: Call) -> Arrays | CarpoolError:
+    def _run_alone(self, call: Call, waste: Waste) -> Arrays | CarpoolError:
+        if self.padding is not None:
+            self.padding.count([call], call.inputs, waste)
         try:
-            return self._run(call.inputs)
+            return self._run({name: _aligned(array) for name, array in call.inputs.items()})
         except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
             # An index out of a table's bounds and its like: the input's values are at fault.
             if type(error).__name__ == "InvalidArgument":
@@ -227,6 +245,15 @@ def _may_share(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> b
     named = {s for s in symbols if not str(s).startswith("unk__")}  # exporters' names for "any"
     fixed = [spec for spec in outputs if spec.shape and isinstance(spec.shape[0], int)]
     return len(named) <= 1 and not fixed
+
+
+def _join(_name: str, arrays: Sequence[Array]) -> Array:
+    return np.concatenate(arrays)
+
+
+def _aligned(array: Array) -> Array:
+    """What a view into a body need not be, and the runtime takes for granted."""
+    return array if array.flags.aligned else array.copy()
 
 
 def _zeros(spec: TensorSpec, rows: int) -> Array:

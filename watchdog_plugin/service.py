@@ -64,18 +64,18 @@ def _answer(engine: Engine, request: Request) -> Response:
 def _batch(engine: Engine, request: Request) -> Response:
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
     items = [Item(b, h, r) for b, h, r in zip(bodies, heads, remaining_s, strict=True)]
-    answers, exec_s = engine.answer(items)
+    answers, exec_s, headers = engine.answer(items)
     columns = zip(*answers, strict=True) if answers else ((), (), ())
     statuses, answer_heads, answer_bodies = columns
     body = wire.encode_answer(ids, statuses, answer_heads, answer_bodies)
-    return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}")])
+    return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])
 
 
 def _single(engine: Engine, request: Request) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
-    answers, exec_s = engine.answer([Item(memoryview(request.body), head, math.inf)])
+    answers, exec_s, told = engine.answer([Item(memoryview(request.body), head, math.inf)])
     status, answer_head, body = answers[0]
     pairs = dict(wire.parse_head(answer_head).headers)
     content_type = pairs.pop("content-type", "application/octet-stream")
-    headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}")]
+    headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}"), *told]
     return Response(status, body, content_type, headers)

@@ -6,13 +6,15 @@ the cores it may use and the largest batch it will see.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from carpool.errors import ConfigError
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
+from watchdog_plugin.author import RAGGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,7 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
     "function_dir": ("function", "folder of handler.py and model.onnx"),
     "model_path": ("", "model file; default model.onnx in function_dir"),
     "model_name": ("", "the one model name /v2/models answers to; default any"),
+    "model_ragged": ("", "variable lengths, as JSON; instead of what handler.py declares"),
 }
 
 
@@ -56,6 +59,7 @@ class HandlerSettings:
     model_path: Path
     model_path_given: bool
     model_name: str
+    lengths: Mapping[str, object]
     threads: int
     batch_max: int
 
@@ -86,6 +90,7 @@ class HandlerSettings:
             model_path=Path(model_path) if model_path else folder / "model.onnx",
             model_path_given=bool(model_path),
             model_name=texts["model_name"],
+            lengths=_lengths(texts["model_ragged"], problems),
             threads=max(1, round(function.cpu or 1)),
             batch_max=function.batch_max,
         )
@@ -101,6 +106,21 @@ def _address(text: str, problems: Problems) -> Address:
         return Address(host.removeprefix("[").removesuffix("]"), int(port), "")
     problems.add("handler_listen", text, "HOST:PORT, as in 127.0.0.1:5000, or unix:/path")
     return Address("", 0, "")
+
+
+def _lengths(text: str, problems: Problems) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        declared = json.loads(text)
+    except ValueError:
+        declared = None
+    if not isinstance(declared, dict):
+        problems.add("model_ragged", text, 'a JSON object, as in {"ragged": {"input_ids": 1}}')
+        return {}
+    for name in declared.keys() - RAGGED:
+        problems.unknown(f"model_ragged {name}", [f"model_ragged {known}" for known in RAGGED])
+    return declared
 
 
 def _flag(name: str, texts: Mapping[str, str], problems: Problems) -> bool:

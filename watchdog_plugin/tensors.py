@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.answers import Answer
 
-__all__ = ["DTYPES", "Arrays", "Call", "Signature", "TensorSpec", "read_data"]
+__all__ = ["DTYPES", "Array", "Arrays", "Call", "Shape", "Signature", "TensorSpec", "read_data"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]

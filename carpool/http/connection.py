@@ -199,9 +199,10 @@ class Connection(asyncio.Protocol):
         """The head is whole: check its framing and sizes."""
         self._headers_done = True
         parser, headers = self._parser, self._headers
-        size = sum([len(name) + len(value) + 4 for name, value in headers]) + len(self._target)
-        if size > self._limits.head_bytes:
-            raise _Refused(431, f"headers are larger than {self._limits.head_bytes} bytes")
+        if self._head_bytes > self._limits.head_bytes:  # body bytes of this read count too: look
+            size = sum([len(name) + len(value) + 4 for name, value in headers]) + len(self._target)
+            if size > self._limits.head_bytes:
+                raise _Refused(431, f"headers are larger than {self._limits.head_bytes} bytes")
         exchange = Exchange(
             self, parser.get_method().decode("latin-1"), self._target.decode("latin-1"), headers
         )

@@ -30,6 +30,7 @@ from sidecar.core.exec_time import ExecTime
 from sidecar.core.isolation import Fault, Isolation, Lineage
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Group, Queue
+from sidecar.core.shedding import Shedding
 from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Refusal(enum.Enum):
 
     QUEUE_FULL = "queue_full"
     EXPIRED = "expired"
+    LATE = "late"
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +106,7 @@ class Batcher:
         policy: decides departure times and batch sizes.
         batch_max: largest batch, whatever the policy says.
         queue_max: most requests waiting; further ones are refused.
+        shedding: whether what is predicted to be late is refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
         fingerprint: what makes a request recognisable when it comes again.
     """
@@ -114,6 +117,7 @@ class Batcher:
         *,
         batch_max: int,
         queue_max: int,
+        shedding: Shedding | None = None,
         batch_bytes_max: float = math.inf,
         fingerprint: Callable[[Request], Hashable] = lambda request: request.id,
     ) -> None:
@@ -127,9 +131,10 @@ class Batcher:
         self._fingerprint = fingerprint
         self._isolation = Isolation()
         self._parts: deque[_Part] = deque()
+        self._flying: dict[int, Batch] = {}
+        self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
         self.exec_time = ExecTime()
-        self.in_flight = 0
 
     @property
     def queued(self) -> int:
@@ -137,9 +142,14 @@ class Batcher:
         return self._queue.live
 
     @property
+    def in_flight(self) -> int:
+        """Batches in flight."""
+        return len(self._flying)
+
+    @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not (self._queue.live or self._parts or self.in_flight)
+        return not (self._queue.live or self._parts or self._flying)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
@@ -247,11 +257,28 @@ class Batcher:
         """From now on whatever waits leaves as soon as an instance is free, full or not."""
         self._draining = True
 
+    def predicted_finish(self, now: float) -> float:
+        """When a request that arrives now can expect its answer; ``now`` while little is known."""
+        upstreams = self.upstreams.up
+        if not upstreams or not self.exec_time.settled:
+            return now
+        if len(self._flying) < upstreams:
+            return now + self.exec_time.mean(1)
+        ends = [b.sent + self.exec_time.mean(len(b.requests)) for b in self._flying.values()]
+        rounds = self._queue.live // self.batch_max / upstreams
+        before_s = rounds * self.exec_time.mean(self.batch_max)
+        # By the time it leaves, later arrivals will have filled its batch.
+        return max(now, min(ends)) + before_s + self.exec_time.bound(self.batch_max)
+
     def _objection(self, request: Request, now: float) -> Refusal | None:
         if request.deadline <= now:
             return Refusal.EXPIRED
         if self._queue.live >= self._queue_max:
             return Refusal.QUEUE_FULL
+        if self.shedding.mode != "off" and request.deadline < math.inf:
+            late = self.predicted_finish(now) > request.deadline
+            if self.shedding.refuses(late=late, now=now):
+                return Refusal.LATE
         return None
 
     def _close_next(self, upstream: Upstream, now: float, actions: Actions) -> bool:
@@ -306,14 +333,15 @@ class Batcher:
                 advance(request, State.BATCHED)
             advance(request, State.IN_FLIGHT)
         self._batches += 1
-        self.in_flight += 1
         self.upstreams.sent(upstream, len(requests))
         predicted_s = self.exec_time.mean(len(requests))
-        return Batch(self._batches, requests, upstream, closed, now, predicted_s)
+        batch = Batch(self._batches, requests, upstream, closed, now, predicted_s)
+        self._flying[batch.id] = batch
+        return batch
 
     def _landed(self, batch: Batch) -> None:
         batch.upstream.in_flight -= 1
-        self.in_flight -= 1
+        del self._flying[batch.id]
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""

@@ -55,10 +55,6 @@ class Upstreams:
         upstream.served = min(others, default=0.0)
         self._by_name[upstream.name] = upstream
 
-    def remove(self, name: str) -> None:
-        """Forget an instance; batches that it holds come back as finished or failed."""
-        self._by_name.pop(name, None)
-
     def get(self, name: str) -> Upstream | None:
         """The instance of that name, if it is known."""
         return self._by_name.get(name)
@@ -70,6 +66,11 @@ class Upstreams:
             if upstream.free and (chosen is None or upstream.served < chosen.served):
                 chosen = upstream
         return chosen
+
+    @property
+    def up(self) -> int:
+        """How many instances can take batches at all."""
+        return sum([upstream.up for upstream in self._by_name.values()])
 
     def sent(self, upstream: Upstream, size: int) -> None:
         """Count a batch that ``upstream`` has just taken."""

@@ -52,10 +52,10 @@ class ExecTime:
         """Whether anything has been observed."""
         return self._samples > 0
 
-    def seed(self, size: int, exec_s: float) -> None:
-        """Start from a planned time, which the first observations soon outweigh."""
-        if not self.known:
-            self.observe(size, exec_s)
+    @property
+    def settled(self) -> bool:
+        """Whether enough has been observed to give somebody up for it: first batches are slow."""
+        return self._samples >= _SETTLED
 
     def observe(self, size: int, exec_s: float) -> None:
         """Learn that a batch of ``size`` took ``exec_s`` seconds."""

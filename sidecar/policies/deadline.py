@@ -46,7 +46,7 @@ class Deadline:
     def decide(self, waiting: Waiting) -> Decision:
         """The largest safe prefix, or under overload the batch that saves the most."""
         size = min(waiting.count, waiting.limit)
-        if not waiting.exec_time.known:
+        if not waiting.exec_time.settled:
             return Decision(size)
         deadlines = [request.deadline for request in waiting.first(size)]
         if waiting.now + waiting.exec_time.bound(size) <= min(deadlines):

@@ -28,11 +28,12 @@ class AnswerHead(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """A batch's answers, in the order of its requests."""
+    """A batch's answers in the order of its requests, and its padded and useful elements."""
 
     statuses: tuple[int, ...]
     heads: tuple[bytes, ...]
     bodies: list[memoryview]
+    padding: tuple[int, int]
 
 
 async def send(batch: Batch, pool: Pool, now: float, timeout_s: float) -> Answers:
@@ -95,4 +96,11 @@ def _answers(response: Response, ids: list[int]) -> Answers:
     if bad:
         msg = f"the function answered with status {bad[0]}: expected 200 to 599"
         raise FunctionFault(msg)
-    return Answers(columns.statuses, columns.heads, columns.bodies)
+    padding = _padding(response.header(b"x-carpool-padding"))
+    return Answers(columns.statuses, columns.heads, columns.bodies, padding)
+
+
+def _padding(header: bytes | None) -> tuple[int, int]:
+    """``PADDED/USEFUL`` as a handler with ragged inputs tells it."""
+    padded, _, useful = (header or b"").partition(b"/")
+    return (int(padded), int(useful)) if padded.isdigit() and useful.isdigit() else (0, 0)

@@ -61,6 +61,7 @@ class Metrics(Collector):
         self.refusals: dict[str, int] = {}
         self.closed: dict[str, int] = {}
         self.broken = 0
+        self.elements: dict[str, int] = {}
         self.policy_failures = 0
         self._batcher: Batcher | None = None
         self._registry = CollectorRegistry()
@@ -83,6 +84,12 @@ class Metrics(Collector):
         """Count a batch by the reason it closed for."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
 
+    def padded(self, padded: int, useful: int) -> None:
+        """Count the elements of a batch of unequal lengths, padding and content."""
+        if useful:
+            self.elements["padding"] = self.elements.get("padding", 0) + padded
+            self.elements["useful"] = self.elements.get("useful", 0) + useful
+
     def render(self) -> bytes:
         """Everything in Prometheus's text format."""
         return generate_latest(self._registry)
@@ -95,6 +102,7 @@ class Metrics(Collector):
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
         yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
         yield _counter("batch_closed", "Batches by why they closed", "reason", self.closed)
+        yield _counter("batch_elements", "Elements of ragged inputs", "kind", self.elements)
         broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
         broken.add_metric([], self.broken)
         yield broken
@@ -102,6 +110,9 @@ class Metrics(Collector):
         fallback.add_metric([], self.policy_failures)
         yield fallback
         if self._batcher:
+            late = CounterMetricFamily("batch_predicted_late", "Arrivals predicted to be late")
+            late.add_metric([], self._batcher.shedding.late)
+            yield late
             drifts = self._batcher.exec_time.drifts
             family = CounterMetricFamily("batch_exec_time_drifts", "Lasting changes of speed seen")
             family.add_metric([], drifts)

@@ -140,6 +140,9 @@ class Shell:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
         waiting = self._batcher.queued
+        if refusal is Refusal.LATE:
+            msg = f"{waiting} requests wait: this one would be answered after its deadline"
+            return Overloaded(msg, self._clear_s(waiting))
         return QueueFull(f"{waiting} requests wait already", self._clear_s(waiting))
 
     def _clear_s(self, waiting: int) -> float:
@@ -207,10 +210,11 @@ class Shell:
     def _answered(self, batch: Batch, answers: egress.Answers) -> None:
         now = self._now()
         self._metrics.execution.observe(now - batch.sent)
+        self._metrics.padded(*answers.padding)
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         waiting = set(self._batcher.finished(batch, failed, now))
         failures = 0
-        for request, status, head, body in zip(batch.requests, *answers, strict=True):
+        for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
                 continue
             failures += status >= _FAILED_FROM

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["adder", "doubler", "lookup", "mlp", "row_sum", "save", "texts"]
+__all__ = ["adder", "doubler", "lookup", "mlp", "row_sum", "save", "tagger", "texts"]
 
 Dims = list[int | str]
 
@@ -108,4 +108,25 @@ def texts(path: Path) -> Path:
         [helper.make_node("Identity", ["text"], ["same"])],
         {"text": (TensorProto.STRING, ["batch"])},
         {"same": (TensorProto.STRING, ["batch"])},
+    )
+
+
+def tagger(path: Path) -> Path:
+    """``ids`` INT64 and ``mask`` FP32 [batch, length] -> ``tags`` [batch, length] and ``sum``.
+
+    Each tag is ten times its id, and the sum is that of the masked tags.
+    """
+    ragged: Dims = ["batch", "length"]
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["numbers", "ten"], ["tags"]),
+        helper.make_node("Mul", ["tags", "mask"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "axes"], ["sum"], keepdims=0),
+    ]
+    return save(
+        path,
+        nodes,
+        {"ids": (TensorProto.INT64, ragged), "mask": (TensorProto.FLOAT, ragged)},
+        {"tags": (TensorProto.FLOAT, ragged), "sum": (TensorProto.FLOAT, ["batch"])},
+        {"ten": np.array([10], np.float32), "axes": np.array([1], np.int64)},
     )

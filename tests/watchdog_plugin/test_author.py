@@ -88,6 +88,7 @@ def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
         ("async def handle_batch(items): ...", "handle_batch is async, expected a plain function"),
         ("def load(path): ...", "load(path) cannot be called as load()"),
         ("def handle_batch(i): ...\ndef preprocess(i): ...", "preprocess is never called"),
+        ("def handle_batch(i): ...\nragged = {'x': 1}", "ragged is never used beside handle_batch"),
         ("example = 'text'", "example is str, expected bytes or a list of bytes"),
         ("example = []", "example is list, expected bytes or a list of bytes"),
     ],
@@ -117,6 +118,14 @@ def test_a_misspelt_hook_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixt
     assert 1 == told.count("does not call")
     read(tmp_path, "def preprocess(item): ...\ndef process(item): ...")
     assert "" == capsys.readouterr().err
+
+
+def test_variable_lengths_are_what_they_say(tmp_path: Path) -> None:
+    """Whether they fit is for the model to say; a pad value by itself declares nothing."""
+    declared = {"ragged": {"x": 1}, "pad_value": {"x": 7}, "ragged_waste": 0.2}
+    text = "".join(f"{name} = {value!r}\n" for name, value in declared.items())
+    assert declared == read(tmp_path, text).lengths
+    assert {} == read(tmp_path, "pad_value = 3").lengths
 
 
 def test_examples_are_bodies(tmp_path: Path) -> None:

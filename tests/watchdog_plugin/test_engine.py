@@ -83,6 +83,9 @@ class Staged:
     def encode(self, work: int) -> list[Answer]:
         return [] * work
 
+    def headers(self, work: int) -> list[tuple[str, str]]:
+        return [] * work
+
 
 @pytest.mark.parametrize("locked", [True, False], ids=["lock", "thread"])
 def test_the_next_batch_is_decoded_while_one_runs(

@@ -264,3 +264,19 @@ def test_not_a_number_is_null(tmp_path: Path) -> None:
     inputs = [large | {"name": "a"}, large | {"name": "b"}]
     _, body = one(function, INFER, {"inputs": inputs})
     assert [None, 0.0] == body["outputs"][0]["data"]
+
+
+def test_preprocess_may_answer_by_itself(tmp_path: Path) -> None:
+    """With a Reply, as it is: neither the model nor postprocess sees the item."""
+
+    def read(item: Item) -> object:
+        return read_floats(item) if len(item.body) == 16 else Reply({"length": len(item.body)}, 202)
+
+    function = build(models.mlp(tmp_path / "m.onnx"), read, lambda _: "run")
+    raw = np.array(ROW, np.float32).tobytes()
+    answers = ask(function, ("POST /", b"ab"), ("POST /", b""))
+    assert [(202, {"length": 2}), (202, {"length": 0})] == answers
+    items = [Item(memoryview(body), build_head("POST /", []), math.inf) for body in (raw, b"ab")]
+    work = function.decode(items)
+    function.run(work)
+    assert [b"run", b'{"length":2}'] == [bytes(a.body) for a in function.encode(work)]

@@ -62,6 +62,17 @@ def test_everything_wrong_is_told_together() -> None:
     assert "handler_exit_on_term = 'yes': expected true or false" in text
 
 
+def test_variable_lengths_are_a_json_object_of_known_names() -> None:
+    """The names of handler.py; what else is given is told with the nearest."""
+    text = '{"ragged": {"x": 1}}'
+    assert {"ragged": {"x": 1}} == HandlerSettings.from_env({"model_ragged": text}).lengths
+    for bad in ("{", "5", "[]"):
+        with pytest.raises(ConfigError, match=r"model_ragged = .*: expected a JSON object"):
+            HandlerSettings.from_env({"model_ragged": bad})
+    with pytest.raises(ConfigError, match="did you mean 'model_ragged pad_value'"):
+        HandlerSettings.from_env({"model_ragged": '{"ragged": {}, "pad_values": {}}'})
+
+
 def test_every_variable_is_documented() -> None:
     """docs/handler.md shows the name, the default and the meaning of each."""
     page = (Path(__file__).parents[2] / "docs" / "handler.md").read_text()

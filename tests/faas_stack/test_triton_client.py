@@ -1,0 +1,128 @@
+"""Triton's own Python client against a function, through the provider and the sidecar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tritonclient import http as triton
+from tritonclient.utils import InferenceServerException
+
+from tests.faas_stack.test_up import carpool
+from tests.watchdog_plugin import models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+STACK = """\
+provider: {name: openfaas}
+functions:
+  net: &function
+    lang: python3-onnx-batch
+    handler: ./net
+    image: net:latest
+    labels:
+      com.carpool.slo: 5s
+      com.carpool.batch.policy: fixed
+      com.carpool.batch.wait: 20ms
+      com.carpool.batch.max: "16"
+  words:
+    <<: *function
+    handler: ./words
+    image: words:latest
+"""
+CALLERS = 8
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a stack with two models and no code."""
+    folder: Path = tmp_path_factory.mktemp("stack")
+    models.mlp(folder / "net" / "model.onnx")
+    models.texts(folder / "words" / "model.onnx")
+    (folder / "stack.yaml").write_text(STACK)
+    with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
+        yield up.result()["url"].removeprefix("http://")
+
+
+def client(host: str, function: str) -> triton.InferenceServerClient:
+    """The client, with nothing but the function's address."""
+    return triton.InferenceServerClient(url=f"{host}/function/{function}", concurrency=CALLERS)
+
+
+def given(name: str, array: Rows, datatype: str, *, binary: bool) -> triton.InferInput:
+    """An input as the client sends it."""
+    made = triton.InferInput(name, list(array.shape), datatype)
+    made.set_data_from_numpy(array, binary_data=binary)
+    return made
+
+
+def test_the_server_and_the_model_are_known(host: str) -> None:
+    """Live, ready and described."""
+    with client(host, "net") as net:
+        assert net.is_server_live()
+        assert net.is_server_ready()
+        assert net.is_model_ready("net")
+        assert net.is_model_ready("net", "1")
+        assert not net.is_model_ready("net", "2")
+        assert "binary_tensor_data" in net.get_server_metadata()["extensions"]
+        about = net.get_model_metadata("net")
+        assert [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}] == about["inputs"]
+        assert [{"name": "y", "datatype": "FP32", "shape": [-1, 3]}] == about["outputs"]
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["bytes in", "JSON in"])
+@pytest.mark.parametrize("wanted", [True, False, None], ids=["bytes out", "JSON out", "any out"])
+def test_inference_in_both_forms(host: str, *, sent: bool, wanted: bool | None) -> None:
+    """Callers at once, each with its own rows: each gets its own numbers, the same in any form."""
+    outputs = None
+    if wanted is not None:
+        outputs = [triton.InferRequestedOutput("y", binary_data=wanted)]
+    random = np.random.default_rng(5)
+    asked = [random.standard_normal((1 + i % 3, 4)).astype(np.float32) for i in range(24)]
+    with client(host, "net") as net:
+
+        def start(rows: Rows) -> triton.InferAsyncRequest:
+            inputs = [given("x", rows, "FP32", binary=sent)]
+            return net.async_infer("net", inputs, outputs=outputs, request_id="7")
+
+        def result(pending: triton.InferAsyncRequest) -> Rows:
+            answer = pending.get_result()
+            assert "7" == answer.get_response()["id"]
+            assert (wanted is not False) == ("data" not in answer.get_output("y"))
+            numbers: Rows = answer.as_numpy("y")
+            return numbers
+
+        together = [result(pending) for pending in [start(rows) for rows in asked]]
+        for rows, numbers in zip(asked, together, strict=True):
+            assert ("float32", (len(rows), 3)) == (numbers.dtype.name, numbers.shape)
+            inputs = [given("x", rows, "FP32", binary=sent)]
+            alone = net.infer("net", inputs, outputs=outputs).as_numpy("y")
+            np.testing.assert_allclose(numbers, alone, rtol=1e-5)
+        assert len({numbers.tobytes() for numbers in together}) == len(asked)
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["bytes in", "JSON in"])
+def test_text_comes_back(host: str, *, sent: bool) -> None:
+    """BYTES in both forms."""
+    words = np.array(["a", "", "Käse"], object)
+    with client(host, "words") as function:
+        result = function.infer("words", [given("text", words, "BYTES", binary=sent)])
+    assert ["a", "", "Käse"] == [text.decode() for text in result.as_numpy("same")]
+
+
+def test_errors_reach_the_client(host: str) -> None:
+    """As the client's own exception, with status and reason."""
+    wrong = given("x", np.ones((1, 5), np.float32), "FP32", binary=True)
+    with client(host, "net") as net:
+        with pytest.raises(InferenceServerException, match=r"has the shape \[1, 5\]") as raised:
+            net.infer("net", [wrong])
+        assert "400" == raised.value.status()
+        ranked = triton.InferRequestedOutput("y", class_count=2)
+        right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
+        with pytest.raises(InferenceServerException, match="'classification'"):
+            net.infer("net", [right], outputs=[ranked])

@@ -1,0 +1,56 @@
+"""Refusing on arrival what would be late, in simulated time."""
+
+from __future__ import annotations
+
+from sidecar.core.batcher import Batcher
+from sidecar.core.shedding import Shedding
+from sidecar.core.states import State
+from sidecar.policies.deadline import Deadline
+from sidecar.testing import Arrival, Drive, End, ScriptedFunction
+
+WIDE = ScriptedFunction(lambda size: 0.0024 + 0.00027 * size)
+CAPACITY = 32 / WIDE.exec_s(32)
+
+
+def overloaded(times: float, shedding: Shedding) -> tuple[Drive, list[End]]:
+    """Several times the capacity for two seconds, with an objective of 100 ms."""
+    drive = Drive(Deadline(Deadline.Params()), WIDE, shedding=shedding)
+    count = int(2 * times * CAPACITY)
+    return drive, drive.run([Arrival(2 * i / count, 0.1) for i in range(count)])
+
+
+def test_accepted_requests_keep_their_objective_at_twice_the_capacity() -> None:
+    """Switched on, shedding leaves to the function what it can do in time, and nearly all of it."""
+    _, ends = overloaded(2.0, Shedding("on", cap=0.9))
+    accepted = [end for end in ends if end.state is not State.REFUSED]
+    in_time = [e for e in accepted if e.state is State.DONE and e.at <= e.request.deadline]
+    assert len(in_time) > 0.97 * len(accepted)
+    assert len(in_time) > 0.85 * 2 * CAPACITY
+
+
+def test_dark_counts_and_serves() -> None:
+    """By default nobody is refused as late, and it is known who would have been."""
+    drive, ends = overloaded(2.0, Shedding("dark"))
+    assert drive.batcher.shedding.late > 100
+    refused = [end for end in ends if end.state is State.REFUSED]
+    assert [] == refused
+
+
+def test_nothing_is_refused_below_the_capacity() -> None:
+    """At eight tenths of what the function can do there is no reason to."""
+    _, ends = overloaded(0.8, Shedding("on", cap=0.9))
+    assert {State.DONE} == {end.state for end in ends}
+
+
+def test_a_window_refuses_no_more_than_its_share() -> None:
+    """Even if everything is predicted to be late, a fifth passes and can correct the prediction."""
+    shedding = Shedding("on", cap=0.8)
+    refused = sum(shedding.refuses(late=True, now=0.001 * i) for i in range(1000))
+    assert 800 == refused
+    assert shedding.refuses(late=True, now=20.0)
+
+
+def test_nothing_is_predicted_from_nothing() -> None:
+    """Before the first batch has run, nobody is refused."""
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
+    assert 5.0 == batcher.predicted_finish(5.0)
