@@ -7,6 +7,8 @@ handler folder, and the stack file's extra paths beside the handler's files. The
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 from dataclasses import dataclass
@@ -15,11 +17,12 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from faas_stack.stack_file import StackFile, StackFunction
 
-__all__ = ["BuildContext", "assemble"]
+__all__ = ["BuildContext", "assemble", "exclusive"]
 
 _SKIPPED = ("build", "template")
 
@@ -71,6 +74,30 @@ def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
         problem = Problem(f"build context of {function.name}", str(error), "files to copy")
         raise ConfigError([problem]) from error
     return BuildContext(function.image, folder, template.fprocess if template else "")
+
+
+@contextlib.contextmanager
+def exclusive(stack: StackFile) -> Iterator[None]:
+    """Hold the stack's build folder: a second run would rebuild it under the first one's feet.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    build = stack.folder / "build"
+    with contextlib.ExitStack() as held:
+        try:
+            build.mkdir(exist_ok=True)
+            fcntl.flock(
+                held.enter_context((build / ".lock").open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB
+            )
+        except BlockingIOError as error:
+            expected = "a folder that no other run uses"
+            hint = "stop the other carpool up, or copy the stack to another folder"
+            raise ConfigError([Problem("build folder", str(build), expected, hint)]) from error
+        except OSError as error:
+            expected = f"a folder to write in ({error.strerror})"
+            raise ConfigError([Problem("build folder", str(build), expected)]) from error
+        yield
 
 
 def _make_folders(folder: Path, target: Path) -> None:

@@ -24,7 +24,7 @@ from carpool import durations
 from carpool.errors import CarpoolError, ConfigError, Problem
 from carpool.http.address import Address
 from faas_stack import stack_file
-from faas_stack.assemble import assemble
+from faas_stack.assemble import assemble, exclusive
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
@@ -113,7 +113,8 @@ def _default_file() -> Path:
 
 
 async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: float | None) -> int:
-    return await _Session(args, stack).run(ready_s)
+    with exclusive(stack):
+        return await _Session(args, stack).run(ready_s)
 
 
 class _Session:

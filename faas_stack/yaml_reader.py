@@ -35,6 +35,8 @@ def read_text(path: Path, problems: Problems) -> str | None:
     """The text of ``path``, or None and a problem that says why it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problems.add("file", str(path), "an existing file")
     except OSError as error:
         problems.add(str(path), error.strerror or "unreadable", "a readable file")
     except UnicodeDecodeError as error:

@@ -114,22 +114,26 @@ def _start_function(
     shell: Shell, settings: FunctionSettings, options: Options, env: Mapping[str, str]
 ) -> Child | None:
     """Add the instances behind this sidecar, starting the local one if none is named."""
-    child = None
-    addresses = options.upstreams
-    if not addresses:
-        launch = plan_launch(options, env)
-        child = Child(launch, shell.changed)
-        shell.failing = lambda: child.failing
-        addresses = (launch.address,)
-        child.start()
 
     def noticed(instance: Instance) -> None:
         if child and instance.up:
             child.became_ready()
         shell.changed()
 
-    for address in addresses:
-        instance = Instance(address, settings.batch_max, noticed)
+    launch = None if options.upstreams else plan_launch(options, env)
+    addresses = (launch.address,) if launch else options.upstreams
+    instances = [Instance(address, settings.batch_max, noticed) for address in addresses]
+    child = None
+    if launch:
+
+        def died() -> None:
+            instances[0].lost("its process ended")  # a restart between two probes would be missed
+            shell.changed()
+
+        child = Child(launch, died)
+        shell.failing = lambda: child.failing
+        child.start()
+    for instance in instances:
         shell.add(instance)
         instance.watch()
     return child

@@ -8,7 +8,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from faas_stack import templates
-from faas_stack.assemble import assemble
+from faas_stack.assemble import assemble, exclusive
 from faas_stack.stack_file import load
 
 if TYPE_CHECKING:
@@ -130,3 +130,12 @@ def test_broken_template(tmp_path: Path) -> None:
     write(tmp_path, {"template/x/template.yml": "fprocess: [a]\nbuild_options: {}\n"})
     with pytest.raises(ConfigError, match=r"template.yml:1: fprocess = 'a list': expected text"):
         templates.find("x", tmp_path)
+
+
+def test_one_run_at_a_time_uses_a_build_folder(folder: Path) -> None:
+    """A second run would rebuild the first one's functions under its feet: it is refused."""
+    stack = load(folder / "stack.yaml", {})
+    with exclusive(stack), pytest.raises(ConfigError, match="stop the other"), exclusive(stack):
+        pass
+    with exclusive(stack):
+        pass

@@ -203,7 +203,7 @@ def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path)
         ),
         pytest.param(
             function(GOOD + "environment_file: [none.yml]\n"),
-            "none.yml = 'No such file or directory'",
+            "none.yml': expected an existing file",
             id="environment-file",
         ),
         pytest.param(
@@ -252,7 +252,7 @@ def test_reports_everything_at_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"), [(None, "a readable file"), (b"a: \xff\n", "a text file in UTF-8")]
+    ("content", "expected"), [(None, "an existing file"), (b"a: \xff\n", "a text file in UTF-8")]
 )
 def test_unreadable_file(tmp_path: Path, content: bytes | None, expected: str) -> None:
     """A file that cannot be read, or is not text, is a clear error."""
