@@ -113,8 +113,7 @@ def _default_file() -> Path:
 
 
 async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: float | None) -> int:
-    with exclusive(stack):
-        return await _Session(args, stack).run(ready_s)
+    return await _Session(args, stack).run(ready_s)
 
 
 class _Session:
@@ -124,6 +123,7 @@ class _Session:
         self._args = args
         self._stack = stack
         secrets = SecretStore(args.secrets or stack.folder / ".secrets")
+        self._held = contextlib.ExitStack()
         self._images: dict[str, BuildContext] = {}  # filled once the address is ours
         self._backend = ProcessBackend(self._images, secrets, watchdog=not args.no_watchdog)
         options = Options(
@@ -144,6 +144,7 @@ class _Session:
                 await interrupts.unless_again(self._provider.drain())
             finally:
                 await self._backend.close()
+                self._held.close()
         return _INTERRUPT_EXIT if interrupts.killed else 0
 
     async def _serve(self, ready_s: float | None) -> None:
@@ -151,6 +152,7 @@ class _Session:
         await self._backend.open()
         for note in self._backend.notes:
             _say(note)
+        self._held.enter_context(exclusive(self._stack))
         contexts = [assemble(self._stack, function) for function in self._stack.functions]
         self._images.update({context.image: context for context in contexts})
         if ready_s is None:

@@ -239,7 +239,7 @@ def test_port_in_use(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (("-f", "none.yaml"), "none.yaml = 'No such file or directory'"),
+        (("-f", "none.yaml"), "none.yaml': expected an existing file"),
         (("--ready-timeout", "soon"), "--ready-timeout = 'soon': expected a duration"),
         (("--port", "99999"), "'127.0.0.1:99999': expected HOST:PORT"),
     ],
