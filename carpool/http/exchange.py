@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -18,6 +19,15 @@ __all__ = ["Exchange"]
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 _NO_BODY = frozenset((204, 304))
 _JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second write
+
+
+@functools.lru_cache(maxsize=256)
+def _first_lines(status: int, content_type: str | None) -> bytes:
+    """Status line and content type; cached, as an application repeats a few."""
+    line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    if not content_type:
+        return line
+    return b"%bcontent-type: %b\r\n" % (line, content_type.encode("latin-1", "replace"))
 
 
 class Exchange:
@@ -146,9 +156,7 @@ class Exchange:
         headers: Iterable[tuple[str, str]],
         size: int | None,
     ) -> bytes:
-        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.date]
-        if content_type:
-            parts.append(b"content-type: %b\r\n" % content_type.encode("latin-1", "replace"))
+        parts = [_first_lines(status, content_type), self._connection.date]
         parts += [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
         if size is None:
             parts.append(b"transfer-encoding: chunked\r\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import wire
 from carpool.errors import DeadlineMissed, FunctionFault
+from carpool.http.client import ConnectionFailed
 
 if TYPE_CHECKING:
     from carpool.http.client import Pool, Response
@@ -84,6 +85,9 @@ def _answers(response: Response, ids: list[int]) -> Answers:
     if response.status == _GATEWAY_TIMEOUT:
         msg = "the function did not answer within the watchdog's exec_timeout"
         raise DeadlineMissed(msg)
+    if response.header(b"x-openfaas-internal") == b"of-watchdog":
+        msg = "the handler behind the watchdog died of the batch, or was not there"
+        raise ConnectionFailed(msg, sent=True)
     if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
         reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
         msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"
