@@ -35,7 +35,6 @@ format: $(DEV) ## put the code in form
 	$(VENV)/bin/ruff check --fix .
 
 bench: $(DEV) ## measure; every number in the documentation comes from here
-	@test -d benchmarks || { echo "make bench: there is no folder benchmarks/ in this version" >&2; exit 2; }
 	$(PY) -m benchmarks
 
 docs: $(DEV) ## write the generated parts of the documentation

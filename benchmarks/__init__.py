@@ -1,0 +1,1 @@
+"""Measurements; every number in the documentation comes from here."""

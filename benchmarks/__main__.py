@@ -1,0 +1,33 @@
+"""``python -m benchmarks [NAME ...]``: run the benchmark called NAME, or all of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from benchmarks import compare
+from carpool.errors import CarpoolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BENCHMARKS", "main"]
+
+BENCHMARKS: dict[str, Callable[[list[str]], int]] = {"servers": compare.main}
+
+
+def main(argv: list[str]) -> int:
+    """Run what the command line names; the exit code is 0 only if all of it ran."""
+    name, flags = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
+    if name and name not in BENCHMARKS:
+        sys.stderr.write(f"benchmarks: {name!r} is not known; known: {', '.join(BENCHMARKS)}\n")
+        return 2
+    try:
+        return max(BENCHMARKS[each](flags) for each in ([name] if name else BENCHMARKS))
+    except CarpoolError as error:
+        sys.stderr.write(f"benchmarks: {error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""One server process: started, known to answer rightly, asked what it used, stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import time
+from typing import IO, TYPE_CHECKING, Self
+
+import numpy as np
+
+from benchmarks import usage
+
+if TYPE_CHECKING:
+    from benchmarks.servers.recipe import Server, Setup
+    from benchmarks.usage import Usage
+
+__all__ = ["DidNotStart", "Running", "free_port"]
+
+_START_S = 90.0
+_STOP_S = 8.0
+_POLL_S = 0.1
+_REQUEST_S = 10.0
+_SETTLE_S = 15.0
+_OK = 200
+_PORTS = range(18400, 19400, 4)  # a server may use the next three as well
+_TAIL_BYTES = 400
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded before any fork
+
+
+class DidNotStart(Exception):
+    """A server never gave the right answer; the message says what it said last."""
+
+
+class Running:
+    """A server that answers, as a context manager.
+
+    Raises:
+        DidNotStart: on entry, when it exits, does not answer in time or answers wrongly.
+    """
+
+    def __init__(self, server: Server, setup: Setup) -> None:
+        self._setup = setup
+        self._case = setup.case
+        self._launch = server.launch(setup)
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        bodies = self._case.bodies(self._launch.form)
+        self._body = bodies[0]
+        self.port = setup.port
+        self.requests = [self._request(body) for body in bodies]
+
+    def __enter__(self) -> Self:
+        environment = {
+            **os.environ,
+            **self._setup.environment(),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            **self._launch.env,
+        }
+        path = self._setup.scratch / "log"
+        self._log = path.open("wb")
+        try:
+            self._process = subprocess.Popen(
+                self._launch.argv,
+                env=environment,
+                cwd=self._setup.scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads
+            )
+            self._await_right_answer(self._process)
+        except OSError as error:
+            self.__exit__()
+            raise DidNotStart(str(error)) from error
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process:
+            _end(self._process)
+        if self._log:
+            self._log.close()
+
+    @property
+    def used(self) -> Usage:
+        """What its processes have used so far."""
+        assert self._process
+        return usage.of_tree(self._process.pid)
+
+    def batches(self) -> tuple[float, float] | None:
+        """Batches run and requests in them so far, where the server can be asked."""
+        counts = self._setup.scratch / "counts"
+        if counts.exists():
+            runs, rows = np.fromfile(counts, np.int64).tolist()
+            return float(runs), float(rows)
+        status, text = self._exchange("GET", "/metrics", b"")
+        lines = [line.split() for line in text.decode("utf-8", "replace").splitlines()]
+        values = {line[0]: float(line[1]) for line in lines if len(line) == 2}  # noqa: PLR2004
+        if status != _OK or "batch_size_count" not in values:
+            return None
+        return values["batch_size_count"], values["batch_size_sum"]
+
+    def settle(self) -> None:
+        """Wait until a single request is answered quickly again."""
+        deadline = time.monotonic() + _SETTLE_S
+        quick_s = self._case.slo_s / 2
+        while time.monotonic() < deadline:
+            start_s = time.monotonic()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, _ = self._exchange("POST", self._launch.path, self._body)
+                if status == _OK and time.monotonic() - start_s < quick_s:
+                    return
+
+    def _await_right_answer(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _START_S
+        last = "nothing"
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(_POLL_S)
+                msg = f"it ended with {code}: {self._tail()}"
+                raise DidNotStart(msg)
+            try:
+                status, answer = self._exchange("POST", self._launch.path, self._body)
+            except (OSError, http.client.HTTPException) as error:
+                last = str(error)
+                continue
+            if status == _OK:
+                if not self._case.is_right(answer):
+                    msg = f"its answer is wrong: {answer[:80]!r}"
+                    raise DidNotStart(msg)
+                return
+            last = f"status {status}: {answer[:_TAIL_BYTES].decode('utf-8', 'replace')}"
+        msg = f"no answer after {_START_S:g} s ({last}): {self._tail()}"
+        raise DidNotStart(msg)
+
+    def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        port, kind = self._setup.port, self._case.content_type
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_REQUEST_S)
+        try:
+            connection.request(method, path, body or None, {"content-type": kind})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def _request(self, body: bytes) -> bytes:
+        head = (
+            f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self._setup.port}\r\n"
+            f"content-type: {self._case.content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    def _tail(self) -> str:
+        text = (self._setup.scratch / "log").read_bytes()[-_TAIL_BYTES:]
+        return " ".join(text.decode("utf-8", "replace").split())
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    msg = "no free port"
+    raise DidNotStart(msg)
+
+
+def _end_with_parent() -> None:
+    """Linux: a server must not outlive a benchmark that was killed."""
+    with contextlib.suppress(OSError, AttributeError):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to the process itself, which ends its own; SIGKILL to whatever is left."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

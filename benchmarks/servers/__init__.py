@@ -1,0 +1,25 @@
+"""The servers under test, one file each."""
+
+from __future__ import annotations
+
+from benchmarks.servers.carpool import CARPOOL, CARPOOL_WATCHDOG
+from benchmarks.servers.litserve import LITSERVE
+from benchmarks.servers.mlserver import MLSERVER
+from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
+from benchmarks.servers.openfaas import OPENFAAS, OPENFAAS_WATCHDOG
+
+__all__ = ["SERVERS"]
+
+SERVERS = {
+    server.name: server
+    for server in (
+        CARPOOL,
+        MOSEC_ORJSON,
+        MOSEC,
+        LITSERVE,
+        MLSERVER,
+        OPENFAAS,
+        CARPOOL_WATCHDOG,
+        OPENFAAS_WATCHDOG,
+    )
+}

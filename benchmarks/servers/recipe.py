@@ -1,0 +1,79 @@
+"""What there is to know of a server under test; one file per server gives one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.cases import Case
+
+__all__ = ["APPS", "MODEL_PACKAGES", "Launch", "Server", "Setup"]
+
+APPS = Path(__file__).parent.parent / "apps"
+# The same runtime for everybody, at the versions of the running environment.
+MODEL_PACKAGES = ("numpy", "onnxruntime")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One start of a server: what to serve, where, and how long a batch may wait."""
+
+    case: Case
+    port: int
+    python: Path
+    scratch: Path
+    wait_ms: float
+
+    def environment(self) -> dict[str, str]:
+        """What the applications in ``benchmarks/apps`` read."""
+        return {
+            "BENCH_MODEL": str(self.case.model_path),
+            "BENCH_SHAPE": ",".join(map(str, self.case.shape)),
+            "BENCH_RAW": str(int(self.case.raw)),
+            "BENCH_BATCH_MAX": str(self.case.batch_max),
+            "BENCH_WAIT_MS": f"{self.wait_ms:g}",
+            "BENCH_PORT": str(self.port),
+            "BENCH_COUNTS": str(self.scratch / "counts"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start a server and where it answers."""
+
+    argv: list[str]
+    path: str
+    form: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server under test.
+
+    Attributes:
+        name: on the command line and in the results.
+        venv: name of its environment, which servers may share; empty: the running one.
+        packages: what is installed there beside NumPy and ONNX Runtime.
+        launch: how it is started.
+        parses: what its handler takes and gives, and with which JSON library.
+        batches: whether it batches by itself, so that its waiting time is worth tuning.
+        refuses: why it cannot run a case; empty if it can.
+    """
+
+    name: str
+    venv: str
+    packages: tuple[str, ...]
+    launch: Callable[[Setup], Launch]
+    parses: str
+    batches: bool = True
+    refuses: Callable[[Case], str] = lambda _: ""
+
+
+def app(setup: Setup, name: str) -> list[str]:
+    """The command that runs ``benchmarks/apps/NAME``."""
+    return [str(setup.python), str(APPS / name)]
