@@ -97,7 +97,8 @@ class FunctionReader:
         lang = templates.DOCKERFILE if lang.lower() == templates.DOCKERFILE else lang
         template = self._template(lang, skip_build=skip_build)
         labels, annotations = self._text_map("labels"), self._text_map("annotations")
-        self._check_settings(labels, annotations)
+        environment = {**self._text_map("environment"), **self._environment_files()}
+        self._check_settings(labels, annotations, environment)
         for key in ("build_args", "build_secrets"):
             self._text_map(key)
         self._text("platforms")
@@ -110,7 +111,7 @@ class FunctionReader:
             template=template,
             fprocess=self._text("fprocess") or (template.fprocess if template else ""),
             namespace=self._text("namespace"),
-            environment={**self._text_map("environment"), **self._environment_files()},
+            environment=environment,
             secrets=self._texts("secrets"),
             constraints=self._texts("constraints"),
             labels=labels,
@@ -159,9 +160,11 @@ class FunctionReader:
                 values.update(reader.text_map(top["environment"], "environment"))
         return values
 
-    def _check_settings(self, labels: dict[str, str], annotations: dict[str, str]) -> None:
+    def _check_settings(
+        self, labels: dict[str, str], annotations: dict[str, str], environment: dict[str, str]
+    ) -> None:
         try:
-            function_settings.read(labels, annotations)
+            function_settings.read(labels, annotations, environment)
         except ConfigError as error:
             node = self._entries.get("labels") or self._entries.get("annotations", self._node)
             self._problems.extend(self._reader.name(node, f"{self._where}: "), error)

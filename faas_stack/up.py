@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from carpool import durations
+from carpool.address import Address
 from carpool.errors import CarpoolError, ConfigError, Problem
-from carpool.http.address import Address
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
 from faas_stack.provider.app import Options, Provider

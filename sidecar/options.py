@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from carpool import durations
-from carpool.errors import ConfigError
-from carpool.http import address
+from carpool import address, durations
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
@@ -93,12 +91,7 @@ class _Reader:
         return tuple(text for text in texts if self._is_address(name, text))
 
     def _is_address(self, name: str, text: str) -> bool:
-        try:
-            address.parse(text)
-        except ConfigError as error:
-            self._problems.add(name, text, error.problems[0].expected)
-            return False
-        return True
+        return self._problems.attempt(lambda: address.parse(text, name)) is not None
 
     def choice(self, name: str, known: tuple[str, ...], default: str) -> str:
         text = self._text(name) or default

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors
+from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from watchdog_plugin import logs
 from watchdog_plugin.reader import Limits, ProtocolError, read_request
-from watchdog_plugin.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from carpool.errors import ConfigError
+from carpool import address
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
 from watchdog_plugin.author import RAGGED
@@ -19,10 +19,9 @@ from watchdog_plugin.author import RAGGED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ENVIRONMENT", "Address", "HandlerSettings"]
+__all__ = ["ENVIRONMENT", "HandlerSettings"]
 
 _MIB = 1024 * 1024
-_LARGEST_PORT = 65535
 _KNOWN_PREFIX = "handler_"
 
 # name -> (default, meaning); docs/handler.md shows the same table.
@@ -37,22 +36,11 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
 }
 
 
-class Address(NamedTuple):
-    """A TCP host and port, or the path of a Unix socket."""
-
-    host: str
-    port: int
-    path: str
-
-    def __str__(self) -> str:
-        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
-
-
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
     """What one handler process was told."""
 
-    listen: Address
+    listen: address.Address
     exit_on_term: bool
     body_max_bytes: int
     function_dir: Path
@@ -74,16 +62,13 @@ class HandlerSettings:
         for name, text in env.items():
             if name.startswith(_KNOWN_PREFIX) and name not in ENVIRONMENT:
                 problems.unknown(name, ENVIRONMENT, text)
-        try:
-            function = FunctionSettings.from_env(env)
-        except ConfigError as error:
-            problems.extend("", error)
-            function = FunctionSettings()
+        function = problems.attempt(lambda: FunctionSettings.from_env(env)) or FunctionSettings()
         texts = {name: env.get(name) or default for name, (default, _) in ENVIRONMENT.items()}
+        listen = problems.attempt(lambda: address.parse(texts["handler_listen"], "handler_listen"))
         folder = Path(texts["function_dir"])
         model_path = texts["model_path"]
         settings = cls(
-            listen=_address(texts["handler_listen"], problems),
+            listen=listen or address.Address("", 0, ""),
             exit_on_term=_flag("handler_exit_on_term", texts, problems),
             body_max_bytes=_count("handler_body_max_mib", texts, problems) * _MIB,
             function_dir=folder,
@@ -96,16 +81,6 @@ class HandlerSettings:
         )
         problems.raise_if_any()
         return settings
-
-
-def _address(text: str, problems: Problems) -> Address:
-    if text.startswith("unix:") and len(text) > len("unix:"):
-        return Address("", 0, text.removeprefix("unix:"))
-    host, colon, port = text.rpartition(":")
-    if colon and host and port.isdecimal() and int(port) <= _LARGEST_PORT:
-        return Address(host.removeprefix("[").removesuffix("]"), int(port), "")
-    problems.add("handler_listen", text, "HOST:PORT, as in 127.0.0.1:5000, or unix:/path")
-    return Address("", 0, "")
 
 
 def _lengths(text: str, problems: Problems) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import httptools
 
+from carpool import address as addresses
 from carpool.errors import FunctionFault
-from carpool.http import address as addresses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -74,7 +74,7 @@ class Exchange:
         self.body: bytes = b""
         self.keep_alive = True
         self.received = 0.0
-        self.on_gone: Callable[[], None] | None = None
+        self.on_gone: Callable[[], object] | None = None
         self.gone = False
 
     @property
@@ -119,9 +119,9 @@ class Exchange:
             self._send(head)
             self._finish(bytes(body))
 
-    def fail(self, error: errors.CarpoolError) -> None:
+    def fail(self, error: errors.CarpoolError, headers: Iterable[tuple[str, str]] = ()) -> None:
         """Answer with what ``error`` means: its status, its text, when to try again."""
-        headers = []
+        headers = list(headers)
         if isinstance(error, errors.Overloaded) and error.retry_after_s is not None:
             headers.append(("retry-after", str(max(1, round(error.retry_after_s + 0.5)))))
         self.reply(error.status, errors.body(error), headers=headers)

@@ -23,8 +23,8 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from carpool import address as addresses
 from carpool import errors
-from carpool.http import address as addresses
 from carpool.http.connection import Connection, Limits
 from carpool.http.exchange import Exchange
 

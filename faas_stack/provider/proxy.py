@@ -63,7 +63,7 @@ class Proxy:
         task = asyncio.get_running_loop().create_task(self._answer(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        exchange.on_gone = lambda: _cancel(task)
+        exchange.on_gone = task.cancel
 
     async def _answer(self, exchange: Exchange) -> None:
         call = _Call(exchange)
@@ -73,11 +73,9 @@ class Proxy:
             function.invocations += 1
             status = await self._forward(function, call)
         except CarpoolError as error:
-            status = 503 if isinstance(error, NotFound) else error.status
-            retry_s = error.retry_after_s if isinstance(error, Overloaded) else None
-            after = [("retry-after", f"{retry_s:.0f}")] if retry_s else []
-            headers = [_INTERNAL, *after, *call.added]
-            exchange.reply(status, errors.body(error), headers=headers)
+            unavailable = Overloaded(str(error)) if isinstance(error, NotFound) else error
+            status = unavailable.status
+            exchange.fail(unavailable, [_INTERNAL, *call.added])
         except Exception:
             log.exception("proxying %s failed", exchange.target)
             status = 500
@@ -120,10 +118,6 @@ class Proxy:
         headers = _answer_headers(response.headers) + call.added
         exchange.reply(response.status, response.body, kind, headers)
         return response.status
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
 
 
 class _Call:

@@ -15,6 +15,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.backoff import Backoff
 from carpool.http.client import ConnectionFailed, Pool
 from faas_stack.provider import leftovers
 from faas_stack.provider.logs import LineCutter
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.logs import LogRing
 
-__all__ = ["Backoff", "Launch", "Supervised"]
+__all__ = ["Launch", "Supervised"]
 
 _UNREADY_PROBE_S = 0.05
 _READY_PROBE_S = 1.0
@@ -33,26 +34,6 @@ _PROBE_TIMEOUT_S = 2.0
 _FAILING_STARTS = 3
 _LOG_DRAIN_S = 1.0
 _REASON_BYTES = 500
-
-
-class Backoff:
-    """How long to wait before a start: doubling, and short again after a healthy life."""
-
-    def __init__(
-        self, first_s: float = 0.1, longest_s: float = 10.0, healthy_s: float = 30.0
-    ) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-        self._healthy_s = healthy_s
-        self._next_s = first_s
-
-    def after(self, lifetime_s: float) -> float:
-        """The wait after a process that lived for ``lifetime_s``."""
-        if lifetime_s >= self._healthy_s:
-            self._next_s = self._first_s
-        wait_s = self._next_s
-        self._next_s = min(2 * wait_s, self._longest_s)
-        return wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +199,9 @@ class Supervised:
     def _set_ready(self, *, ready: bool) -> None:
         if ready != self.ready:
             self.ready = ready
-            self._was_ready = True
-            self._failed_starts = 0
+            if ready:
+                self._was_ready = True
+                self._failed_starts = 0
             self._changed()
 
     def _say(self, text: str) -> None:

@@ -69,7 +69,6 @@ class Batch:
         upstream: the instance that takes it.
         closed: why it closed.
         sent: when it was sent.
-        predicted_s: execution time expected when it was sent; 0 if nothing was known.
         attempt: how often its members have been sent together, from 1.
         lineage: the batch that it is a part of, if that was divided.
     """
@@ -79,7 +78,6 @@ class Batch:
     upstream: Upstream
     closed: Closed
     sent: float
-    predicted_s: float
     attempt: int = 1
     lineage: Lineage | None = None
 
@@ -157,7 +155,7 @@ class Batcher:
         if refusal:
             advance(request, State.REFUSED)
             return refusal
-        if self._isolation.suspicious and self._isolation.apart(self._fingerprint(request), now):
+        if self._isolation.suspicious(now) and self._isolation.apart(self._fingerprint(request)):
             request.key = (request.key, request.id)
         request.depart = self._policy.depart(request)
         advance(request, State.QUEUED)
@@ -220,8 +218,6 @@ class Batcher:
             if request.state is State.IN_FLIGHT:
                 advance(request, State.FAILED if bad else State.DONE)
                 waiting.append(request)
-            if batch.lineage:
-                self._isolation.settled(batch.lineage, failed=bad, now=now)
         return waiting
 
     def broken(self, batch: Batch, fault: Fault, now: float) -> list[Request]:
@@ -232,14 +228,14 @@ class Batcher:
         """
         self._landed(batch)
         riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
-        parts = self._isolation.divide(riding, fault, batch.attempt, now) if riding else []
+        parts = self._isolation.divide(batch, riding, fault, now) if riding else []
         if not parts:
             return self._lost(batch, riding, fault, now)
         for request in riding:
             advance(request, State.BATCHED)
-        whole = len(parts) == 1
-        lineage = batch.lineage or (None if whole else Lineage(len(riding)))
-        attempt = batch.attempt + 1 if whole else 1
+        again = fault is Fault.UNSENT
+        lineage = batch.lineage or (None if again else Lineage(len(riding)))
+        attempt = batch.attempt + 1 if again else 1
         self._parts.extend([_Part(part, attempt, lineage) for part in parts])
         return []
 
@@ -334,8 +330,7 @@ class Batcher:
             advance(request, State.IN_FLIGHT)
         self._batches += 1
         self.upstreams.sent(upstream, len(requests))
-        predicted_s = self.exec_time.mean(len(requests))
-        batch = Batch(self._batches, requests, upstream, closed, now, predicted_s)
+        batch = Batch(self._batches, requests, upstream, closed, now)
         self._flying[batch.id] = batch
         return batch
 
@@ -345,10 +340,9 @@ class Batcher:
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""
-        if self._isolation.blame(batch.requests, fault):
-            self._isolation.convict(self._fingerprint(batch.requests[0]), now)
+        if len(batch.requests) == 1 and fault in (Fault.ANSWERED, Fault.DIED):
+            fingerprint = self._fingerprint(batch.requests[0])
+            self._isolation.failed_alone(fingerprint, batch.lineage, now)
         for request in riding:
             advance(request, State.FAILED)
-            if batch.lineage:
-                self._isolation.settled(batch.lineage, failed=True, now=now)
         return riding

@@ -55,10 +55,6 @@ class Upstreams:
         upstream.served = min(others, default=0.0)
         self._by_name[upstream.name] = upstream
 
-    def get(self, name: str) -> Upstream | None:
-        """The instance of that name, if it is known."""
-        return self._by_name.get(name)
-
     def next_free(self) -> Upstream | None:
         """The free instance furthest behind its share, or None."""
         chosen: Upstream | None = None
@@ -76,6 +72,3 @@ class Upstreams:
         """Count a batch that ``upstream`` has just taken."""
         upstream.in_flight += 1
         upstream.served += size / upstream.weight
-
-    def __len__(self) -> int:
-        return len(self._by_name)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from sidecar.core.batcher import Batch
     from sidecar.core.request import Request
 
 __all__ = ["Fault", "Isolation", "Lineage"]
@@ -50,12 +51,10 @@ class Lineage:
 
     Attributes:
         size: requests in it.
-        settled: how many of them have come to an end.
-        failed: how many of these failed alone.
+        failed: how many of them have failed alone.
     """
 
     size: int
-    settled: int = 0
     failed: int = 0
 
 
@@ -63,58 +62,51 @@ class Isolation:
     """Divides failed batches and keeps known offenders apart."""
 
     def __init__(self) -> None:
-        self._until: OrderedDict[Hashable, float] = OrderedDict()
+        self._until: OrderedDict[Hashable, float] = OrderedDict()  # soonest forgotten first
         self._suspended_until = 0.0
 
     def divide(
-        self, requests: list[Request], fault: Fault, attempt: int, now: float
+        self, batch: Batch, riding: list[Request], fault: Fault, now: float
     ) -> list[list[Request]]:
-        """The batches to send in place of the one that failed; none: its members fail.
+        """The batches to send in place of one that failed; none: its members fail.
 
         Args:
-            requests: the members that still wait, in order.
-            fault: how their batch failed.
-            attempt: how often it has been sent, at least 1.
+            batch: as it was sent. If others were in it, a member is not the offender yet, even
+                if he is the last who still waits.
+            riding: the members that still wait, in order.
+            fault: how it failed.
             now: seconds, monotonic.
         """
         if fault is Fault.UNSENT:
-            return [requests] if attempt < _ATTEMPTS_MAX else []
-        if fault is Fault.HUNG or len(requests) < 2 or now < self._suspended_until:  # noqa: PLR2004 - two can be divided
+            return [riding] if batch.attempt < _ATTEMPTS_MAX else []
+        suspended = now < self._suspended_until and batch.lineage is None
+        if fault is Fault.HUNG or suspended or len(batch.requests) == 1:
             return []
-        if fault is Fault.DIED:
-            return [[request] for request in requests]
-        middle = len(requests) // 2
-        return [requests[:middle], requests[middle:]]
+        if fault is Fault.DIED or len(riding) == 1:
+            return [[request] for request in riding]
+        middle = len(riding) // 2
+        return [riding[:middle], riding[middle:]]
 
-    def settled(self, lineage: Lineage, *, failed: bool, now: float) -> None:
-        """One member of a divided batch has come to its end."""
-        lineage.settled += 1
-        lineage.failed += failed
-        if lineage.settled == lineage.size and 2 * lineage.failed > lineage.size:
-            self._suspended_until = now + _SUSPEND_S
+    def failed_alone(self, fingerprint: Hashable, lineage: Lineage | None, now: float) -> None:
+        """An offender is found: keep its like apart for a while.
 
-    def blame(self, requests: list[Request], fault: Fault) -> bool:
-        """Whether a batch of ``requests`` that failed for good names its offender."""
-        return len(requests) == 1 and fault in (Fault.ANSWERED, Fault.DIED)
-
-    def convict(self, fingerprint: Hashable, now: float) -> None:
-        """A request with this fingerprint failed alone: keep its like apart for a while."""
+        Where most of a divided batch are offenders, the next batches are not divided for a while.
+        """
         self._until[fingerprint] = now + QUARANTINE_S
         self._until.move_to_end(fingerprint)
         if len(self._until) > _QUARANTINED_MAX:
             self._until.popitem(last=False)
+        if lineage:
+            lineage.failed += 1
+            if 2 * lineage.failed > lineage.size:
+                self._suspended_until = now + _SUSPEND_S
 
-    @property
-    def suspicious(self) -> bool:
-        """Whether anybody is remembered at all."""
+    def suspicious(self, now: float) -> bool:
+        """Whether anybody is remembered at all; nobody's body need be looked at otherwise."""
+        while self._until and next(iter(self._until.values())) <= now:
+            self._until.popitem(last=False)
         return bool(self._until)
 
-    def apart(self, fingerprint: Hashable, now: float) -> bool:
+    def apart(self, fingerprint: Hashable) -> bool:
         """Whether a request with this fingerprint must ride alone."""
-        until = self._until.get(fingerprint)
-        if until is None:
-            return False
-        if until <= now:
-            del self._until[fingerprint]
-            return False
-        return True
+        return fingerprint in self._until

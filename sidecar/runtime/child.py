@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool import durations
+from carpool.backoff import Backoff
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ __all__ = ["Child", "Launch", "plan_launch"]
 
 log = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.1
-_LAST_BACKOFF_S = 10.0
-_HEALTHY_S = 10.0  # a child that lived this long starts again without back-off
 _HOPELESS_STARTS = 3  # deaths in a row before readiness, after which callers are told why
 _TAIL_BYTES = 2000
 _PR_SET_PDEATHSIG = 1
@@ -157,7 +155,7 @@ class Child:
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        backoff_s = _FIRST_BACKOFF_S
+        backoff = Backoff()
         while not self._ending:
             began = loop.time()
             code = await self._run_once()
@@ -165,10 +163,9 @@ class Child:
                 return
             self._deaths += 1
             self._on_exit()
-            backoff_s = _FIRST_BACKOFF_S if loop.time() - began > _HEALTHY_S else backoff_s
-            log.warning("the function's process ended with %s; next in %.1f s", code, backoff_s)
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
+            wait_s = backoff.after(loop.time() - began)
+            log.warning("the function's process ended with %s; next in %.1f s", code, wait_s)
+            await asyncio.sleep(wait_s)
 
     async def _run_once(self) -> str:
         launch = self._launch

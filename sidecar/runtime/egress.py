@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from carpool.http.client import Pool, Response
     from sidecar.core.batcher import Batch
 
-__all__ = ["AnswerHead", "Answers", "answer_head", "send"]
+__all__ = ["AnswerHead", "Answers", "send"]
 
 _HEADERS = (("content-type", wire.CONTENT_TYPE),)
 _REASON_BYTES = 500
@@ -32,7 +32,7 @@ class Answers(NamedTuple):
     """A batch's answers in the order of its requests, and its padded and useful elements."""
 
     statuses: tuple[int, ...]
-    heads: tuple[bytes, ...]
+    heads: list[AnswerHead]
     bodies: list[memoryview]
     padding: tuple[int, int]
 
@@ -68,7 +68,7 @@ async def send(batch: Batch, pool: Pool, now: float, timeout_s: float) -> Answer
 
 
 @functools.lru_cache(maxsize=256)
-def answer_head(head: bytes) -> AnswerHead:
+def _answer_head(head: bytes) -> AnswerHead:
     """The content type and the other headers of an answer; cached, as they repeat."""
     headers = wire.parse_head(head).headers
     content_type = next((value for name, value in headers if name == "content-type"), "")
@@ -101,7 +101,8 @@ def _answers(response: Response, ids: list[int]) -> Answers:
         msg = f"the function answered with status {bad[0]}: expected 200 to 599"
         raise FunctionFault(msg)
     padding = _padding(response.header(b"x-carpool-padding"))
-    return Answers(columns.statuses, columns.heads, columns.bodies, padding)
+    heads = [_answer_head(head) for head in columns.heads]
+    return Answers(columns.statuses, heads, columns.bodies, padding)
 
 
 def _padding(header: bytes | None) -> tuple[int, int]:

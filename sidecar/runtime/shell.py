@@ -77,10 +77,8 @@ class Shell:
 
     def changed(self) -> None:
         """An instance came up or went down, or the function cannot be started."""
-        reason = self.failing()
-        if reason:
-            error = Overloaded(f"the function does not start: {reason}", retry_after_s=1.0)
-            self._fail(self._batcher.give_up(), error)
+        if self.failing():
+            self._fail(self._batcher.give_up(), self._does_not_start())
         self._dirty()
 
     def close(self) -> None:
@@ -99,10 +97,8 @@ class Shell:
         if exchange.target.startswith("/_/") or exchange.target == "/metrics":
             self._own(exchange)
             return
-        reason = self.failing()
-        if reason:
-            msg = f"the function does not start: {reason}"
-            raise Overloaded(msg, retry_after_s=1.0)
+        if self.failing():
+            raise self._does_not_start()
         request = self._ingress.read(exchange)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
@@ -135,6 +131,9 @@ class Shell:
             return ""
         reasons = [instance.reason for instance in self._instances.values()]
         return self.failing() or "; ".join(reasons) or "no instance"
+
+    def _does_not_start(self) -> Overloaded:
+        return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
 
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
@@ -218,7 +217,7 @@ class Shell:
             if request not in waiting:
                 continue
             failures += status >= _FAILED_FROM
-            _reply(request.payload, status, egress.answer_head(head), body, len(batch.requests))
+            _reply(request.payload, status, head, body, len(batch.requests))
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pytest
 import uvloop
 
+from carpool.backoff import Backoff
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
 from faas_stack.provider.logs import LineCutter, LogRing
 from faas_stack.provider.replicas import Replica, changes
-from faas_stack.provider.supervised import Backoff
 
 # -- documents --------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
 
 ``slow:0.2`` sleeps, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with 422,
-``short`` answers too few items, ``garbage`` answers no batch; anything else is echoed.
+``short`` answers too few items, ``garbage`` answers no batch,
+``badhead`` heads that are none; anything else is echoed.
 ``start_delay`` and ``start_exit`` in the environment make the start slow or hopeless.
 """
 
@@ -46,6 +47,10 @@ class Handler(socketserver.StreamRequestHandler):
             return 500, b"the whole batch failed"
         if "garbage" in words:
             return 200, b"not a batch"
+        if "badhead" in words:
+            heads = [b"\nno colon\n"] * len(words)
+            statuses = [200] * len(words)
+            return 200, wire.encode_answer(columns.ids, statuses, heads, columns.bodies)
         kept = slice(None, -1) if "short" in words else slice(None)
         statuses = [422 if word == "bad" else 200 for word in words]
         heads = [OK] * len(words)

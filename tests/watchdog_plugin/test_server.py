@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.address import Address
 from carpool.errors import ConfigError
 from tests.waiting import wait_until
 from tests.watchdog_plugin.processes import Client
 from watchdog_plugin.reader import Limits
 from watchdog_plugin.server import Response, Server
-from watchdog_plugin.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from carpool.address import Address
 from carpool.errors import ConfigError
-from watchdog_plugin.settings import ENVIRONMENT, Address, HandlerSettings
+from watchdog_plugin.settings import ENVIRONMENT, HandlerSettings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool import address
 from carpool.errors import ConfigError
-from carpool.http import address
 from carpool.http.client import ConnectionFailed, Pool
 from carpool.http.server import Exchange, serve
 

@@ -96,9 +96,7 @@ def test_without_an_instance_nothing_leaves() -> None:
     batcher = windowed(size=1, up=False)
     batcher.admit(request(1), 0.0)
     assert [] == batcher.step(1.0).send
-    upstream = batcher.upstreams.get("a")
-    assert upstream is not None
-    upstream.up = True
+    batcher.upstreams.add(Upstream("a", 32, up=True))
     assert 1 == len(batcher.step(1.0).send)
 
 

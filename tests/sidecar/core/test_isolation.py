@@ -148,6 +148,23 @@ def test_a_rider_who_leaves_between_two_attempts_is_not_sent() -> None:
     assert [riders[1]] == half.requests
 
 
+def test_the_last_who_waits_is_tried_alone_before_he_is_blamed() -> None:
+    """The offender's caller left while the batch broke: his neighbour still gets an answer."""
+    batcher = eager()
+    offender, neighbour = request(1, "bad"), request(2, "good")
+    batch = riding(batcher, offender, neighbour)
+    batcher.cancel(offender)
+    assert [] == batcher.broken(batch, Fault.ANSWERED, 0.0)
+    (alone,) = batcher.step(0.0).send
+    assert [neighbour] == batcher.finished(alone, [False], 0.1)
+
+
+def test_an_isolation_that_has_begun_is_brought_to_its_end() -> None:
+    """Most fail alone, but not all: those few are answered although dividing is suspended."""
+    ends = fates(poisoned(*range(1, 27)).run([Arrival(0.0)] * 32))
+    assert set(range(27, 33)) == {n for n, state in ends.items() if state is State.DONE}
+
+
 def test_giving_up_includes_the_divided() -> None:
     """A function that does not come back fails those between two attempts as well."""
     batcher = eager()

@@ -18,6 +18,7 @@ from tests.sidecar.runtime.conftest import ROOT, Sidecar
 from tests.waiting import wait_until_async
 
 Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
+_MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a head"}
 EXPLAIN = ("x-carpool-explain", "1")
 
 
@@ -69,7 +70,7 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
 
     async def run() -> None:
         async with sidecar() as running:
-            for word, text in (("short", "answered"), ("garbage", "batch"), ("fail", "status 500")):
+            for word, text in _MALFORMED.items():
                 response = await running.ask(word)
                 assert 502 == response.status
                 assert text in error(response.body)
@@ -311,7 +312,7 @@ def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
             assert (200, 502) == (again[0].status, again[1].status)
             assert b"1" == again[0].header(b"x-carpool-batch")
 
-    for word in ("fail", "garbage", "crash"):
+    for word in ("fail", "garbage", "badhead", "crash"):
         asyncio.run(run(word))
 
 

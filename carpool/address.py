@@ -24,8 +24,8 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse(text: str) -> Address:
-    """The address ``text`` names; a leading ``http://`` is allowed.
+def parse(text: str, name: str = "address") -> Address:
+    """The address ``text`` names; a leading ``http://`` is allowed. ``name`` is for the error.
 
     Raises:
         ConfigError: neither ``HOST:PORT`` nor ``unix:PATH``.
@@ -34,6 +34,6 @@ def parse(text: str) -> Address:
         return Address("", 0, text.removeprefix("unix:"))
     host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        problem = Problem("address", text, "HOST:PORT, as in 127.0.0.1:8080, or unix:/path")
+        problem = Problem(name, text, "HOST:PORT, as in 127.0.0.1:8080, or unix:/path")
         raise ConfigError([problem])
     return Address(host.removeprefix("[").removesuffix("]"), int(port), "")
