@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -123,7 +124,7 @@ class Exchange:
         """Answer with what ``error`` means: its status, its text, when to try again."""
         headers = list(headers)
         if isinstance(error, errors.Overloaded) and error.retry_after_s is not None:
-            headers.append(("retry-after", str(max(1, round(error.retry_after_s + 0.5)))))
+            headers.append(("retry-after", str(max(1, math.ceil(error.retry_after_s)))))
         self.reply(error.status, errors.body(error), headers=headers)
 
     def start(self, status: int, headers: Iterable[tuple[str, str]] = ()) -> None:
