@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = [
     "NotJsonError",
     "Rule",
+    "anything",
     "each",
     "loads",
+    "mapping",
     "maybe",
     "number",
     "record",
@@ -94,6 +96,23 @@ def each(rule: Rule, unique: str = "") -> Rule:
                 problems.add(name, key, f"another name than {path}[{seen[key]}]")
 
     return check
+
+
+def mapping(rule: Rule) -> Rule:
+    """An object of whatever keys, whose values all satisfy ``rule``."""
+
+    def check(value: object, path: str, problems: Problems) -> None:
+        if not isinstance(value, dict):
+            problems.add(path or "document", _shown(value), "an object")
+            return
+        for name, item in value.items():
+            rule(item, f"{path}.{name}", problems)
+
+    return check
+
+
+def anything(value: object, path: str, problems: Problems) -> None:
+    """Whatever it is; somebody else checks it."""
 
 
 def number(expected: str, accepts: Callable[[float], bool], *, whole: bool = False) -> Rule:

@@ -123,7 +123,16 @@ class FunctionSettings:
         "Parameters of the batch policy, as a JSON object.",
         annotation_only=True,
     )
-    queue_max: int = _setting("queue.max", _COUNT, 1024, "Most requests waiting; more get a 429.")
+    queue_max: int = _setting(
+        "queue.max", _COUNT, 1024, "Most requests waiting, each class by itself; more get a 429."
+    )
+    background_share: float = _setting(
+        "background.share",
+        kinds.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
+        0.1,
+        "Least share of the seats that requests of class `batch` get while others wait too; they "
+        "fill empty seats in any case. A request names its class in `X-Carpool-Class`.",
+    )
     shed: str = _setting(
         "shed",
         kinds.choice("dark", "on", "off"),

@@ -25,9 +25,11 @@ from sidecar.core.guarded import Guarded
 from sidecar.core.shedding import Shedding
 from sidecar.options import Options
 from sidecar.policies.fixed import FixedWindow
+from sidecar.runtime.admin import Admin
 from sidecar.runtime.child import Child, plan_launch
+from sidecar.runtime.fleet import Fleet
 from sidecar.runtime.ingress import Ingress, fingerprint
-from sidecar.runtime.instances import Instance
+from sidecar.runtime.ledger import Ledger
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.shell import Shell
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sidecar.core.policy import BatchPolicy
+    from sidecar.runtime.instances import Instance
 
 __all__ = ["build_policy", "main", "run"]
 
@@ -85,15 +88,25 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         Guarded(build_policy(settings), fallback, replaced),
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
+        background_share=settings.background_share,
         shedding=Shedding(settings.shed, settings.shed_cap),
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
-    shell = Shell(batcher, Ingress(settings, time.time), metrics, options.exec_timeout_s)
-    child = _start_function(shell, settings, options, env)
+    fleet, ledger = Fleet(batcher), Ledger(time.time)
+    ingress = Ingress(settings, time.time)
+    shell = Shell(batcher, ingress, metrics, ledger, fleet, options.exec_timeout_s)
+    child = _start_function(shell, fleet, settings, options, env)
     limits = Limits(body_bytes=options.body_max_bytes)
     server = await serve(shell, listen=options.listen, limits=limits)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
+    side_door = None
+    if options.admin:
+        admin = Admin(
+            env.get("OPENFAAS_NAME", ""), options.admin_token, fleet, ledger, shell.changed
+        )
+        side_door = await serve(admin, listen=options.admin)
+        log.info("admin API on %s", side_door.address)
 
     gc.freeze()  # what is here now stays; requests leave no cycles, so looking for them is rare
     gc.set_threshold(50_000)
@@ -108,37 +121,42 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     server.close()
     await server.drain(options.exec_timeout_s)
     await server.stop()
-    shell.close()
+    if side_door:
+        await side_door.stop()
+    fleet.close()
     if child:
         await child.stop(_GRACE_S)
 
 
 def _start_function(
-    shell: Shell, settings: FunctionSettings, options: Options, env: Mapping[str, str]
+    shell: Shell,
+    fleet: Fleet,
+    settings: FunctionSettings,
+    options: Options,
+    env: Mapping[str, str],
 ) -> Child | None:
-    """Add the instances behind this sidecar, starting the local one if none is named."""
+    """Serve with the instances behind this sidecar, starting the local one if none is named."""
+    child = None
 
     def noticed(instance: Instance) -> None:
         if child and instance.up:
             child.became_ready()
         shell.changed()
 
-    launch = None if options.upstreams else plan_launch(options, env)
-    addresses = (launch.address,) if launch else options.upstreams
-    instances = [Instance(address, settings.batch_max, noticed) for address in addresses]
-    child = None
-    if launch:
+    fleet.on_change = noticed
+    if options.upstreams:
+        fleet.start(options.upstreams, settings.batch_max)
+        return None
+    launch = plan_launch(options, env)
+    (local,) = fleet.start([launch.address], settings.batch_max)
 
-        def died() -> None:
-            instances[0].lost("its process ended")  # a restart between two probes would be missed
-            shell.changed()
+    def died() -> None:
+        local.lost("its process ended")  # a restart between two probes would be missed
+        shell.changed()
 
-        child = Child(launch, died)
-        shell.failing = lambda: child.failing
-        child.start()
-    for instance in instances:
-        shell.add(instance)
-        instance.watch()
+    child = Child(launch, died)
+    shell.failing = lambda: child.failing
+    child.start()
     return child
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Options"]
 
 _PREFIX = "sidecar_"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _WATCHDOG = ("auto", "on", "off")
 
 
@@ -32,6 +33,8 @@ class Options:
         watchdog: ``auto`` (of-watchdog where ``fwatchdog`` is on the PATH), ``on`` or ``off``.
         watchdog_port, handler_port: loopback ports, used with the watchdog only.
         exec_timeout_s: how long one batch may take.
+        admin: where operators come in (`sidecar.runtime.admin`); empty: nowhere.
+        admin_token: what they must present; required where ``admin`` is not of this machine alone.
         drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
         body_max_bytes: largest request, and largest batch unless it is a single request.
     """
@@ -43,6 +46,8 @@ class Options:
     watchdog_port: int = 8082
     handler_port: int = 5000
     exec_timeout_s: float = 30.0
+    admin: str = ""
+    admin_token: str = ""
     drain_delay_s: float = 0.0
     body_max_bytes: int = 64 * 1024 * 1024
 
@@ -63,6 +68,8 @@ class Options:
             watchdog_port=reader.whole("sidecar_watchdog_port", defaults.watchdog_port, 65535),
             handler_port=reader.whole("sidecar_handler_port", defaults.handler_port, 65535),
             exec_timeout_s=reader.duration("exec_timeout", defaults.exec_timeout_s),
+            admin=reader.side_door("sidecar_admin", "sidecar_admin_token"),
+            admin_token=env.get("sidecar_admin_token", "").strip(),
             drain_delay_s=reader.duration("sidecar_drain_delay", defaults.drain_delay_s),
             body_max_bytes=reader.whole("sidecar_body_max_bytes", defaults.body_max_bytes, 2**32),
         )
@@ -85,6 +92,17 @@ class _Reader:
     def address(self, name: str, default: str) -> str:
         text = self._text(name) or default
         return text if self._is_address(name, text) else default
+
+    def side_door(self, name: str, token_name: str) -> str:
+        """An address that anybody may reach only if there is a token to show."""
+        text, token = self._text(name), self._text(token_name)
+        if not text or not self._is_address(name, text):
+            return ""
+        where = address.parse(text)
+        if not (where.path or token or where.host in _LOOPBACK):
+            expected = "a loopback address or unix:PATH, or a token"
+            self._problems.add(name, text, expected, f"set {token_name}")
+        return text
 
     def addresses(self, name: str) -> tuple[str, ...]:
         texts = [text.strip() for text in self._text(name).split(",") if text.strip()]

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.core.batcher import Batch, Batcher, Fault
-from sidecar.core.dispatch import Upstream
+from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Route, Upstream
+from sidecar.core.isolation import Fault
 from sidecar.core.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from sidecar.core.batch import Batch
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.shedding import Shedding
     from sidecar.core.states import State
@@ -79,6 +81,8 @@ class Arrival(NamedTuple):
     budget_s: float = math.inf
     key: Hashable = "key"
     app: str = "*"
+    seats: int = 1
+    background: bool = False
 
 
 class End(NamedTuple):
@@ -90,7 +94,7 @@ class End(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One batch that ran: when it left, its size, why it closed, where it went."""
+    """One batch that ran: when it left, its size in seats, why it closed, where it went."""
 
     at: float
     size: int
@@ -104,7 +108,7 @@ class Drive:
     Args:
         policy: the batch policy to drive.
         function: what every instance does with a batch.
-        instances: weight of each instance.
+        instances: planned share of each instance.
         batch_max, queue_max, shedding: the batcher's limits.
 
     Attributes:
@@ -125,11 +129,13 @@ class Drive:
         self.clock = FakeClock()
         self.batches: list[Ran] = []
         self.batcher = Batcher(policy, batch_max=batch_max, queue_max=queue_max, shedding=shedding)
-        for number, weight in enumerate(instances):
-            self.batcher.upstreams.add(Upstream(f"i{number}", batch_max, weight, up=True))
+        shares = {f"i{number}": share for number, share in enumerate(instances)}
+        upstreams = [Upstream(name, batch_max, name, up=True) for name in shares]
+        self.batcher.replan(policy, {"*": Route(shares)}, upstreams)
         self._function = function
         self._ends: list[End] = []
         self._running: list[tuple[float, int, Batch]] = []
+        self._busy_until: dict[str, float] = {}
         self._ids = count(1)
 
     def run(self, arrivals: Iterable[Arrival | tuple[float, float]]) -> list[End]:
@@ -156,8 +162,15 @@ class Drive:
 
     def _arrive(self, arrival: Arrival) -> None:
         now = self.clock.now
-        deadline = arrival.at + arrival.budget_s
-        request = Request(next(self._ids), arrival.key, now, deadline=deadline, app=arrival.app)
+        request = Request(
+            next(self._ids),
+            arrival.key,
+            now,
+            deadline=arrival.at + arrival.budget_s,
+            seats=arrival.seats,
+            background=arrival.background,
+            app=arrival.app,
+        )
         if self.batcher.admit(request, now):
             self._end([request])
 
@@ -166,9 +179,10 @@ class Drive:
         actions = self.batcher.step(now)
         self._end(actions.expired)
         for batch in actions.send:
-            size = len(batch.requests)
-            self.batches.append(Ran(now, size, batch.closed.value, batch.upstream.name))
-            done = now + self._function.exec_s(size)
+            self.batches.append(Ran(now, batch.seats, batch.closed.value, batch.upstream.name))
+            done = max(now, self._busy_until.get(batch.upstream.name, 0.0))
+            done += self._function.exec_s(batch.seats)
+            self._busy_until[batch.upstream.name] = done
             heapq.heappush(self._running, (done, batch.id, batch))
 
     def _land(self) -> None:

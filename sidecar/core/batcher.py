@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `drain`), each with the time.
-After any of them the shell calls `step`, which returns what to do: batches to send, requests that
-expired. Between events the shell sleeps until `wake_at`. Nothing else changes the queue.
+Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `replan`, `drain`), each with the
+time. After any of them the shell calls `step`, which returns what to do: batches to send, requests
+that expired. Between events the shell sleeps until `wake_at`. Nothing else changes the queue.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
 parts leave before anything that still queues.
 
-A batch closes only when a free instance is there to take it, as a busy instance never causes a
-small batch, and then for the first of these reasons: it is as large as the policy wants, the
-departure time of a member has come, or the sidecar drains.
+A batch closes only when an instance is there to take it (`dispatch`), as a busy instance never
+causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
+the departure time of a member has come, or the sidecar drains.
 
 Rules: `step` is the only producer of batches; the state table (`states`) is the only judge of a
 request's fate; the same calls give the same actions.
@@ -19,82 +19,28 @@ request's fate; the same calls give the same actions.
 
 from __future__ import annotations
 
-import enum
 import math
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from sidecar.core.dispatch import Upstream, Upstreams
-from sidecar.core.exec_time import ExecTime
+from sidecar.core.batch import Actions, Batch, Closed, Refusal
+from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
+from sidecar.core.flights import Flights
+from sidecar.core.forecast import clear_s, predicted_finish
 from sidecar.core.isolation import Fault, Isolation, Lineage
+from sidecar.core.parts import Part, Parts
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Group, Queue
 from sidecar.core.shedding import Shedding
 from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from sidecar.core.dispatch import Upstream
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
 
-__all__ = ["Actions", "Batch", "Batcher", "Closed", "Fault", "Refusal"]
-
-
-class Closed(enum.Enum):
-    """Why a batch closed."""
-
-    FULL = "full"
-    DEPARTURE = "departure"
-    DRAIN = "drain"
-    ISOLATION = "isolation"
-
-
-class Refusal(enum.Enum):
-    """Why a request was not admitted."""
-
-    QUEUE_FULL = "queue_full"
-    EXPIRED = "expired"
-    LATE = "late"
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Requests that travel together.
-
-    Attributes:
-        id: unique within the sidecar.
-        requests: the members, in order of arrival.
-        upstream: the instance that takes it.
-        closed: why it closed.
-        sent: when it was sent.
-        attempt: how often its members have been sent together, from 1.
-        lineage: the batch that it is a part of, if that was divided.
-    """
-
-    id: int
-    requests: list[Request]
-    upstream: Upstream
-    closed: Closed
-    sent: float
-    attempt: int = 1
-    lineage: Lineage | None = None
-
-
-class _Part(NamedTuple):
-    """Requests of a failed batch that wait to be sent again."""
-
-    requests: list[Request]
-    attempt: int
-    lineage: Lineage | None
-
-
-class Actions(NamedTuple):
-    """What the shell has to do after a step."""
-
-    send: list[Batch]
-    expired: list[Request]
+__all__ = ["Batcher"]
 
 
 class Batcher:
@@ -102,37 +48,44 @@ class Batcher:
 
     Args:
         policy: decides departure times and batch sizes.
-        batch_max: largest batch, whatever the policy says.
-        queue_max: most requests waiting; further ones are refused.
+        batch_max: largest batch in seats, whatever the policy says.
+        queue_max: most requests waiting, interactive and background ones counted apart.
+        background_share: least share of the seats for background requests while others wait.
         shedding: whether what is predicted to be late is refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
         fingerprint: what makes a request recognisable when it comes again.
+
+    Attributes:
+        upstreams: the instances.
+        shedding: as given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every limit of a function
         self,
         policy: BatchPolicy,
         *,
         batch_max: int,
         queue_max: int,
+        background_share: float = 0.1,
         shedding: Shedding | None = None,
         batch_bytes_max: float = math.inf,
         fingerprint: Callable[[Request], Hashable] = lambda request: request.id,
     ) -> None:
         self._policy = policy
-        self.batch_max = batch_max
+        self._routes: Mapping[str, Route] = {}
+        self._batch_max = batch_max
         self._queue_max = queue_max
+        self._background_share = background_share
         self._batch_bytes_max = batch_bytes_max
-        self._queue = Queue()
+        self._queue = Queue(background_share)
         self._batches = 0
         self._draining = False
         self._fingerprint = fingerprint
         self._isolation = Isolation()
-        self._parts: deque[_Part] = deque()
-        self._flying: dict[int, Batch] = {}
+        self._parts = Parts()
+        self._flights = Flights()
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
-        self.exec_time = ExecTime()
 
     @property
     def queued(self) -> int:
@@ -142,12 +95,12 @@ class Batcher:
     @property
     def in_flight(self) -> int:
         """Batches in flight."""
-        return len(self._flying)
+        return len(self._flights)
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not (self._queue.live or self._parts or self._flying)
+        return not (self._queue.live or self._parts or self._flights)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
@@ -157,9 +110,8 @@ class Batcher:
             return refusal
         if self._isolation.suspicious(now) and self._isolation.apart(self._fingerprint(request)):
             request.key = (request.key, request.id)
-        request.depart = self._policy.depart(request)
         advance(request, State.QUEUED)
-        self._queue.push(request)
+        self._enqueue(request)
         return None
 
     def cancel(self, request: Request) -> None:
@@ -175,26 +127,21 @@ class Batcher:
         """Close every batch that may leave now; drop what has expired."""
         actions = Actions([], self._queue.expire(now))
         if self._parts:
-            self._expire_parts(now, actions)
-        while self._parts or self._queue.live:
-            upstream = self.upstreams.next_free()
-            if upstream is None:
-                break
-            if self._parts:
-                actions.send.append(self._send_part(upstream, now))
-            elif not self._close_next(upstream, now, actions):
-                break
+            actions.expired.extend(self._parts.expire(now))
+            for part in list(self._parts):
+                self._send_part(part, now, actions)
+        while self._queue.live and self._close_next(now, actions):
+            pass
         return actions
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
-        wake = min((r.deadline for part in self._parts for r in part.requests), default=math.inf)
-        if not self._queue.live:
-            return wake
-        wake = min(wake, self._queue.expires_at)
-        if self.upstreams.next_free():
-            departures = [group.departs_at(now) for group in self._queue.by_age()]
-            wake = min(wake, *departures)
+        if not (self._queue.live or self._parts):
+            return math.inf
+        wake = min(self._queue.expires_at, self._parts.expires_at, self.upstreams.returns_at(now))
+        for group in self._queue.in_turn():
+            if self.upstreams.next_free(group.route, now):
+                wake = min(wake, group.departs_at(now))
         return wake
 
     def finished(self, batch: Batch, failed: Sequence[bool], now: float) -> list[Request]:
@@ -208,11 +155,11 @@ class Batcher:
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
         """
-        self._landed(batch)
+        self._flights.landed(batch, now)
+        batch.upstream.succeeded()
         if not any(failed):
-            executed = Executed(len(batch.requests), now - batch.sent, now)
-            self.exec_time.observe(executed.size, executed.exec_s)
-            self._policy.observe(executed)
+            batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
+            self._policy.observe(Executed(batch.seats, batch.exec_s, now))
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
             if request.state is State.IN_FLIGHT:
@@ -226,26 +173,52 @@ class Batcher:
         Returns:
             The members to tell, now FAILED; the others will be in a later batch.
         """
-        self._landed(batch)
+        self._flights.landed(batch, now)
+        upstream = batch.upstream
+        if fault is Fault.DIED:
+            fault = self._flights.death_of(batch)
+        elif fault is not Fault.UNSENT and batch.lineage is None:
+            upstream.failed(now, spare=self.upstreams.spare(upstream, now))
         riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
         parts = self._isolation.divide(batch, riding, fault, now) if riding else []
         if not parts:
             return self._lost(batch, riding, fault, now)
-        for request in riding:
-            advance(request, State.BATCHED)
         again = fault is Fault.UNSENT
         lineage = batch.lineage or (None if again else Lineage(len(riding)))
-        attempt = batch.attempt + 1 if again else 1
-        self._parts.extend([_Part(part, attempt, lineage) for part in parts])
+        for part in parts:
+            self._parts.add(Part(part, batch.attempt + 1 if again else 1, lineage))
         return []
+
+    def replan(
+        self, policy: BatchPolicy, routes: Mapping[str, Route], upstreams: Sequence[Upstream]
+    ) -> None:
+        """Go on under another plan, losing nothing.
+
+        Args:
+            policy: decides from now on, also for those who wait.
+            routes: by application; ``*`` is every one without its own. Applications without any
+                go anywhere.
+            upstreams: the instances from now on; those that stay must be the same objects.
+        """
+        self.upstreams.keep(upstreams)
+        for upstream in upstreams:
+            self.upstreams.add(upstream)
+        self._policy, self._routes = policy, routes
+        waiting, self._queue = (
+            sorted(self._queue, key=lambda r: r.id),
+            Queue(self._background_share),
+        )
+        for request in waiting:
+            self._enqueue(request)
+        for request in self._parts.requests:
+            request.route = self._route(request)
 
     def give_up(self) -> list[Request]:
         """The function cannot be started: fail whatever waits, and return it."""
-        failed = [*self._queue, *[request for part in self._parts for request in part.requests]]
-        failed = [request for request in failed if request.state not in TERMINAL]
+        failed = [*self._queue, *self._parts.requests]
         for request in failed:
             advance(request, State.FAILED)
-        self._queue = Queue()
+        self._queue = Queue(self._background_share)
         self._parts.clear()
         return failed
 
@@ -254,22 +227,21 @@ class Batcher:
         self._draining = True
 
     def predicted_finish(self, now: float) -> float:
-        """When a request that arrives now can expect its answer; ``now`` while little is known."""
-        upstreams = self.upstreams.up
-        if not upstreams or not self.exec_time.settled:
-            return now
-        if len(self._flying) < upstreams:
-            return now + self.exec_time.mean(1)
-        ends = [b.sent + self.exec_time.mean(len(b.requests)) for b in self._flying.values()]
-        rounds = self._queue.live // self.batch_max / upstreams
-        before_s = rounds * self.exec_time.mean(self.batch_max)
-        # By the time it leaves, later arrivals will have filled its batch.
-        return max(now, min(ends)) + before_s + self.exec_time.bound(self.batch_max)
+        """When an interactive request that arrives now can expect its answer.
+
+        ``now`` while little is known.
+        """
+        able = [upstream for upstream in self.upstreams if upstream.takes(now)]
+        return predicted_finish(able, self._flights, self._queue.ahead, now)
+
+    def clear_s(self) -> float:
+        """Seconds in which what waits will have been worked through; 0 while little is known."""
+        return clear_s(list(self.upstreams), self._queue.seats)
 
     def _objection(self, request: Request, now: float) -> Refusal | None:
         if request.deadline <= now:
             return Refusal.EXPIRED
-        if self._queue.live >= self._queue_max:
+        if self._queue.alike(request) >= self._queue_max:
             return Refusal.QUEUE_FULL
         if self.shedding.mode != "off" and request.deadline < math.inf:
             late = self.predicted_finish(now) > request.deadline
@@ -277,66 +249,78 @@ class Batcher:
                 return Refusal.LATE
         return None
 
-    def _close_next(self, upstream: Upstream, now: float, actions: Actions) -> bool:
-        """Let one batch leave with ``upstream``, if one may."""
-        limit = min(self.batch_max, upstream.batch_max)
-        for group in self._queue.by_age():
-            waiting = Waiting(now, group.live, limit, self.exec_time, group.first)
-            size, late = self._policy.decide(waiting)
-            size = max(1, min(size, limit))
-            closed = self._closed(group, size, now)
-            if closed:
-                actions.expired.extend(self._queue.give_up(group, min(late, group.live - 1)))
-                requests = self._queue.take(group, size, self._batch_bytes_max)
-                actions.send.append(self._send(requests, upstream, closed, now))
+    def _enqueue(self, request: Request) -> None:
+        request.route = self._route(request)
+        request.depart = self._policy.depart(request)
+        self._queue.push(request)
+
+    def _route(self, request: Request) -> Route:
+        routes = self._routes
+        return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE
+
+    def _close_next(self, now: float, actions: Actions) -> bool:
+        """Let one batch leave, if one may."""
+        for group in self._queue.in_turn():
+            route = group.route
+            upstream = self.upstreams.next_free(route, now)
+            starts = now
+            if upstream is None:
+                upstream = self.upstreams.next_behind(route, group.seats, now)
+                if upstream is None:
+                    continue
+                starts = self._flights.free_at(upstream, now)
+            if self._close(group, upstream, starts, now, actions):
                 return True
         return False
 
+    def _close(
+        self, group: Group, upstream: Upstream, starts: float, now: float, actions: Actions
+    ) -> bool:
+        limit = min(self._batch_max, upstream.batch_max)
+        waiting = Waiting(starts, group.seats, limit, upstream.exec_time, group.first)
+        size, late = self._policy.decide(waiting)
+        size = max(1, min(size, limit))
+        if starts > now and (size < limit or late):
+            return False  # it would wait there; here it can still grow, and change its mind
+        closed = self._closed(group, size, now)
+        if not closed:
+            return False
+        if late:
+            actions.expired.extend(self._queue.give_up(group, min(late, group.live - 1)))
+        requests = self._queue.take(group, size, self._batch_bytes_max)
+        actions.send.append(self._batch(requests, upstream, closed, starts, now))
+        return True
+
     def _closed(self, group: Group, size: int, now: float) -> Closed | None:
-        if group.live >= size:
+        if group.seats >= size:
             return Closed.FULL
         if self._draining:
             return Closed.DRAIN
-        return Closed.DEPARTURE if group.due(now) else None
+        if group.departs_at(now) > now:
+            return None
+        oldest = group.oldest()
+        return Closed.DEPARTURE if oldest.depart > oldest.arrived else Closed.IDLE
 
-    def _expire_parts(self, now: float, actions: Actions) -> None:
-        """Drop from the divided batches those who have left or whose deadline has passed."""
-        parts, self._parts = self._parts, deque()
-        for requests, attempt, lineage in parts:
-            staying = []
-            for request in requests:
-                if request.state is not State.BATCHED:
-                    continue
-                if request.deadline <= now:
-                    advance(request, State.EXPIRED)
-                    actions.expired.append(request)
-                else:
-                    staying.append(request)
-            if staying:
-                self._parts.append(_Part(staying, attempt, lineage))
+    def _send_part(self, part: Part, now: float, actions: Actions) -> None:
+        upstream = self.upstreams.next_free(part.requests[0].route, now)
+        if upstream:
+            self._parts.remove(part)
+            batch = self._batch(part.requests, upstream, Closed.ISOLATION, now, now)
+            batch.attempt, batch.lineage = part.attempt, part.lineage
+            actions.send.append(batch)
 
-    def _send_part(self, upstream: Upstream, now: float) -> Batch:
-        part = self._parts.popleft()
-        batch = self._send(part.requests, upstream, Closed.ISOLATION, now)
-        batch.attempt, batch.lineage = part.attempt, part.lineage
-        return batch
-
-    def _send(
-        self, requests: list[Request], upstream: Upstream, closed: Closed, now: float
+    def _batch(
+        self, requests: list[Request], upstream: Upstream, closed: Closed, starts: float, now: float
     ) -> Batch:
+        seats = 0
         for request in requests:
-            if request.state is State.QUEUED:
-                advance(request, State.BATCHED)
             advance(request, State.IN_FLIGHT)
+            seats += request.seats
         self._batches += 1
-        self.upstreams.sent(upstream, len(requests))
-        batch = Batch(self._batches, requests, upstream, closed, now)
-        self._flying[batch.id] = batch
+        expected_s = upstream.exec_time.mean(seats)
+        batch = Batch(self._batches, requests, seats, upstream, closed, now, starts, expected_s)
+        self._flights.sent(batch)
         return batch
-
-    def _landed(self, batch: Batch) -> None:
-        batch.upstream.in_flight -= 1
-        del self._flying[batch.id]
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""

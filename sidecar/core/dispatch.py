@@ -1,44 +1,119 @@
 """Which instance takes the next batch.
 
-Instances pull: one that is free takes a batch as soon as one may leave. Among free instances the
-next batch goes to the one furthest behind its planned share (weighted deficit), which fills one
-instance's batch before the next one's and keeps to the plan's proportions. Addresses and health
-are given from outside; this file counts.
+Theory of operation
+-------------------
+Instances pull: one that is free takes a batch as soon as one may leave. A route says which
+classes of instances may take an application's requests, and in which proportion: among those
+that are free, the next batch goes to the class furthest behind its share (weighted deficit), and
+within it to the instance that has had the least. So one instance's batch is filled before the next
+one's is begun, and the plan's proportions hold. Where an instance is busy and another is not, the
+batch does not wait for the proportion.
+
+An instance holds one batch. A second may be sent behind it only when that is full and the function
+is quick, so that the moments between two batches are not lost; it is never the reason for a batch
+smaller than it could be.
+
+An instance that fails batch after batch while others do not is ejected: it gets none for a while,
+then one to prove itself. Being unreachable is another matter, and told from outside (`up`).
+Addresses and connections belong to the shell; this file counts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-__all__ = ["Upstream", "Upstreams"]
+from sidecar.core.exec_time import ExecTime
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+__all__ = ["ANYWHERE", "Route", "Upstream", "Upstreams"]
+
+_STRIKES = 5  # batches failed in a row; dividing a batch with one bad request makes two
+_EJECTED_S = 5.0  # the first time; twice as long each time after
+_EJECTED_MAX_S = 60.0
+_QUICK_S = 0.05  # above this a gap between batches is noise, and a batch can change its mind
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Route:
+    """Where some applications' requests may go.
+
+    Attributes:
+        weights: planned share by class of instances; None: any instance.
+        served: seats sent, by class.
+    """
+
+    weights: Mapping[str, float] | None = None
+    served: dict[str, float] = field(default_factory=dict)
+
+    def admits(self, upstream: Upstream) -> bool:
+        """Whether ``upstream`` may take this route's requests."""
+        return self.weights is None or self.weights.get(upstream.instance_class, 0.0) > 0
+
+    def behind(self, upstream: Upstream) -> tuple[float, float]:
+        """Sorts the instance first that is furthest behind its share."""
+        if self.weights is None:
+            return 0.0, upstream.served
+        name = upstream.instance_class
+        return self.served.get(name, 0.0) / self.weights[name], upstream.served
+
+
+ANYWHERE = Route()
+
+
+@dataclass(slots=True, eq=False)
 class Upstream:
     """One instance of the function.
 
     Attributes:
-        name: unique; for a local handler, its address.
-        batch_max: largest batch that it takes.
-        weight: planned share of the requests, any positive unit.
-        concurrency: batches that it may hold at once.
+        name: unique; its address.
+        batch_max: largest batch that it takes, in seats.
+        instance_class: the plan's class that it belongs to; empty without a plan.
+        up: whether it can be reached at all.
         in_flight: batches that it holds.
-        up: whether it can take a batch at all.
-        served: requests sent to it, divided by its weight.
+        landed: when it last gave a batch back.
+        served: seats sent to it.
+        exec_time: what is known of its execution times; shared by the instances of a class.
+        ejected_until: it gets no batch before this time.
     """
 
     name: str
     batch_max: int
-    weight: float = 1.0
-    concurrency: int = 1
-    in_flight: int = 0
+    instance_class: str = ""
     up: bool = False
+    in_flight: int = 0
+    landed: float = 0.0
     served: float = 0.0
+    exec_time: ExecTime = field(default_factory=ExecTime)
+    ejected_until: float = 0.0
+    _strikes: int = 0
+    _ejections: int = 0
 
-    @property
-    def free(self) -> bool:
-        """Whether it can take a batch now."""
-        return self.up and self.in_flight < self.concurrency
+    def takes(self, now: float) -> bool:
+        """Whether it may be sent batches at all."""
+        return self.up and self.ejected_until <= now
+
+    def took(self, seats: int, route: Route) -> None:
+        """Count a batch that it has just been sent."""
+        self.in_flight += 1
+        self.served += seats
+        if route.weights is not None:
+            name = self.instance_class
+            route.served[name] = route.served.get(name, 0.0) + seats
+
+    def succeeded(self) -> None:
+        """It answered a batch: what it failed before is forgotten."""
+        self._strikes = self._ejections = 0
+
+    def failed(self, now: float, *, spare: bool) -> None:
+        """It failed a batch as a whole; ``spare``: there are others to go on without it."""
+        self._strikes += 1
+        if self._strikes >= _STRIKES and spare:
+            self.ejected_until = now + min(_EJECTED_S * 2**self._ejections, _EJECTED_MAX_S)
+            self._ejections += 1
+            self._strikes = _STRIKES - 1  # one batch will be its proof
 
 
 class Upstreams:
@@ -49,26 +124,53 @@ class Upstreams:
     def __init__(self) -> None:
         self._by_name: dict[str, Upstream] = {}
 
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._by_name.values())
+
     def add(self, upstream: Upstream) -> None:
         """Add an instance, or replace the one of that name; it starts with the others' share."""
-        others = [other.served for other in self._by_name.values() if other.name != upstream.name]
+        others = [other.served for other in self if other.name != upstream.name]
         upstream.served = min(others, default=0.0)
         self._by_name[upstream.name] = upstream
 
-    def next_free(self) -> Upstream | None:
-        """The free instance furthest behind its share, or None."""
+    def keep(self, upstreams: Collection[Upstream]) -> None:
+        """Send batches to no others; what those have in flight comes back as ever."""
+        self._by_name = {u.name: u for u in self if u in upstreams}
+
+    def next_free(self, route: Route, now: float) -> Upstream | None:
+        """The idle instance furthest behind its share that ``route`` admits, or None."""
         chosen: Upstream | None = None
         for upstream in self._by_name.values():
-            if upstream.free and (chosen is None or upstream.served < chosen.served):
+            if upstream.in_flight or not (upstream.takes(now) and route.admits(upstream)):
+                continue
+            if chosen is None or route.behind(upstream) < route.behind(chosen):
                 chosen = upstream
         return chosen
 
-    @property
-    def up(self) -> int:
-        """How many instances can take batches at all."""
-        return sum([upstream.up for upstream in self._by_name.values()])
+    def next_behind(self, route: Route, seats: int, now: float) -> Upstream | None:
+        """A quick instance with one batch, to which ``seats`` waiting are another full one."""
+        for upstream in self._by_name.values():
+            if (
+                upstream.in_flight == 1
+                and seats >= upstream.batch_max
+                and upstream.exec_time.settled
+                and upstream.exec_time.mean(upstream.batch_max) < _QUICK_S
+                and upstream.takes(now)
+                and route.admits(upstream)
+            ):
+                return upstream
+        return None
 
-    def sent(self, upstream: Upstream, size: int) -> None:
-        """Count a batch that ``upstream`` has just taken."""
-        upstream.in_flight += 1
-        upstream.served += size / upstream.weight
+    def spare(self, upstream: Upstream, now: float) -> bool:
+        """Whether another instance of its class could go on without ``upstream``."""
+        return any(
+            other is not upstream
+            and other.instance_class == upstream.instance_class
+            and other.takes(now)
+            for other in self
+        )
+
+    def returns_at(self, now: float) -> float:
+        """When the next ejected instance is tried again; ``inf`` if none is ejected."""
+        times = [u.ejected_until for u in self if u.up and u.ejected_until > now]
+        return min(times, default=float("inf"))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from sidecar.core.batcher import Batch
+    from sidecar.core.batch import Batch
     from sidecar.core.request import Request
 
 __all__ = ["Fault", "Isolation", "Lineage"]
@@ -39,7 +39,7 @@ _ATTEMPTS_MAX = 3  # of a batch that never reached an instance
 class Fault(enum.Enum):
     """How a batch failed as a whole."""
 
-    ANSWERED = "answered"  # an error, or something that is no answer: the instance lives
+    ANSWERED = "error"  # an error, or something that is no answer: the instance lives
     DIED = "died"  # the instance went away while it had the batch
     UNSENT = "unsent"  # the batch never reached the instance
     HUNG = "hung"  # no answer in time: dividing would wait as long again, and suspect everybody

@@ -27,11 +27,13 @@ class Waiting:
     """What a policy sees when an instance could take a batch.
 
     Attributes:
-        now: seconds, monotonic.
-        count: how many requests of one compat key wait, at least 1.
-        limit: largest batch that the instance and the settings allow, at least 1.
+        now: when the instance can begin with the batch; seconds, monotonic.
+        count: how many seats the waiting requests of one compat key need, at least 1. A request
+            with one item needs one.
+        limit: largest batch that the instance and the settings allow, in seats, at least 1.
         exec_time: what is known of the execution time by batch size.
-        first: ``first(n)`` gives the n oldest of them, in order of arrival.
+        first: ``first(n)`` gives those of them that board next and fit in n seats, in order: one
+            at least, however many items it has.
     """
 
     now: float
@@ -45,10 +47,10 @@ class Decision(NamedTuple):
     """How many leave together.
 
     Attributes:
-        size: as many as should leave together, 1 to the limit. If fewer wait, and none of them
-            is due, the batcher waits for more.
-        late: how many of the oldest to give up before, as they would be answered too late and
-            their seats save others. They must have a deadline; the batcher ends them as expired.
+        size: seats that should leave together, 1 to the limit. If fewer are needed, and nobody is
+            due, the batcher waits for more.
+        late: how many to give up before, in order of boarding, as they would be answered too late
+            and their seats save others. Requests without a deadline are not counted and stay.
     """
 
     size: int
@@ -60,8 +62,8 @@ class Executed:
     """One batch that was executed without fault.
 
     Attributes:
-        size: requests in it.
-        exec_s: seconds from sending it to its answer.
+        size: items in it.
+        exec_s: seconds from the instance's being free for it to its answer.
         now: when the answer came.
     """
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from sidecar.core.dispatch import ANYWHERE
 from sidecar.core.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from sidecar.core.dispatch import Route
 
 __all__ = ["Request"]
 
@@ -21,21 +24,27 @@ class Request:
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, seconds on the shell's monotonic axis.
         deadline: when it becomes worthless, same axis; ``inf`` if never.
+        seats: how many items it carries, each of which the model counts as one.
         size_bytes: how much of a message to an instance it takes.
+        background: it travels in seats that others leave empty (`sidecar.core.queue`).
         app: name of the application it belongs to, ``*`` if none was named.
         payload: whatever the shell needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
+        route: which instances may take it, set on admission.
         state: where it is in its life (`sidecar.core.states`).
     """
 
     __slots__ = (
         "app",
         "arrived",
+        "background",
         "deadline",
         "depart",
         "id",
         "key",
         "payload",
+        "route",
+        "seats",
         "size_bytes",
         "state",
     )
@@ -47,7 +56,9 @@ class Request:
         arrived: float,
         *,
         deadline: float = math.inf,
+        seats: int = 1,
         size_bytes: int = 0,
+        background: bool = False,
         app: str = "*",
         payload: Any = None,  # noqa: ANN401 - opaque by contract
     ) -> None:
@@ -55,10 +66,13 @@ class Request:
         self.key = key
         self.arrived = arrived
         self.deadline = deadline
+        self.seats = seats
         self.size_bytes = size_bytes
+        self.background = background
         self.app = app
         self.payload = payload
         self.depart = arrived
+        self.route: Route = ANYWHERE
         self.state = State.NEW
 
     def __repr__(self) -> str:

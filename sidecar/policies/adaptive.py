@@ -64,8 +64,7 @@ class Adaptive:
     def decide(self, waiting: Waiting) -> Decision:
         """The size that pays, no larger than the deadlines allow."""
         allowed = self._deadline.decide(waiting)
-        left = min(waiting.count - allowed.late, allowed.size)
-        return Decision(max(1, min(left, self._paying(waiting))), allowed.late)
+        return Decision(max(1, min(allowed.size, self._paying(waiting))), allowed.late)
 
     def observe(self, executed: Executed) -> None:
         """Count; the batcher keeps the execution times."""

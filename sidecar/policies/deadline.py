@@ -16,6 +16,8 @@ its mean.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -47,13 +49,15 @@ class Deadline:
 
     def decide(self, waiting: Waiting) -> Decision:
         """The largest safe prefix, or under overload the batch that saves the most."""
-        size = min(waiting.count, waiting.limit)
+        everybody = Decision(waiting.limit)
         if not waiting.exec_time.settled:
-            return Decision(size)
-        deadlines = [request.deadline for request in waiting.first(size)]
-        if waiting.now + waiting.exec_time.bound(size) <= min(deadlines):
-            return Decision(size)
-        safe = _largest_safe(waiting, deadlines)
+            return everybody
+        size = min(waiting.count, waiting.limit)
+        riders = waiting.first(size)
+        tightest = min([request.deadline for request in riders])
+        if waiting.now + waiting.exec_time.bound(size) <= tightest:
+            return everybody
+        safe = _largest_safe(waiting, riders)
         if safe and _rest_is_safe(waiting, safe):
             return Decision(safe)
         return _most_saved(waiting)
@@ -62,35 +66,41 @@ class Deadline:
         """Nothing of its own to learn; the batcher keeps the execution times."""
 
 
-def _largest_safe(waiting: Waiting, deadlines: Sequence[float]) -> int:
-    """The most that can leave together without any of them being late; 0 if none can."""
-    safe = 0
-    for size, tightest in enumerate(accumulate(deadlines, min), 1):
-        if waiting.now + waiting.exec_time.bound(size) > tightest:
+def _largest_safe(waiting: Waiting, riders: Sequence[Request]) -> int:
+    """The most seats that can leave together without anybody being late; 0 if none can."""
+    safe = seats = 0
+    tightest = math.inf
+    for rider in riders:
+        seats += rider.seats
+        tightest = min(tightest, rider.deadline)
+        if waiting.now + waiting.exec_time.bound(seats) > tightest:
             break
-        safe = size
+        safe = seats
     return safe
 
 
 def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
     """Whether those left behind by a batch of ``taken`` can make it in the batch after it."""
+    gone = len(waiting.first(taken))
     size = min(waiting.count - taken, waiting.limit)
-    rest = waiting.first(taken + size)[taken:]
+    rest = waiting.first(taken + size)[gone:]
     finish = waiting.now + waiting.exec_time.mean(taken) + waiting.exec_time.mean(size)
-    return finish <= min([request.deadline for request in rest])
+    return finish <= min([request.deadline for request in rest], default=math.inf)
 
 
 def _most_saved(waiting: Waiting) -> Decision:
     """The batch that completes the most requests in time per second; all if none can be saved."""
     now, exec_time = waiting.now, waiting.exec_time
-    deadlines = [request.deadline for request in waiting.first(waiting.count)]
-    best, best_rate = Decision(min(waiting.count, waiting.limit)), 0.0
-    late = 0  # of the oldest; grows with the size, as larger batches take longer
+    riders = [rider for rider in waiting.first(waiting.count) if rider.deadline < math.inf]
+    ends = list(accumulate([rider.seats for rider in riders]))  # seats up to each rider
+    best, best_rate = Decision(waiting.limit), 0.0
+    late = 0  # of the first; grows with the size, as larger batches take longer
     for size in _sizes(min(waiting.count, waiting.limit)):
         took = max(exec_time.mean(size), 1e-9)
-        while late < len(deadlines) and deadlines[late] < now + took:
+        while late < len(riders) and riders[late].deadline < now + took:
             late += 1
-        saved = sum([deadline >= now + took for deadline in deadlines[late : late + size]])
+        last = bisect_right(ends, size + (ends[late - 1] if late else 0))
+        saved = sum([rider.deadline >= now + took for rider in riders[late:last]])
         if saved > best_rate * took:
             best, best_rate = Decision(size, late), saved / took
     return best

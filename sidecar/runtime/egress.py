@@ -12,7 +12,7 @@ from carpool.http.client import ConnectionFailed
 
 if TYPE_CHECKING:
     from carpool.http.client import Pool, Response
-    from sidecar.core.batcher import Batch
+    from sidecar.core.batch import Batch
 
 __all__ = ["AnswerHead", "Answers", "send"]
 

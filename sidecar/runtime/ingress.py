@@ -3,7 +3,7 @@
 The deadline budget is the objective of the function (or of the application that the request
 names), less the time the request has already spent since the gateway stamped it, and never longer
 than the caller's own ``X-Timeout``. The stamp is a hint: clocks differ, so only a plausible one
-counts.
+counts. Background requests (``X-Carpool-Class: batch``) have no objective, only what they ask for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from carpool import durations
 from carpool.errors import BadRequest
 from carpool.strict import nearest
 from sidecar.core.request import Request
+from sidecar.runtime.seats import seats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,13 @@ PASSED_HEADERS = frozenset(
     )
 )
 
-_READ_HEADERS = PASSED_HEADERS | {b"x-timeout", b"x-start-time", b"x-carpool-explain"}
+_READ_HEADERS = PASSED_HEADERS | {
+    b"x-timeout",
+    b"x-start-time",
+    b"x-carpool-class",
+    b"x-carpool-explain",
+}
+_CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
 
 
@@ -47,6 +54,7 @@ class Rider(NamedTuple):
 
     exchange: Exchange
     head: bytes
+    call_id: str
     explain: bool
 
 
@@ -74,40 +82,37 @@ class Ingress:
         """The request that ``exchange`` carries.
 
         Raises:
-            BadRequest: an ill-formed ``X-Timeout``, or an application nobody declared.
+            BadRequest: an ill-formed ``X-Timeout``, an application nobody declared, or a class
+                that does not exist.
         """
         first_line = f"{exchange.method} {exchange.target}\n".encode("latin-1", "replace")
-        lines = [first_line]
-        content_type = timeout = stamp = app = b""
-        explain = False
+        lines, found = [first_line], {}
         for name, value in exchange.headers:
-            if name not in _READ_HEADERS:
-                continue
-            if name in PASSED_HEADERS:
-                lines.append(b"%b: %b\n" % (name, value))
-            if name == b"content-type":
-                content_type = value
-            elif name == b"x-timeout":
-                timeout = value
-            elif name == b"x-start-time":
-                stamp = value  # the gateway adds its own after a client's, so the last one counts
-            elif name == b"x-carpool-app":
-                app = value
-            elif name == b"x-carpool-explain":
-                explain = value == b"1"
-        app_name = app.decode("latin-1") if app else "*"
-        budget_s = self._objective_s(app_name) - (self._spent_s(stamp) if stamp else 0.0)
-        if timeout:
-            budget_s = min(budget_s, _timeout_s(timeout.decode("latin-1")))
+            if name in _READ_HEADERS:
+                found[name] = value  # the gateway adds its stamp after a client's: the last counts
+                if name in PASSED_HEADERS:
+                    lines.append(b"%b: %b\n" % (name, value))
+        read = found.get
+        app = read(b"x-carpool-app", b"*").decode("latin-1")
+        background = _background(read(b"x-carpool-class", b"interactive"))
+        budget_s = math.inf if background else self._objective_s(app)
+        if b"x-start-time" in found:
+            budget_s -= self._spent_s(found[b"x-start-time"])
+        if b"x-timeout" in found:
+            budget_s = min(budget_s, _timeout_s(found[b"x-timeout"].decode("latin-1")))
+        call_id = read(b"x-call-id", b"").decode("latin-1")
+        explain = read(b"x-carpool-explain") == b"1"
         self._ids += 1
         return Request(
             self._ids,
-            (first_line, content_type),
+            (first_line, read(b"content-type", b"")),
             exchange.received,
             deadline=exchange.received + budget_s,
+            seats=seats(exchange.target, exchange.body),
             size_bytes=len(exchange.body),
-            app=app_name,
-            payload=Rider(exchange, b"".join(lines), explain),
+            background=background,
+            app=app,
+            payload=Rider(exchange, b"".join(lines), call_id, explain),
         )
 
     def _objective_s(self, app: str) -> float:
@@ -125,6 +130,14 @@ class Ingress:
             return 0.0
         spent_s = self._wall_clock() - int(stamp) / 1e9
         return spent_s if 0 < spent_s < _OLDEST_STAMP_S else 0.0
+
+
+def _background(klass: bytes) -> bool:
+    """Whether a request of this class rides in seats that others leave empty."""
+    if klass not in _CLASSES:
+        msg = f"X-Carpool-Class = {klass[:80].decode('latin-1')!r}: expected interactive or batch"
+        raise BadRequest(msg)
+    return _CLASSES[klass]
 
 
 def _timeout_s(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The instances behind a sidecar: connections to each, and whether it is ready.
+"""One instance behind a sidecar: connections to it, and whether it is ready.
 
 An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
 delivered. Nothing here decides what is sent where.
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool
-from sidecar.core.dispatch import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sidecar.core.dispatch import Upstream
 
 __all__ = ["Instance"]
 
@@ -22,20 +23,20 @@ _STARTING_S = 0.02
 _STARTING_MAX_S = 0.25
 _UP_S = 2.0
 _PROBE_TIMEOUT_S = 5.0
+_CONNECTIONS = 3  # two batches and a probe
 
 
 class Instance:
     """One instance.
 
     Args:
-        address: where it takes batches.
-        batch_max: largest batch it takes.
+        upstream: what the core knows of it; its name is the address.
         on_change: called with the instance when it came up or went down.
     """
 
-    def __init__(self, address: str, batch_max: int, on_change: Callable[[Instance], None]) -> None:
-        self.upstream = Upstream(address, batch_max)
-        self.pool = Pool(address, max_connections=self.upstream.concurrency + 1)
+    def __init__(self, upstream: Upstream, on_change: Callable[[Instance], None]) -> None:
+        self.upstream = upstream
+        self.pool = Pool(upstream.name, max_connections=_CONNECTIONS)
         self.reason = "starting"
         self._on_change = on_change
         self._wake = asyncio.Event()

@@ -113,9 +113,9 @@ class Metrics(Collector):
             late = CounterMetricFamily("batch_predicted_late", "Arrivals predicted to be late")
             late.add_metric([], self._batcher.shedding.late)
             yield late
-            drifts = self._batcher.exec_time.drifts
+            times = {id(u.exec_time): u.exec_time for u in self._batcher.upstreams}
             family = CounterMetricFamily("batch_exec_time_drifts", "Lasting changes of speed seen")
-            family.add_metric([], drifts)
+            family.add_metric([], sum(time.drifts for time in times.values()))
             yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)

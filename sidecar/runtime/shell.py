@@ -22,17 +22,21 @@ from carpool.errors import (
     QueueFull,
 )
 from carpool.http.client import ConnectionFailed
-from sidecar.core.batcher import Fault, Refusal
+from sidecar.core.batch import Refusal
+from sidecar.core.isolation import Fault
 from sidecar.runtime import egress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from carpool.http.server import Exchange
-    from sidecar.core.batcher import Batch, Batcher
+    from sidecar.core.batch import Batch
+    from sidecar.core.batcher import Batcher
     from sidecar.core.request import Request
-    from sidecar.runtime.ingress import Ingress, Rider
+    from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.ingress import Ingress
     from sidecar.runtime.instances import Instance
+    from sidecar.runtime.ledger import Ledger
     from sidecar.runtime.metrics import Metrics
 
 __all__ = ["Shell"]
@@ -49,17 +53,29 @@ class Shell:
         batcher: the core.
         ingress: reads exchanges.
         metrics: counts.
+        ledger: remembers batches.
+        fleet: the instances.
         exec_timeout_s: how long one batch may take.
+
+    Attributes:
+        failing: tells why the function cannot be started; empty while it can.
     """
 
     def __init__(
-        self, batcher: Batcher, ingress: Ingress, metrics: Metrics, exec_timeout_s: float
+        self,
+        batcher: Batcher,
+        ingress: Ingress,
+        metrics: Metrics,
+        ledger: Ledger,
+        fleet: Fleet,
+        exec_timeout_s: float,
     ) -> None:
         self._batcher = batcher
         self._ingress = ingress
         self._metrics = metrics
+        self._ledger = ledger
         self._exec_timeout_s = exec_timeout_s
-        self._instances: dict[str, Instance] = {}
+        self._fleet = fleet
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._stepping = False
@@ -70,21 +86,11 @@ class Shell:
         self.failing: Callable[[], str] = str
         metrics.watch(batcher)
 
-    def add(self, instance: Instance) -> None:
-        """Send batches to ``instance`` too."""
-        self._instances[instance.upstream.name] = instance
-        self._batcher.upstreams.add(instance.upstream)
-
     def changed(self) -> None:
-        """An instance came up or went down, or the function cannot be started."""
+        """An instance came up or went down, the plan is another, or the function cannot start."""
         if self.failing():
             self._fail(self._batcher.give_up(), self._does_not_start())
         self._dirty()
-
-    def close(self) -> None:
-        """Stop probing and close the connections to the instances."""
-        for instance in self._instances.values():
-            instance.close()
 
     def drain(self) -> None:
         """Not ready any more; let what waits leave at once."""
@@ -127,9 +133,9 @@ class Shell:
     def _not_ready(self) -> str:
         if self._draining:
             return "draining"
-        if any(instance.up for instance in self._instances.values()):
+        if any(instance.up for instance in self._fleet):
             return ""
-        reasons = [instance.reason for instance in self._instances.values()]
+        reasons = [instance.reason for instance in self._fleet]
         return self.failing() or "; ".join(reasons) or "no instance"
 
     def _does_not_start(self) -> Overloaded:
@@ -138,16 +144,11 @@ class Shell:
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        waiting = self._batcher.queued
+        waiting, clear_s = self._batcher.queued, self._batcher.clear_s()
         if refusal is Refusal.LATE:
             msg = f"{waiting} requests wait: this one would be answered after its deadline"
-            return Overloaded(msg, self._clear_s(waiting))
-        return QueueFull(f"{waiting} requests wait already", self._clear_s(waiting))
-
-    def _clear_s(self, waiting: int) -> float:
-        """About how long it takes to work through ``waiting`` requests."""
-        size, instances = self._batcher.batch_max, max(1, len(self._instances))
-        return self._batcher.exec_time.mean(size) * waiting / size / instances
+            return Overloaded(msg, clear_s)
+        return QueueFull(f"{waiting} requests wait already", clear_s)
 
     def _gone(self, request: Request) -> None:
         self._batcher.cancel(request)
@@ -189,10 +190,10 @@ class Shell:
     # -- batches ----------------------------------------------------------------------------
 
     async def _ride(self, batch: Batch) -> None:
-        instance = self._instances[batch.upstream.name]
+        instance = self._fleet.of(batch.upstream)
         metrics = self._metrics
         metrics.batch_closed(batch.closed.value)
-        metrics.size.observe(len(batch.requests))
+        metrics.size.observe(batch.seats)
         for request in batch.requests:
             metrics.wait.observe(batch.sent - request.arrived)
         try:
@@ -204,20 +205,24 @@ class Shell:
             self._broken(batch, instance, FunctionFault("internal error"))
         else:
             self._answered(batch, answers)
+        self._fleet.let_go()
         self._dirty()
 
     def _answered(self, batch: Batch, answers: egress.Answers) -> None:
-        now = self._now()
-        self._metrics.execution.observe(now - batch.sent)
-        self._metrics.padded(*answers.padding)
         failed = [status >= _FAILED_FROM for status in answers.statuses]
-        waiting = set(self._batcher.finished(batch, failed, now))
+        waiting = set(self._batcher.finished(batch, failed, self._now()))
+        self._metrics.execution.observe(batch.exec_s)
+        self._metrics.padded(*answers.padding)
+        self._remember(batch, "answered")
         failures = 0
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
                 continue
             failures += status >= _FAILED_FROM
-            _reply(request.payload, status, head, body, len(batch.requests))
+            headers = head.headers
+            if request.payload.explain:
+                headers = (*headers, *self._explained(batch, request))
+            request.payload.exchange.reply(status, body, head.content_type, headers)
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
 
@@ -225,7 +230,27 @@ class Shell:
         self._metrics.broken += 1
         if isinstance(error, ConnectionFailed):
             instance.lost(str(error))
-        self._fail(self._batcher.broken(batch, _fault(error), self._now()), error)
+        fault = _fault(error)
+        failed = self._batcher.broken(batch, fault, self._now())
+        self._remember(batch, fault.value)
+        self._fail(failed, error)
+
+    def _remember(self, batch: Batch, outcome: str) -> None:
+        plan = self._fleet.plan
+        self._ledger.record(batch, outcome, plan.version if plan else None)
+
+    def _explained(self, batch: Batch, request: Request) -> list[tuple[str, str]]:
+        """What a caller who asked is told of the ride."""
+        plan = self._fleet.plan
+        told = {
+            "batch": len(batch.requests),
+            "closed": batch.closed.value,
+            "wait-seconds": f"{batch.sent - request.arrived:.6f}",
+            "exec-seconds": f"{batch.exec_s:.6f}",
+            "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
+            "plan": plan.version if plan else "",
+        }
+        return [(f"x-carpool-{name}", str(value)) for name, value in told.items() if value != ""]
 
     def _fail(self, requests: Iterable[Request], error: CarpoolError) -> None:
         for request in requests:
@@ -244,10 +269,3 @@ def _fault(error: CarpoolError) -> Fault:
     if isinstance(error, ConnectionFailed):
         return Fault.DIED if error.sent else Fault.UNSENT
     return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED
-
-
-def _reply(rider: Rider, status: int, head: egress.AnswerHead, body: memoryview, size: int) -> None:
-    headers = head.headers
-    if rider.explain:
-        headers = (*headers, ("x-carpool-batch", str(size)))
-    rider.exchange.reply(status, body, head.content_type, headers)

@@ -6,8 +6,10 @@ import math
 
 import pytest
 
-from sidecar.core.batcher import Batcher, Closed, Fault, Refusal
-from sidecar.core.dispatch import Upstream
+from sidecar.core.batch import Closed, Refusal
+from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Route, Upstream
+from sidecar.core.isolation import Fault
 from sidecar.core.policy import Decision
 from sidecar.core.request import Request
 from sidecar.core.states import State
@@ -173,6 +175,7 @@ def test_one_bad_item_fails_alone() -> None:
 def test_failures_say_nothing_about_execution_time() -> None:
     """Broken and failed batches leave the latency model as it was."""
     batcher = eager()
+    (upstream,) = batcher.upstreams
     for number, outcome in enumerate(("broken", "failed"), 1):
         batcher.admit(request(number), 0.0)
         (batch,) = batcher.step(0.0).send
@@ -180,7 +183,7 @@ def test_failures_say_nothing_about_execution_time() -> None:
             batcher.broken(batch, Fault.ANSWERED, 0.1)
         else:
             batcher.finished(batch, [True], 5.0)
-    assert not batcher.exec_time.known
+    assert not upstream.exec_time.known
 
 
 def test_draining_lets_partial_batches_leave_at_once() -> None:
@@ -205,8 +208,9 @@ def test_giving_up_fails_what_waits() -> None:
 def test_instances_share_in_proportion_to_their_weights() -> None:
     """Two instances of weights 3 and 1, always free: three quarters of the requests to one."""
     batcher = Batcher(NoBatching(NoBatching.Params()), batch_max=32, queue_max=100)
-    for name, weight in (("big", 3.0), ("small", 1.0)):
-        batcher.upstreams.add(Upstream(name, 32, weight, up=True))
+    upstreams = [Upstream(name, 32, name, up=True) for name in ("big", "small")]
+    route = Route({"big": 0.75, "small": 0.25})
+    batcher.replan(NoBatching(NoBatching.Params()), {"*": route}, upstreams)
     taken = {"big": 0, "small": 0}
     for number in range(400):
         batcher.admit(request(number), 0.0)
@@ -238,7 +242,8 @@ def test_an_instance_takes_no_more_than_it_can() -> None:
 def test_a_batch_is_bounded_in_bytes_too() -> None:
     """Large bodies leave in several batches; one that is too large by itself leaves alone."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=100, batch_bytes_max=100)
-    batcher.upstreams.add(Upstream("a", 32, concurrency=9, up=True))
+    for name in "abcd":
+        batcher.upstreams.add(Upstream(name, 32, up=True))
     for number, size_bytes in enumerate((60, 40, 1, 500, 99), 1):
         batcher.admit(Request(number, "k", 0.0, size_bytes=size_bytes), 0.0)
     sent = [[r.id for r in batch.requests] for batch in batcher.step(0.0).send]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.core.batcher import Batch, Batcher, Fault
+from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.isolation import QUARANTINE_S
+from sidecar.core.isolation import QUARANTINE_S, Fault
 from sidecar.core.request import Request
 from sidecar.core.states import State
 from sidecar.policies.deadline import Deadline
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction
+
+if TYPE_CHECKING:
+    from sidecar.core.batch import Batch
 
 EXEC_S = 0.010
 

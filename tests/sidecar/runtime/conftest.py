@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -18,11 +19,21 @@ from carpool.http.client import ConnectionFailed, Pool, Response
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
 ROOT = Path(__file__).parents[3]
 HANDLER = ROOT / "tests" / "services" / "scripted_handler.py"
+
+
+def on_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
+    """Run an asynchronous test on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 @dataclass(slots=True)

@@ -1,0 +1,72 @@
+"""A batch, why it closed, and what a step of the batcher asks of the shell."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from sidecar.core.dispatch import Upstream
+    from sidecar.core.isolation import Lineage
+    from sidecar.core.request import Request
+
+__all__ = ["Actions", "Batch", "Closed", "Refusal"]
+
+
+class Closed(enum.Enum):
+    """Why a batch closed."""
+
+    FULL = "full"  # as large as the policy wanted
+    IDLE = "idle"  # an instance was free, and nobody meant to wait
+    DEPARTURE = "departure"  # the wait of a member was over
+    DRAIN = "drain"  # the sidecar is about to stop
+    ISOLATION = "isolation"  # a part of a batch that had failed
+
+
+class Refusal(enum.Enum):
+    """Why a request was not admitted."""
+
+    QUEUE_FULL = "queue_full"
+    EXPIRED = "expired"
+    LATE = "late"
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Requests that travel together.
+
+    Attributes:
+        id: unique within the sidecar.
+        requests: the members, in order of boarding.
+        seats: items that they carry together.
+        upstream: the instance that takes it.
+        closed: why it closed.
+        sent: when it was sent.
+        starts: when the instance was expected to begin with it.
+        expected_s: execution time that was expected of it; 0 while nothing is known.
+        attempt: how often its members have been sent together, from 1.
+        lineage: the batch that it is a part of, if that was divided.
+        behind: the instance died while it was busy with another batch, this one waiting.
+        exec_s: from the moment the instance could begin with it to its answer.
+    """
+
+    id: int
+    requests: list[Request]
+    seats: int
+    upstream: Upstream
+    closed: Closed
+    sent: float
+    starts: float
+    expected_s: float
+    attempt: int = 1
+    lineage: Lineage | None = None
+    behind: bool = False
+    exec_s: float = 0.0
+
+
+class Actions(NamedTuple):
+    """What the shell has to do after a step."""
+
+    send: list[Batch]
+    expired: list[Request]

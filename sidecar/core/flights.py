@@ -1,0 +1,63 @@
+"""The batches in flight: how long each has run, when its instance will be free, who died of what.
+
+An instance works through its batches in order. So a batch behind another begins when that one has
+landed, and if the instance dies, only the first of its batches can have been the cause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.core.isolation import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.core.batch import Batch
+    from sidecar.core.dispatch import Upstream
+
+__all__ = ["Flights"]
+
+
+class Flights:
+    """Batches that were sent and have not come back."""
+
+    __slots__ = ("_flying",)
+
+    def __init__(self) -> None:
+        self._flying: dict[int, Batch] = {}
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._flying.values())
+
+    def sent(self, batch: Batch) -> None:
+        """``batch`` is on its way; all its members go to its first member's route."""
+        self._flying[batch.id] = batch
+        batch.upstream.took(batch.seats, batch.requests[0].route)
+
+    def landed(self, batch: Batch, now: float) -> None:
+        """``batch`` came back, well or not; measures its execution."""
+        upstream = batch.upstream
+        batch.exec_s = now - max(batch.sent, upstream.landed)
+        upstream.in_flight -= 1
+        upstream.landed = now
+        del self._flying[batch.id]
+
+    def free_at(self, upstream: Upstream, now: float) -> float:
+        """When ``upstream`` is expected to have worked through what it has."""
+        ends = [batch.starts + upstream.exec_time.mean(batch.seats) for batch in self._of(upstream)]
+        return max(now, *ends)
+
+    def death_of(self, batch: Batch) -> Fault:
+        """What the death of its instance says of ``batch``, which has landed with it."""
+        others = self._of(batch.upstream)
+        for other in others:
+            other.behind = other.behind or other.id > batch.id
+        waited = batch.behind or any(other.id < batch.id for other in others)
+        return Fault.UNSENT if waited else Fault.DIED
+
+    def _of(self, upstream: Upstream) -> list[Batch]:
+        return [batch for batch in self if batch.upstream is upstream]

@@ -1,0 +1,76 @@
+"""Requests of failed batches that wait to be sent again, before anything that still queues."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecar.core.states import State, advance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.core.isolation import Lineage
+    from sidecar.core.request import Request
+
+__all__ = ["Part", "Parts"]
+
+
+class Part(NamedTuple):
+    """Requests to be sent together: how often they have been, and what they are a part of."""
+
+    requests: list[Request]
+    attempt: int
+    lineage: Lineage | None
+
+
+class Parts:
+    """The parts that wait, first in, first out."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: deque[Part] = deque()
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    @property
+    def requests(self) -> list[Request]:
+        """Everybody in them who still waits."""
+        return [r for part in self._parts for r in part.requests if r.state is State.BATCHED]
+
+    @property
+    def expires_at(self) -> float:
+        """The earliest deadline among them; ``inf`` if there is none."""
+        return min((request.deadline for request in self.requests), default=math.inf)
+
+    def add(self, part: Part) -> None:
+        """Append a part; its members are BATCHED from now on."""
+        for request in part.requests:
+            advance(request, State.BATCHED)
+        self._parts.append(part)
+
+    def remove(self, part: Part) -> None:
+        """It is on its way."""
+        self._parts.remove(part)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._parts.clear()
+
+    def expire(self, now: float) -> list[Request]:
+        """Drop those who have left; drop and return, as EXPIRED, those whose deadline passed."""
+        late = [request for request in self.requests if request.deadline <= now]
+        for request in late:
+            advance(request, State.EXPIRED)
+        staying = (
+            part._replace(requests=[r for r in part.requests if r.state is State.BATCHED])
+            for part in self._parts
+        )
+        self._parts = deque(part for part in staying if part.requests)
+        return late

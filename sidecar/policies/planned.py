@@ -1,0 +1,50 @@
+"""The policy of a plan: full batches of the size each instance is planned for, and a longest wait.
+
+The wait belongs to the application, so that a batch leaves at the earliest departure time in it:
+``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). A plan brings it along; it has no name to
+be chosen by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.core.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.policy import Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["Planned"]
+
+
+class Planned:
+    """Leave full, or when somebody has waited as long as his application may."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Planned`.
+
+        Attributes:
+            max_wait_s: longest wait in seconds by application; ``*`` is every other one.
+        """
+
+        max_wait_s: Mapping[str, float]
+
+    def __init__(self, params: Params) -> None:
+        self._max_wait_s = params.max_wait_s
+        self._others_s = params.max_wait_s.get("*", 0.0)
+
+    def depart(self, request: Request) -> float:
+        """When the application's longest wait is over."""
+        return request.arrived + self._max_wait_s.get(request.app, self._others_s)
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """A full batch of the instance."""
+        return Decision(waiting.limit)
+
+    def observe(self, executed: Executed) -> None:
+        """Nothing to learn; the scaler does."""

@@ -1,0 +1,135 @@
+"""The operator's side door: the plan in force, the last batches, the instances.
+
+It listens apart from requests, because whatever the main listener answers, the gateway shows to
+everybody. A loopback address or a Unix socket needs no token; any other does.
+
+    GET /v1/plan               the plan in force, or null
+    PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
+    GET /v1/batches?limit=100  the last batches, latest first (`sidecar.runtime.ledger`)
+    GET /v1/instances          the instances, and what is known of them
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from carpool import errors, forms
+from carpool.errors import BadRequest, ConfigError, NotFound, Problem
+from carpool.plan import Plan
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.http.server import Exchange
+    from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.ledger import Ledger
+
+__all__ = ["Admin"]
+
+_BATCHES = 100
+
+
+class Admin:
+    """The HTTP application of the side door.
+
+    Args:
+        function: name that a plan must be for; empty: any.
+        token: what callers must present as a bearer token; empty: nothing.
+        fleet: the instances and the plan.
+        ledger: the last batches.
+        changed: called after a plan has come into force.
+    """
+
+    def __init__(
+        self, function: str, token: str, fleet: Fleet, ledger: Ledger, changed: Callable[[], None]
+    ) -> None:
+        self._function = function
+        self._token = token.encode()
+        self._fleet = fleet
+        self._ledger = ledger
+        self._changed = changed
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        if self._token and not self._admits(exchange.header(b"authorization") or b""):
+            reason = errors.body("expected 'Authorization: Bearer' and the admin token")
+            exchange.reply(401, reason, headers=[("www-authenticate", "Bearer")])
+            return
+        route = f"{exchange.method} {exchange.path}"
+        if route == "GET /v1/plan":
+            answer: Any = self._fleet.plan.to_form() if self._fleet.plan else None
+        elif route == "PUT /v1/plan":
+            answer = self._replan(exchange.body)
+        elif route == "GET /v1/batches":
+            answer = self._ledger.last(_limit(exchange.query))
+        elif route == "GET /v1/instances":
+            answer = self._instances()
+        else:
+            msg = f"{route}: expected GET or PUT /v1/plan, GET /v1/batches or GET /v1/instances"
+            raise NotFound(msg)
+        exchange.reply(200, json.dumps(answer).encode() + b"\n")
+
+    def _admits(self, authorization: bytes) -> bool:
+        return hmac.compare_digest(authorization, b"Bearer " + self._token)
+
+    def _replan(self, body: bytes) -> dict[str, Any]:
+        plan, instances = _proposal(body)
+        if self._function and plan.function != self._function:
+            msg = f"plan.function = {plan.function!r}: expected {self._function!r}"
+            raise BadRequest(msg)
+        self._fleet.apply(plan, instances)
+        self._changed()
+        return {"version": plan.version}
+
+    def _instances(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "address": instance.upstream.name,
+                "class": instance.upstream.instance_class,
+                "batch_max": instance.upstream.batch_max,
+                "up": instance.up,
+                "reason": instance.reason,
+                "in_flight": instance.upstream.in_flight,
+                "seats_served": instance.upstream.served,
+                "exec_s": instance.upstream.exec_time.mean(instance.upstream.batch_max) or None,
+            }
+            for instance in self._fleet
+        ]
+
+
+_ADDRESSES = forms.mapping(forms.each(forms.text("an address")))
+_BODY = forms.record({"plan": forms.anything, "instances": _ADDRESSES}, frozenset({"plan"}))
+
+
+def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
+    """The plan and the addresses that ``body`` proposes.
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with its path.
+    """
+    problems = Problems()
+    try:
+        form: Any = forms.loads(body)
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
+    _BODY(form, "", problems)
+    problems.raise_if_any()
+    try:
+        plan = Plan.from_form(form["plan"])
+    except ConfigError as error:
+        problems.extend("plan.", error)
+        problems.raise_if_any()
+        raise
+    return plan, form.get("instances")
+
+
+def _limit(query: str) -> int:
+    text = parse_qs(query).get("limit", [str(_BATCHES)])[-1]
+    if not (text.isdecimal() and len(text) <= 6):  # noqa: PLR2004 - no ring is that long
+        msg = f"limit = {text[:80]!r}: expected a number of batches"
+        raise BadRequest(msg)
+    return int(text)

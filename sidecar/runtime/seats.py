@@ -1,0 +1,44 @@
+"""How many items a request carries, told from its body without decoding it.
+
+The model counts items, not requests: a body with eight rows takes eight seats of a batch. Tensor
+forms say it near their beginning (the Open Inference Protocol's shapes), or by their brackets (the
+v1 form's rows); any other body is one item. It is an estimate for filling batches, made at the cost
+of a search: the handler decodes, decides, and never runs more rows at once than the largest batch.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["seats"]
+
+_LARGEST = 1_000_000  # beyond any batch: such a request rides alone
+_SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,7})')
+_INSTANCES = re.compile(rb'\s*\{\s*"instances"\s*:\s*(\[[\s\[]*)')
+_HEAD_BYTES = 4096  # where the first shape is looked for; before it there are names only
+
+
+def seats(target: str, body: bytes) -> int:
+    """Items in the request; 1 where nothing says otherwise.
+
+    Args:
+        target: path and query of the request.
+        body: as it was sent.
+    """
+    if target.startswith("/v2/") and target.partition("?")[0].endswith("/infer"):
+        shape = _SHAPE.search(body, 0, _HEAD_BYTES)
+        return _within(int(shape[1])) if shape else 1
+    if not body.startswith(b"{"):
+        return 1
+    rows = _INSTANCES.match(body, 0, _HEAD_BYTES)
+    if rows is None:
+        return 1
+    depth = rows[1].count(b"[") - 1  # of one row
+    if depth == 0:
+        return 1
+    ends = body.count(b"]" * depth)  # one a row; with a depth of one, the list's own as well
+    return _within(ends - (depth == 1))
+
+
+def _within(count: int) -> int:
+    return min(max(count, 1), _LARGEST)

@@ -1,0 +1,254 @@
+"""The side door of a real sidecar: plans under load, the last batches, who may come in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.http.client import ConnectionFailed, Pool, Response
+from tests.sidecar.runtime.conftest import HANDLER, ROOT, on_loop
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from tests.sidecar.runtime.conftest import Sidecar
+
+    Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
+    Handlers = Callable[[str], str]
+
+
+@pytest.fixture
+def handler(tmp_path: Path) -> Iterator[Handlers]:
+    """Start a handler process by name; the address it listens on."""
+    with contextlib.ExitStack() as running:
+
+        def start(name: str) -> str:
+            path = tmp_path / f"{name}.sock"
+            env = {**os.environ, "PYTHONPATH": str(ROOT), "handler_listen": f"unix:{path}"}
+            process = subprocess.Popen([sys.executable, HANDLER], env=env)
+            running.callback(process.wait, 10)
+            running.callback(process.kill)
+            wait_until(path.exists, 10)
+            return f"unix:{path}"
+
+        yield start
+
+
+def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str, Any]:
+    """A plan with a class for every name in ``shares``, which are routes by application."""
+    classes = sorted({name for weights in shares.values() for name in weights})
+    return {
+        "function": "echo",
+        "version": version,
+        "policy": "by-hand",
+        "classes": [
+            {"name": name, "cpu": 1.0, "batch_size": batch, "replicas": 1} for name in classes
+        ],
+        "routes": [
+            {"app": app.replace("others", "*"), "weights": weights, "max_wait_s": 0.005}
+            for app, weights in shares.items()
+        ],
+    }
+
+
+class SideDoor:
+    """A client of the admin API."""
+
+    def __init__(self, address: str, token: str = "") -> None:
+        self.pool = Pool(address)
+        self.headers = [("authorization", f"Bearer {token}")] if token else []
+
+    async def put(self, plan: dict[str, Any], **instances: list[str]) -> Response:
+        """Propose a plan."""
+        body = {"plan": plan, **({"instances": instances} if instances else {})}
+        return await self.pool.request(
+            "PUT", "/v1/plan", self.headers, json.dumps(body).encode(), 10.0
+        )
+
+    async def get(self, target: str) -> Any:
+        """What is at ``target``."""
+        response = await self.pool.request("GET", target, self.headers, timeout_s=10.0)
+        return json.loads(response.body)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> SideDoor:
+    """The side door of the sidecar under test."""
+    return SideDoor(f"unix:{tmp_path}/admin.sock")
+
+
+@on_loop
+async def test_a_plan_sends_applications_where_it_says(
+    sidecar: Start, handler: Handlers, door: SideDoor
+) -> None:
+    """Two classes, two applications: the ledger shows each where it belongs, under that plan."""
+    small, big = handler("small"), handler("big")
+    async with sidecar(sidecar_upstreams=small, sidecar_admin=door.pool.address) as running:
+        plan = a_plan(3, web={"small": 1.0}, car={"big": 1.0})
+        assert 200 == (await door.put(plan, small=[small], big=[big])).status
+        assert plan["classes"][0]["name"] == (await door.get("/v1/plan"))["classes"][0]["name"]
+        for app in ("web", "car", "car"):
+            answer = await running.ask("hi", ("x-carpool-app", app), ("x-carpool-explain", "1"))
+            assert (200, b"3") == (answer.status, answer.header(b"x-carpool-plan"))
+        entries = await door.get("/v1/batches?limit=2")
+        assert ["big", "big"] == [entry["instance_class"] for entry in entries]
+        assert [["car"], ["car"]] == [[r["app"] for r in e["requests"]] for e in entries]
+        served = {i["class"]: i["seats_served"] for i in await door.get("/v1/instances")}
+        assert {"small": 1, "big": 2} == served
+
+
+@on_loop
+async def test_plans_that_change_under_load_lose_nothing(
+    sidecar: Start, handler: Handlers, door: SideDoor
+) -> None:
+    """Instances and routes come and go between six hundred requests; each is answered, rightly."""
+    a, b = handler("a"), handler("b")
+    async with sidecar(sidecar_upstreams=a, sidecar_admin=door.pool.address) as running:
+
+        async def replan() -> None:
+            for version in range(1, 31):
+                shares = ({"a": 1.0}, {"b": 1.0}, {"a": 0.5, "b": 0.5})[version % 3]
+                places = {name: [{"a": a, "b": b}[name]] for name in shares}
+                plan = a_plan(version, batch=4 + version % 5, others=shares)
+                assert 200 == (await door.put(plan, **places)).status
+                await asyncio.sleep(0.01)
+
+        async def ask(number: int) -> bool:
+            answer = await running.ask(f"slow:0.00{number % 5}{number}")
+            return (200, f"slow:0.00{number % 5}{number}".encode()) == (answer.status, answer.body)
+
+        async def load() -> list[bool]:
+            rounds = [await asyncio.gather(*map(ask, range(60))) for _ in range(10)]
+            return [good for answers in rounds for good in answers]
+
+        good, _ = await asyncio.gather(load(), replan())
+        assert [True] * 600 == good
+        assert 600 == await running.metric('batch_requests_total{state="done"}')
+        assert 30 == (await door.get("/v1/plan"))["version"]
+
+
+@on_loop
+async def test_what_an_instance_leaves_behind_goes_to_another(
+    sidecar: Start, handler: Handlers
+) -> None:
+    """One of two handlers dies of a request: neighbours are answered elsewhere, he alone fails."""
+    a, b = handler("a"), handler("b")
+    async with sidecar(sidecar_upstreams=f"{a},{b}") as running:
+        words = ["crash", *(f"fine {number}" for number in range(15))]
+        answers = await asyncio.gather(*[running.ask(word) for word in words])
+        assert [b"fine %d" % number for number in range(15)] == [a.body for a in answers[1:]]
+        assert 200 == await running.ready()
+
+
+@on_loop
+async def test_bad_plans_change_nothing(sidecar: Start, door: SideDoor) -> None:
+    """Each mistake is named with its path; what was in force stays."""
+    async with sidecar(sidecar_admin=door.pool.address) as running:
+        assert 200 == (await door.put(a_plan(2, others={"only": 1.0}))).status
+        wrong = a_plan(3, others={"only": 1.0})
+        wrong["classes"][0]["cpu"] = -1
+        several = a_plan(3, others={"x": 0.5, "y": 0.5})
+        good = a_plan(3, others={"x": 1.0})
+        refused = [
+            (await door.put(wrong), 400, b"plan.classes[0].cpu"),
+            (await door.put(several), 400, b"instances"),
+            (await door.put(good, z=["unix:/x"]), 400, b"instances.z"),
+            (await door.put(good, x=["nowhere"]), 400, b"instances.x"),
+            (await door.put(good, x=["unix:/x", "unix:/x"]), 400, b"in one class"),
+            (await door.put(a_plan(1, others={"only": 1.0})), 409, b"version = 1"),
+            (await door.put(a_plan(2, batch=9, others={"only": 1.0})), 409, b"version = 2"),
+            (await door.pool.request("PUT", "/v1/plan", (), b"{"), 400, b"JSON"),
+            (await door.pool.request("PUT", "/v1/plan", (), b"{}"), 400, b"plan"),
+            (await door.pool.request("GET", "/v1/batches?limit=x"), 400, b"limit"),
+            (await door.pool.request("GET", "/v2/plan"), 404, b"expected GET or PUT"),
+        ]
+        for answer, status, text in refused:
+            assert status == answer.status
+            assert text in answer.body
+        assert 2 == (await door.get("/v1/plan"))["version"]
+        assert 200 == (await running.ask("still here")).status
+
+
+@on_loop
+async def test_the_side_door_is_not_the_front_door(sidecar: Start) -> None:
+    """By default there is none, and the function's listener knows nothing of plans."""
+    async with sidecar() as running:
+        answer = await running.ask("{}", target="/v1/plan")
+        assert (200, b"{}") == (answer.status, answer.body)
+
+
+@on_loop
+async def test_a_token_is_asked_for(sidecar: Start, door: SideDoor) -> None:
+    """With a token set, callers without it are turned away."""
+    async with sidecar(sidecar_admin=door.pool.address, sidecar_admin_token="s3cret"):
+        assert 401 == (await door.pool.request("GET", "/v1/plan")).status
+        assert 401 == (await door.put(a_plan(1, others={"only": 1.0}))).status
+        assert await SideDoor(door.pool.address, "s3cret").get("/v1/plan") is None
+
+
+def test_an_open_side_door_is_refused() -> None:
+    """An address that others can reach needs a token; the error says how to mend it."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "sidecar"],
+        env={**os.environ, "fprocess": "true", "sidecar_admin": "0.0.0.0:0"},
+        cwd=ROOT,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert 2 == ran.returncode
+    assert b"set sidecar_admin_token" in ran.stderr
+
+
+@on_loop
+async def test_the_ledger_says_why_each_batch_left(sidecar: Start, door: SideDoor) -> None:
+    """Full, idle, isolation: with members, waits and times; bodies are not kept."""
+    async with sidecar(
+        sidecar_admin=door.pool.address,
+        carpool_batch_policy="fixed",
+        carpool_batch_max="4",
+        carpool_batch_wait="20ms",
+    ) as running:
+        call = ("x-call-id", "c-1")
+        assert 200 == (await running.ask("alone", call)).status
+        await asyncio.gather(*[running.ask(word) for word in ("fail", "b", "c", "d")])
+        entries = (await door.get("/v1/batches"))[::-1]
+        assert ["departure", "full"] == [entry["closed"] for entry in entries[:2]]
+        assert {"isolation"} == {entry["closed"] for entry in entries[2:]}
+        outcomes = [entry["outcome"] for entry in entries]
+        assert ["answered", "error"] == outcomes[:2]
+        assert 1 == [len(e["requests"]) for e in entries if e["outcome"] == "error"][-1]
+        assert ["c-1"] == [rider["call_id"] for rider in entries[0]["requests"]]
+        assert entries[0]["wait_s"] >= 0.02
+        assert entries[0]["exec_s"] > 0
+        assert "alone" not in json.dumps(entries)
+
+
+@on_loop
+async def test_classes_are_told_from_the_header(sidecar: Start) -> None:
+    """``batch`` and ``interactive`` are served, another class is an error that names both."""
+    async with sidecar() as running:
+        for name in ("batch", "interactive"):
+            assert 200 == (await running.ask("x", ("x-carpool-class", name))).status
+        answer = await running.ask("x", ("x-carpool-class", "vip"))
+        assert 400 == answer.status
+        assert b"expected interactive or batch" in answer.body
+
+
+@on_loop
+async def test_the_side_door_closes_with_the_sidecar(sidecar: Start, door: SideDoor) -> None:
+    """Nothing listens any more after the end."""
+    async with sidecar(sidecar_admin=door.pool.address):
+        assert [] == await door.get("/v1/batches")
+    with pytest.raises(ConnectionFailed):
+        await door.get("/v1/batches")
