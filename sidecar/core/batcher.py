@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `replan`, `drain`), each with the
-time. After any of them the shell calls `step`, which returns what to do: batches to send, requests
-that expired. Between events the shell sleeps until `wake_at`. Nothing else changes the queue.
+Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
+each with the time. After any of them the shell calls `step`, which returns what to do: batches to
+send, requests that expired. Between events the shell sleeps until `wake_at`. Nothing else changes
+the queue.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
 parts leave before anything that still queues.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from sidecar.core.batch import Actions, Batch, Closed, Refusal
 from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
 from sidecar.core.flights import Flights
-from sidecar.core.forecast import clear_s, predicted_finish
+from sidecar.core.forecast import Forecast
 from sidecar.core.isolation import Fault, Isolation, Lineage
 from sidecar.core.parts import Part, Parts
 from sidecar.core.policy import Executed, Waiting
@@ -84,6 +85,7 @@ class Batcher:
         self._isolation = Isolation()
         self._parts = Parts()
         self._flights = Flights()
+        self._forecast: Forecast | None = None
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
 
@@ -156,6 +158,7 @@ class Batcher:
             The members whose callers still wait, each now DONE or FAILED.
         """
         self._flights.landed(batch, now)
+        self._forecast = None
         batch.upstream.succeeded()
         if not any(failed):
             batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
@@ -174,6 +177,7 @@ class Batcher:
             The members to tell, now FAILED; the others will be in a later batch.
         """
         self._flights.landed(batch, now)
+        self._forecast = None
         upstream = batch.upstream
         if fault is Fault.DIED:
             fault = self._flights.death_of(batch)
@@ -204,6 +208,7 @@ class Batcher:
         for upstream in upstreams:
             self.upstreams.add(upstream)
         self._policy, self._routes = policy, routes
+        self._forecast = None
         waiting, self._queue = (
             sorted(self._queue, key=lambda r: r.id),
             Queue(self._background_share),
@@ -226,17 +231,27 @@ class Batcher:
         """From now on whatever waits leaves as soon as an instance is free, full or not."""
         self._draining = True
 
+    def changed(self) -> None:
+        """An instance can be reached, or cannot any more."""
+        self._forecast = None
+
     def predicted_finish(self, now: float) -> float:
         """When an interactive request that arrives now can expect its answer.
 
         ``now`` while little is known.
         """
-        able = [upstream for upstream in self.upstreams if upstream.takes(now)]
-        return predicted_finish(able, self._flights, self._queue.ahead, now)
+        forecast = self._outlook(now)
+        return forecast.finish(self._queue.ahead, now) if forecast else now
 
-    def clear_s(self) -> float:
+    def clear_s(self, now: float) -> float:
         """Seconds in which what waits will have been worked through; 0 while little is known."""
-        return clear_s(list(self.upstreams), self._queue.seats)
+        forecast = self._outlook(now)
+        return forecast.clear_s(self._queue.seats) if forecast else 0.0
+
+    def _outlook(self, now: float) -> Forecast | None:
+        if self._forecast is None:
+            self._forecast = Forecast.of(self.upstreams, self._flights, now)
+        return self._forecast
 
     def _objection(self, request: Request, now: float) -> Refusal | None:
         if request.deadline <= now:
@@ -320,6 +335,7 @@ class Batcher:
         expected_s = upstream.exec_time.mean(seats)
         batch = Batch(self._batches, requests, seats, upstream, closed, now, starts, expected_s)
         self._flights.sent(batch)
+        self._forecast = None
         return batch
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:

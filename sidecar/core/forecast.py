@@ -1,43 +1,59 @@
-"""When a request that arrives now can expect its answer, if everything goes on as it does."""
+"""When a request that arrives now can expect its answer, if everything goes on as it does.
+
+A forecast is made of what is in flight, and holds until that changes; what waits is asked for each
+time. So arrivals cost next to nothing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
     from sidecar.core.dispatch import Upstream
     from sidecar.core.flights import Flights
 
-__all__ = ["clear_s", "predicted_finish"]
+__all__ = ["Forecast"]
 
 
-def predicted_finish(
-    upstreams: Collection[Upstream], flights: Flights, seats: float, now: float
-) -> float:
-    """Seconds on the shell's axis; ``now`` while too little is known to say.
+class Forecast(NamedTuple):
+    """What the instances will do.
 
-    Args:
-        upstreams: the instances that can take batches.
-        flights: the batches in flight.
-        seats: items that wait already.
-        now: the time.
+    Attributes:
+        free_at: when the first of them is expected to take the next batch; ``-inf``: one is free.
+        first_s: how long a batch takes that leaves then.
+        round_seats: seats that all of them take in a round.
+        round_s: how long a round takes.
     """
-    if not upstreams or not all(upstream.exec_time.settled for upstream in upstreams):
-        return now
-    idle = [upstream for upstream in upstreams if not upstream.in_flight]
-    if idle:
-        return now + min([upstream.exec_time.mean(1) for upstream in idle])
-    round_seats = sum([upstream.batch_max for upstream in upstreams])
-    before_s = clear_s(upstreams, seats // round_seats * round_seats)
-    # By the time it leaves, later arrivals will have filled its batch.
-    ride_s = max([upstream.exec_time.bound(upstream.batch_max) for upstream in upstreams])
-    return min([flights.free_at(upstream, now) for upstream in upstreams]) + before_s + ride_s
 
+    free_at: float
+    first_s: float
+    round_seats: int
+    round_s: float
 
-def clear_s(upstreams: Collection[Upstream], seats: float) -> float:
-    """Seconds in which ``upstreams`` work through ``seats`` items; 0 while nothing is known."""
-    times = [(u.batch_max, u.exec_time.mean(u.batch_max)) for u in upstreams]
-    rate = sum([size / took for size, took in times if took > 0])
-    return seats / rate if rate else 0.0
+    @classmethod
+    def of(cls, upstreams: Iterable[Upstream], flights: Flights, now: float) -> Self | None:
+        """The forecast for ``upstreams`` with ``flights``; None while too little is known."""
+        able = [upstream for upstream in upstreams if upstream.takes(now)]
+        if not able or not all(upstream.exec_time.settled for upstream in able):
+            return None
+        rates = [u.batch_max / max(u.exec_time.mean(u.batch_max), 1e-9) for u in able]
+        seats = sum([upstream.batch_max for upstream in able])
+        idle = [upstream.exec_time.mean(1) for upstream in able if not upstream.in_flight]
+        if idle:
+            return cls(-math.inf, min(idle), seats, seats / sum(rates))
+        # By the time it leaves, later arrivals will have filled its batch.
+        full_s = max([upstream.exec_time.bound(upstream.batch_max) for upstream in able])
+        free_at = min([flights.free_at(upstream, now) for upstream in able])
+        return cls(free_at, full_s, seats, seats / sum(rates))
+
+    def finish(self, seats: float, now: float) -> float:
+        """When a request behind ``seats`` waiting items is answered."""
+        rounds = seats // self.round_seats
+        return max(now, self.free_at) + rounds * self.round_s + self.first_s
+
+    def clear_s(self, seats: float) -> float:
+        """Seconds in which the instances work through ``seats`` items."""
+        return seats / self.round_seats * self.round_s

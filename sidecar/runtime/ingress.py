@@ -18,7 +18,7 @@ from sidecar.core.request import Request
 from sidecar.runtime.seats import seats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
@@ -27,26 +27,19 @@ __all__ = ["Ingress", "Rider", "fingerprint"]
 
 # What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
 # only make heads differ, and every distinct head is parsed again on the other side.
-PASSED_HEADERS = frozenset(
-    (
-        b"accept",
-        b"content-type",
-        b"inference-header-content-length",
-        b"traceparent",
-        b"tracestate",
-        b"x-call-id",
-        b"x-carpool-app",
-    )
+_PASSED = frozenset(
+    (b"accept", b"content-type", b"inference-header-content-length", b"x-carpool-app")
 )
+_READ = frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain"))
+_REPEATED = _PASSED | _READ  # callers send the same values again and again
+_PASSED_ONCE = frozenset((b"traceparent", b"tracestate", b"x-call-id"))
+_ONCE = _PASSED_ONCE | {b"x-start-time"}
 
-_READ_HEADERS = PASSED_HEADERS | {
-    b"x-timeout",
-    b"x-start-time",
-    b"x-carpool-class",
-    b"x-carpool-explain",
-}
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
+_FARES_MAX = 1024
+
+_Pairs = list[tuple[bytes, bytes]]
 
 
 class Rider(NamedTuple):
@@ -55,6 +48,18 @@ class Rider(NamedTuple):
     exchange: Exchange
     head: bytes
     call_id: str
+    explain: bool
+
+
+class _Fare(NamedTuple):
+    """What requests with the same target and the same repeated headers have in common."""
+
+    key: tuple[bytes, bytes]
+    head: bytes
+    app: str
+    background: bool
+    objective_s: float
+    timeout_s: float
     explain: bool
 
 
@@ -76,6 +81,7 @@ class Ingress:
         self._slo_s = settings.slo_s if settings.slo_s is not None else math.inf
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._wall_clock = wall_clock
+        self._fares: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], _Fare] = {}
         self._ids = 0
 
     def read(self, exchange: Exchange) -> Request:
@@ -85,34 +91,53 @@ class Ingress:
             BadRequest: an ill-formed ``X-Timeout``, an application nobody declared, or a class
                 that does not exist.
         """
-        first_line = f"{exchange.method} {exchange.target}\n".encode("latin-1", "replace")
-        lines, found = [first_line], {}
-        for name, value in exchange.headers:
-            if name in _READ_HEADERS:
-                found[name] = value  # the gateway adds its stamp after a client's: the last counts
-                if name in PASSED_HEADERS:
-                    lines.append(b"%b: %b\n" % (name, value))
-        read = found.get
-        app = read(b"x-carpool-app", b"*").decode("latin-1")
-        background = _background(read(b"x-carpool-class", b"interactive"))
-        budget_s = math.inf if background else self._objective_s(app)
-        if b"x-start-time" in found:
-            budget_s -= self._spent_s(found[b"x-start-time"])
-        if b"x-timeout" in found:
-            budget_s = min(budget_s, _timeout_s(found[b"x-timeout"].decode("latin-1")))
-        call_id = read(b"x-call-id", b"").decode("latin-1")
-        explain = read(b"x-carpool-explain") == b"1"
+        repeated, once = [], []
+        for pair in exchange.headers:
+            if pair[0] in _REPEATED:
+                repeated.append(pair)
+            elif pair[0] in _ONCE:
+                once.append(pair)
+        ticket = (exchange.method, exchange.target, tuple(repeated))
+        fare = self._fares.get(ticket)
+        if fare is None:
+            fare = self._fare(exchange.method, exchange.target, repeated)
+            if len(self._fares) >= _FARES_MAX:
+                self._fares.clear()
+            self._fares[ticket] = fare
+        objective_s, head, call_id = fare.objective_s, fare.head, ""
+        if once:
+            head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
+            own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
+            call_id = own.get(b"x-call-id", b"").decode("latin-1")
+            objective_s -= self._spent_s(own.get(b"x-start-time", b""))
         self._ids += 1
         return Request(
             self._ids,
-            (first_line, read(b"content-type", b"")),
+            fare.key,
             exchange.received,
-            deadline=exchange.received + budget_s,
+            deadline=exchange.received + min(objective_s, fare.timeout_s),
             seats=seats(exchange.target, exchange.body),
             size_bytes=len(exchange.body),
-            background=background,
+            background=fare.background,
+            app=fare.app,
+            payload=Rider(exchange, head, call_id, fare.explain),
+        )
+
+    def _fare(self, method: str, target: str, headers: _Pairs) -> _Fare:
+        first_line = f"{method} {target}\n".encode("latin-1", "replace")
+        head = first_line + _lines(pair for pair in headers if pair[0] in _PASSED)
+        read = dict(headers).get
+        app = read(b"x-carpool-app", b"*").decode("latin-1")
+        background = _background(read(b"x-carpool-class", b"interactive"))
+        timeout = read(b"x-timeout")
+        return _Fare(
+            key=(first_line, read(b"content-type", b"")),
+            head=head,
             app=app,
-            payload=Rider(exchange, b"".join(lines), call_id, explain),
+            background=background,
+            objective_s=math.inf if background else self._objective_s(app),
+            timeout_s=_timeout_s(timeout.decode("latin-1")) if timeout is not None else math.inf,
+            explain=read(b"x-carpool-explain") == b"1",
         )
 
     def _objective_s(self, app: str) -> float:
@@ -130,6 +155,10 @@ class Ingress:
             return 0.0
         spent_s = self._wall_clock() - int(stamp) / 1e9
         return spent_s if 0 < spent_s < _OLDEST_STAMP_S else 0.0
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\n" % pair for pair in headers])
 
 
 def _background(klass: bytes) -> bool:

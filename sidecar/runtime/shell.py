@@ -88,6 +88,7 @@ class Shell:
 
     def changed(self) -> None:
         """An instance came up or went down, the plan is another, or the function cannot start."""
+        self._batcher.changed()
         if self.failing():
             self._fail(self._batcher.give_up(), self._does_not_start())
         self._dirty()
@@ -144,7 +145,7 @@ class Shell:
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        waiting, clear_s = self._batcher.queued, self._batcher.clear_s()
+        waiting, clear_s = self._batcher.queued, self._batcher.clear_s(self._now())
         if refusal is Refusal.LATE:
             msg = f"{waiting} requests wait: this one would be answered after its deadline"
             return Overloaded(msg, clear_s)
@@ -214,6 +215,7 @@ class Shell:
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
         self._remember(batch, "answered")
+        explained = self._explained(batch)
         failures = 0
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
@@ -221,7 +223,8 @@ class Shell:
             failures += status >= _FAILED_FROM
             headers = head.headers
             if request.payload.explain:
-                headers = (*headers, *self._explained(batch, request))
+                wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
+                headers = (*headers, *explained, wait)
             request.payload.exchange.reply(status, body, head.content_type, headers)
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
@@ -239,13 +242,12 @@ class Shell:
         plan = self._fleet.plan
         self._ledger.record(batch, outcome, plan.version if plan else None)
 
-    def _explained(self, batch: Batch, request: Request) -> list[tuple[str, str]]:
-        """What a caller who asked is told of the ride."""
+    def _explained(self, batch: Batch) -> list[tuple[str, str]]:
+        """What callers who asked are told of the ride."""
         plan = self._fleet.plan
         told = {
             "batch": len(batch.requests),
             "closed": batch.closed.value,
-            "wait-seconds": f"{batch.sent - request.arrived:.6f}",
             "exec-seconds": f"{batch.exec_s:.6f}",
             "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
             "plan": plan.version if plan else "",
