@@ -19,37 +19,41 @@ from carpool.errors import BadRequest
 from watchdog_plugin import codec
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.item import ItemError
+from watchdog_plugin.tensors import shape_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from watchdog_plugin.item import Item
-    from watchdog_plugin.tensors import Array, TensorSpec
+    from watchdog_plugin.tensors import Array, Shape, TensorSpec
 
-__all__ = ["HEADER", "Tail", "answer", "open_body", "payload"]
+__all__ = ["HEADER", "Tails", "answer", "open_body", "payload"]
 
 HEADER = "inference-header-content-length"
 _LENGTH = struct.Struct("<I")
 _DIGITS = 15
 
 
-class Tail:
-    """What follows a body's JSON, taken from its front tensor by tensor."""
+class Tails:
+    """What follows the JSON of requests with the same one, taken from its front tensor by tensor.
 
-    __slots__ = ("_at", "_given", "_view")
+    Args:
+        views: what follows it in each body; None where nothing says how long the JSON is.
+    """
 
-    def __init__(self, view: memoryview, *, given: bool) -> None:
-        self._view = view
-        self._given = given
+    __slots__ = ("_at", "_views")
+
+    def __init__(self, views: Sequence[memoryview | None]) -> None:
+        self._views = [view for view in views if view is not None]
         self._at = 0
 
-    def take(self, spec: TensorSpec, size_bytes: object, shape: tuple[int, ...]) -> Array:
-        """The next tensor, a view wherever its datatype allows.
+    def take(self, spec: TensorSpec, size_bytes: object, shape: Shape) -> Array:
+        """The next tensor of each request, one after the other; a view where there is only one.
 
         Raises:
-            BadRequest: the size is none, or fits neither the body nor datatype and shape.
+            BadRequest: the size is none, or fits neither the bodies nor datatype and shape.
         """
-        if not self._given:
+        if not self._views:
             msg = (
                 f"input {spec.name!r} has a binary_data_size, but the request has no header "
                 "Inference-Header-Content-Length: expected there the bytes of the body's JSON"
@@ -61,16 +65,22 @@ class Tail:
                 "of bytes"
             )
             raise BadRequest(msg)
-        chunk = self._view[self._at : self._at + size_bytes]
-        if len(chunk) < size_bytes:
+        chunks = [view[self._at : self._at + size_bytes] for view in self._views]
+        left = min(map(len, chunks))
+        if left < size_bytes:
             msg = (
-                f"input {spec.name!r}: binary_data_size is {size_bytes}, but only {len(chunk)} "
+                f"input {spec.name!r}: binary_data_size is {size_bytes}, but only {left} "
                 "bytes of the body are left"
             )
             raise BadRequest(msg)
         self._at += size_bytes
-        read = _texts if spec.datatype == "BYTES" else _numbers
-        return read(spec, chunk, math.prod(shape)).reshape(shape)
+        if spec.datatype == "BYTES":  # each by itself: a text must not end in a neighbour's body
+            texts = [text for chunk in chunks for text in _texts(spec, chunk, math.prod(shape))]
+            array = np.empty(len(texts), object)
+            array[:] = texts
+        else:
+            array = _numbers(spec, chunks, math.prod(shape))
+        return array.reshape(shape_of_all(shape, len(chunks)))
 
     def end(self) -> None:
         """Say that no tensor is left to take.
@@ -78,7 +88,7 @@ class Tail:
         Raises:
             BadRequest: bytes are.
         """
-        left = len(self._view) - self._at
+        left = max(map(len, self._views), default=0) - self._at
         if left:
             msg = (
                 f"the body has {left} bytes after its JSON that no input claims: expected the "
@@ -87,19 +97,25 @@ class Tail:
             raise BadRequest(msg)
 
 
-_NO_TAIL = Tail(memoryview(b""), given=False)  # nothing can be taken from it: all may share it
+def open_body(item: Item, text: str | None) -> tuple[Any, memoryview | None]:
+    """A body's JSON and what follows it; None where nothing says how long the JSON is.
 
-
-def open_body(item: Item) -> tuple[Any, Tail]:
-    """A body's JSON and what follows it.
+    Args:
+        item: whose body it is.
+        text: what the item's header says.
 
     Raises:
         ItemError: the JSON is none.
         BadRequest: the header is not the length of a part of the body.
     """
-    if HEADER not in item.headers:
-        return _json_alone(item), _NO_TAIL
-    text = item.headers[HEADER]
+    if text is None:
+        try:
+            return item.json(), None
+        except ItemError as error:
+            if b'"binary_data_size"' not in item.bytes():
+                raise
+            msg = f"{error}; tensors as bytes need the header Inference-Header-Content-Length"
+            raise BadRequest(msg) from error
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
         msg = f"Inference-Header-Content-Length = {text[:40]!r}: expected a number of bytes"
         raise BadRequest(msg)
@@ -115,34 +131,25 @@ def open_body(item: Item) -> tuple[Any, Tail]:
     except codec.NotJsonError as error:
         msg = f"the first {length} bytes of the body, as its header says, are not JSON: {error}"
         raise BadRequest(msg) from error
-    return body, Tail(item.body[length:], given=True)
+    return body, item.body[length:]
 
 
-def _json_alone(item: Item) -> Any:  # noqa: ANN401  JSON is any of six types
-    try:
-        return item.json()
-    except ItemError as error:
-        if b'"binary_data_size"' not in item.bytes():
-            raise
-        msg = f"{error}; tensors as bytes need the header Inference-Header-Content-Length"
-        raise BadRequest(msg) from error
-
-
-def _numbers(spec: TensorSpec, chunk: memoryview, count: int) -> Array:
+def _numbers(spec: TensorSpec, chunks: Sequence[memoryview], count: int) -> Array:
     dtype = spec.dtype.newbyteorder("<")
-    if len(chunk) != count * dtype.itemsize:
+    if len(chunks[0]) != count * dtype.itemsize:
         msg = (
-            f"input {spec.name!r}: binary_data_size is {len(chunk)}, expected "
+            f"input {spec.name!r}: binary_data_size is {len(chunks[0])}, expected "
             f"{count * dtype.itemsize} for {count} values of {spec.datatype}"
         )
         raise BadRequest(msg)
+    chunk = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if spec.datatype == "BOOL" and count and np.frombuffer(chunk, np.uint8).max() > 1:
         msg = f"input {spec.name!r}: a byte is neither 0 nor 1, expected BOOL"
         raise BadRequest(msg)
     return np.frombuffer(chunk, dtype).astype(spec.dtype, copy=False)
 
 
-def _texts(spec: TensorSpec, chunk: memoryview, count: int) -> Array:
+def _texts(spec: TensorSpec, chunk: memoryview, count: int) -> list[str]:
     texts: list[str] = []
     at, end = 0, len(chunk)
     while at + _LENGTH.size <= end and len(texts) < count:
@@ -159,9 +166,7 @@ def _texts(spec: TensorSpec, chunk: memoryview, count: int) -> Array:
             "each as a length in 4 bytes, little-endian, and then itself"
         )
         raise BadRequest(msg)
-    array = np.empty(count, object)
-    array[:] = texts
-    return array
+    return texts
 
 
 def payload(spec: TensorSpec, array: Array) -> bytes | memoryview:

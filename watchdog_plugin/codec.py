@@ -25,6 +25,9 @@ class NotJsonError(ValueError):
 
 def _plain(value: object) -> object:
     """What the encoder does not know by itself: NumPy arrays and scalars, bytes as text."""
+    if not getattr(getattr(value, "flags", None), "c_contiguous", True):
+        # In one piece the encoder knows it: its numbers get as many digits as their type has.
+        return value.copy()  # type: ignore[attr-defined]
     tolist: Callable[[], object] | None = getattr(value, "tolist", None)
     if tolist is not None:
         return tolist()
@@ -68,7 +71,7 @@ try:
 except ImportError:
     NAME = "json"
     _decode: Callable[[Buffer], Any] = _standard_loads
-    _encode: Callable[[object], bytes] = _standard_dumps
+    dumps: Callable[[object], bytes] = _standard_dumps
 else:
     NAME = "orjson"
     _decode = orjson.loads
@@ -76,10 +79,13 @@ else:
         orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
     )
 
-    def _orjson_dumps(value: object) -> bytes:
-        return orjson.dumps(value, default=_plain, option=_OPTIONS)
+    def dumps(value: object) -> bytes:
+        """``value`` as JSON; NaN and infinities become ``null``.
 
-    _encode = _orjson_dumps
+        Raises:
+            TypeError: something in it has no JSON form.
+        """
+        return orjson.dumps(value, default=_plain, option=_OPTIONS)
 
 
 def loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
@@ -95,12 +101,3 @@ def loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
         raise NotJsonError(msg) from error
     except ValueError as error:
         raise NotJsonError(str(error)) from error
-
-
-def dumps(value: object) -> bytes:
-    """``value`` as JSON; NaN and infinities become ``null``.
-
-    Raises:
-        TypeError: something in it has no JSON form.
-    """
-    return _encode(value)

@@ -1,6 +1,7 @@
 """The v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out, an entry a row.
 
-Knows the model by its signature, and an author's `postprocess` as a function over one row.
+Several requests are read as one with all their instances. Knows the model by its signature, and an
+author's `postprocess` as a function over one row.
 """
 
 from __future__ import annotations
@@ -10,43 +11,70 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest
 from watchdog_plugin import answers
-from watchdog_plugin.tensors import Call, read_data
+from watchdog_plugin.tensors import Call
+from watchdog_plugin.values import read_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from watchdog_plugin.answers import Answer
     from watchdog_plugin.tensors import Arrays, Signature
 
-__all__ = ["open_call"]
+__all__ = ["Instances"]
 
 
-def open_call(
-    body: dict[str, Any], signature: Signature, postprocess: Callable[[Arrays], object] | None
-) -> Call:
-    """What ``body`` asks of the model; each prediction goes through ``postprocess`` if given.
+class Instances:
+    """Reads the form for one model.
 
-    An instance is the input's row, or an object of rows by input name where there are several.
-
-    Raises:
-        BadRequest: an instance does not hold what the model's inputs need.
+    Args:
+        signature: the model's inputs and outputs.
+        postprocess: makes each prediction of a row of outputs, if given.
     """
-    rows = body["instances"]
-    if not isinstance(rows, list) or not rows:
-        msg = f"instances is {type(rows).__name__}, expected a list with at least one row"
-        raise BadRequest(msg)
-    if all(isinstance(row, dict) for row in rows):
-        columns = {name: [row.get(name) for row in rows] for name in rows[0]}
-        if any(row.keys() != columns.keys() for row in rows):
-            msg = "the instances do not all have the same members"
+
+    def __init__(
+        self, signature: Signature, postprocess: Callable[[Arrays], object] | None
+    ) -> None:
+        self._signature = signature
+        self._postprocess = postprocess
+
+    def form(self, body: dict[str, Any]) -> object:
+        """What requests have to agree in to be read as one: how many instances, and how long."""
+        rows = body["instances"]
+        if not isinstance(rows, list) or not rows:
+            return None
+        return len(rows), len(rows[0]) if isinstance(rows[0], list) else None
+
+    def read(self, bodies: Sequence[dict[str, Any]]) -> Call:
+        """What requests of one form ask of the model.
+
+        An instance is the input's row, or an object of rows by input name where there are several.
+
+        Raises:
+            BadRequest: an instance does not hold what the model's inputs need.
+        """
+        rows = bodies[0]["instances"]
+        if not isinstance(rows, list) or not rows:
+            msg = f"instances is {type(rows).__name__}, expected a list with at least one row"
             raise BadRequest(msg)
-    elif len(signature.inputs) == 1:
-        columns = {next(iter(signature.inputs)): rows}
-    else:
-        msg = f"an instance is not an object with {signature.described()}"
+        columns = self._columns([body["instances"] for body in bodies])
+        inputs = {
+            name: read_data(self._signature.input(name), data) for name, data in columns.items()
+        }
+        answer = partial(_answer, len(rows), self._postprocess)
+        return Call(inputs, self._signature.rows(inputs, len(bodies)), [answer] * len(bodies))
+
+    def _columns(self, requests: list[list[Any]]) -> dict[Any, list[list[Any]]]:
+        """The instances of each request by the input they are for."""
+        first = requests[0][0]
+        if all(isinstance(row, dict) for rows in requests for row in rows):
+            if any(row.keys() != first.keys() for rows in requests for row in rows):
+                msg = "the instances do not all have the same members"
+                raise BadRequest(msg)
+            return {name: [[row[name] for row in rows] for rows in requests] for name in first}
+        if len(self._signature.inputs) == 1:
+            return {next(iter(self._signature.inputs)): requests}
+        msg = f"an instance is not an object with {self._signature.described()}"
         raise BadRequest(msg)
-    inputs = {name: read_data(signature.input(name), data) for name, data in columns.items()}
-    return Call(inputs, signature.rows(inputs), partial(_answer, len(rows), postprocess))
 
 
 def _answer(count: int, postprocess: Callable[[Arrays], object] | None, outputs: Arrays) -> Answer:

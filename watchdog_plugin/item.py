@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from carpool.wire import parse_head
 from watchdog_plugin import codec
 
-__all__ = ["Headers", "Item", "ItemError", "Reply"]
+__all__ = ["Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
 
 _FIRST_ERROR_STATUS = 400
 _LAST_STATUS = 599
@@ -47,7 +47,9 @@ class Headers(Mapping[str, str]):
         return f"Headers({', '.join(self._values)})"
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
+    """What a head says."""
+
     method: str
     path: str
     query: str
@@ -55,11 +57,12 @@ class _Line(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _read(head: bytes) -> _Line:
+def read_head(head: bytes) -> Line:
+    """The request line and the headers of all items that share ``head``."""
     first_line, pairs = parse_head(head)
     method, _, target = first_line.partition(" ")
     path, _, query = target.partition("?")
-    return _Line(method, path, query, Headers(pairs))
+    return Line(method, path, query, Headers(pairs))
 
 
 class Item:
@@ -67,41 +70,42 @@ class Item:
 
     Attributes:
         body: the request's body, a view into the batch; ``bytes()`` copies it.
+        head: the request line and the headers as they came; most items of a batch share one.
         remaining_s: seconds left before the request's deadline when the batch was sent, ``inf``
             where it has none.
     """
 
-    __slots__ = ("_head", "body", "remaining_s")
+    __slots__ = ("body", "head", "remaining_s")
 
     def __init__(self, body: memoryview, head: bytes, remaining_s: float) -> None:
         self.body = body
+        self.head = head
         self.remaining_s = remaining_s
-        self._head = head
 
     @property
     def method(self) -> str:
         """HTTP method, such as ``POST``."""
-        return _read(self._head).method
+        return read_head(self.head).method
 
     @property
     def path(self) -> str:
         """Path under the function's own, such as ``/``, without the query."""
-        return _read(self._head).path
+        return read_head(self.head).path
 
     @property
     def query(self) -> str:
         """What follows the path's ``?``, as it was sent."""
-        return _read(self._head).query
+        return read_head(self.head).query
 
     @property
     def headers(self) -> Headers:
         """Headers the sidecar passed on."""
-        return _read(self._head).headers
+        return read_head(self.head).headers
 
     @property
     def content_type(self) -> str:
         """The ``Content-Type`` header, or an empty string."""
-        return _read(self._head).headers.get("content-type", "")
+        return read_head(self.head).headers.get("content-type", "")
 
     def bytes(self) -> bytes:
         """A copy of the body."""

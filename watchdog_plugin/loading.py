@@ -64,7 +64,7 @@ def _function(author: Author, settings: HandlerSettings) -> Function[Any]:
         )
         raise LoadError(msg) from error
     lengths = settings.lengths or author.lengths
-    model = OnnxModel(settings.model_path, settings.threads, lengths)
+    model = OnnxModel(settings.model_path, settings.threads, lengths, settings.batch_max)
     logs.say(
         f"model {settings.model_path}: {model.signature.described()} on {model.provider}, "
         f"{settings.threads} thread(s)"

@@ -1,6 +1,6 @@
 """The Open Inference Protocol v2 over one model's signature.
 
-Turns a body into named arrays and outputs into a body; knows neither the runtime that executes the
+Turns bodies into named arrays and outputs into a body; knows neither the runtime that executes the
 model nor how requests are batched.
 """
 
@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from carpool import __version__
 from carpool.errors import BadRequest, NotFound
-from watchdog_plugin import answers, binary
-from watchdog_plugin.tensors import Call, read_data
+from watchdog_plugin import answers, binary, codec
+from watchdog_plugin.binary import Tails
+from watchdog_plugin.tensors import Call
+from watchdog_plugin.values import read_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from watchdog_plugin.answers import Answer
-    from watchdog_plugin.binary import Tail
-    from watchdog_plugin.item import Item
     from watchdog_plugin.tensors import Array, Arrays, Signature, TensorSpec
 
-__all__ = ["OpenInference", "owns"]
+__all__ = ["Inference", "OpenInference", "owns"]
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer)?").fullmatch
 _VERSION = "1"
@@ -36,6 +36,35 @@ _REFUSED = frozenset({"classification", "shared_memory_region"})
 def owns(path: str) -> bool:
     """Whether the protocol defines what ``path`` means."""
     return path == "/v2" or path.startswith("/v2/")
+
+
+class Inference(NamedTuple):
+    """An inference request.
+
+    Attributes:
+        name: what the model is called in it.
+        body: its JSON.
+        tail: what follows the JSON; None where nothing says how long that is.
+    """
+
+    name: str
+    body: Any
+    tail: memoryview | None
+
+    def form(self) -> object:
+        """What requests have to agree in to be read as one: all but their values and ids.
+
+        Written out, because 1, 1.0 and true are equal in Python and not in a request.
+        """
+        body = self.body
+        if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
+            return object()
+        inputs = [_without_values(tensor) for tensor in body["inputs"]]
+        try:
+            text = codec.dumps({**body, "inputs": inputs, "id": None})
+        except (TypeError, ValueError, RecursionError):  # nested deeper than can be written
+            return object()
+        return self.name, text, None if self.tail is None else len(self.tail)
 
 
 class OpenInference:
@@ -50,13 +79,13 @@ class OpenInference:
         self._signature = signature
         self._name = name
 
-    def open(self, item: Item) -> Call | Answer:
-        """What a request under ``/v2`` asks of the model, or the answer that needs no model.
+    def route(self, method: str, path: str) -> str | Answer:
+        """The name of the model that is to infer, or the answer of a path that infers nothing.
 
         Raises:
-            ClientFault: 404 for what is not there, 400 for a body that cannot be inferred.
+            NotFound: nothing is there.
         """
-        path = item.path.rstrip("/")
+        path = path.rstrip("/")
         match = _MODEL(path)
         if match is None:
             return self._about_server(path)
@@ -71,40 +100,38 @@ class OpenInference:
             return answers.json_answer({"name": name, "ready": True})
         if verb is None:
             return answers.json_answer(self._about_model(name))
-        if item.method != "POST":
-            return answers.failure(405, f"infer takes POST, this is {item.method}")
-        body, tail = binary.open_body(item)
-        return self.infer(body, tail, name)
+        if method != "POST":
+            return answers.failure(405, f"infer takes POST, this is {method}")
+        return name
 
-    def infer(self, body: object, tail: Tail, name: str = "") -> Call:
-        """An inference request as arrays, and how its outputs are answered.
-
-        Args:
-            body: the request's JSON.
-            tail: what follows it.
-            name: what the model is called in the request.
+    def read(self, requests: Sequence[Inference]) -> Call:
+        """What requests of one form ask of the model.
 
         Raises:
             BadRequest: says which member of the body is not as expected.
         """
+        name, body, _ = requests[0]
         if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
             msg = f'expected {{"inputs": [...]}} with {self._signature.described()}'
             raise BadRequest(msg)
+        tails = Tails([request.tail for request in requests])
         inputs: dict[str, Array] = {}
-        for tensor in body["inputs"]:
-            spec, array = self._read(tensor, tail)
+        for tensors in zip(*[request.body["inputs"] for request in requests], strict=True):
+            spec, array = self._read(tensors, tails)
             if spec.name in inputs:
                 msg = f"input {spec.name!r} is given twice"
                 raise BadRequest(msg)
             inputs[spec.name] = array
-        tail.end()
+        tails.end()
         head = {"model_name": name or self._name or _DEFAULT_NAME, "model_version": _VERSION}
-        if "id" in body:
-            head["id"] = body["id"]
         wanted = self._wanted(body)
-        return Call(inputs, self._signature.rows(inputs), partial(_infer_answer, head, wanted))
+        rows = self._signature.rows(inputs, len(requests))
+        heads = [head | {"id": r.body["id"]} if "id" in r.body else head for r in requests]
+        return Call(inputs, rows, [partial(_infer_answer, head, wanted) for head in heads])
 
-    def _read(self, tensor: object, tail: Tail) -> tuple[TensorSpec, Array]:
+    def _read(self, tensors: Sequence[Any], tails: Tails) -> tuple[TensorSpec, Array]:
+        """One input of all requests; only their values differ."""
+        tensor = tensors[0]
         if not isinstance(tensor, dict):
             msg = "an entry of inputs is not an object with name, shape, datatype and data"
             raise BadRequest(msg)
@@ -119,11 +146,12 @@ class OpenInference:
         what = f"input {spec.name!r}"
         parameters = _parameters(tensor, what)
         if "binary_data_size" not in parameters:
-            return spec, read_data(spec, tensor.get("data"), tuple(shape))
+            data = [tensor.get("data") for tensor in tensors]
+            return spec, read_data(spec, data, tuple(shape))
         if "data" in tensor:
             msg = f"{what} has both data and a binary_data_size, expected one of them"
             raise BadRequest(msg)
-        return spec, tail.take(spec, parameters["binary_data_size"], tuple(shape))
+        return spec, tails.take(spec, parameters["binary_data_size"], tuple(shape))
 
     def _wanted(self, body: dict[str, Any]) -> Sequence[tuple[TensorSpec, bool]]:
         """The outputs asked for, and of each whether it is wanted as bytes."""
@@ -164,6 +192,12 @@ class OpenInference:
             "inputs": _described(self._signature.inputs.values()),
             "outputs": _described(self._signature.outputs.values()),
         }
+
+
+def _without_values(tensor: object) -> object:
+    if isinstance(tensor, dict) and isinstance(tensor.get("data"), list):
+        return {**tensor, "data": [len(tensor["data"])]}
+    return tensor
 
 
 def _is_size(value: object) -> bool:

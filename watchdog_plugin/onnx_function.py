@@ -1,27 +1,38 @@
 """A function made of an ONNX model, and of the author's `preprocess` and `postprocess` if any.
 
 Decides which way a request is read: the Open Inference Protocol under ``/v2``, else the author's
-`preprocess`, else JSON by its member ``inputs`` or ``instances``.
+`preprocess`, else JSON by its member ``inputs`` or ``instances``. Requests of one form are read as
+one. If that fails, each half of them is, down to the one that is told what is wrong with it.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from carpool.errors import BadRequest, CarpoolError
-from watchdog_plugin import answers, binary, instances, logs, oip
-from watchdog_plugin.item import ItemError, Reply
+from watchdog_plugin import answers, binary, logs, oip
+from watchdog_plugin.answers import Answer
+from watchdog_plugin.binary import Tails
+from watchdog_plugin.instances import Instances
+from watchdog_plugin.item import ItemError, Reply, read_head
+from watchdog_plugin.oip import Inference, OpenInference
 from watchdog_plugin.padding import Waste
 from watchdog_plugin.tensors import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-    from watchdog_plugin.answers import Answer
     from watchdog_plugin.author import Author
     from watchdog_plugin.item import Item
     from watchdog_plugin.onnx_model import OnnxModel
     from watchdog_plugin.tensors import Arrays
+
+    Reader = Callable[[Sequence[Any]], Call]
+    # Who reads a request, the form in which it can be read with others, and the request.
+    Opened = tuple[Reader, Hashable, Any]
 
 __all__ = ["PADDING_HEADER", "OnnxFunction"]
 
@@ -31,12 +42,21 @@ _T = TypeVar("_T")
 
 
 class _Work:
-    """A batch under way: per item the call or its answer, and the outcomes of the calls."""
+    """A batch under way.
 
-    __slots__ = ("entries", "outcomes", "waste")
+    Attributes:
+        answers: by the item's place in the batch.
+        calls: what is to be asked of the model.
+        places: the place of each request of the calls.
+        outcomes: of each of these requests.
+    """
 
-    def __init__(self, entries: list[Call | Answer]) -> None:
-        self.entries = entries
+    __slots__ = ("answers", "calls", "outcomes", "places", "waste")
+
+    def __init__(self) -> None:
+        self.answers: dict[int, Answer] = {}
+        self.calls: list[Call] = []
+        self.places: list[int] = []
         self.outcomes: list[Arrays | CarpoolError] = []
         self.waste = Waste()
 
@@ -50,7 +70,10 @@ class OnnxFunction:
         self._model = model
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
-        self._protocol = oip.OpenInference(model.signature, name)
+        self._protocol = OpenInference(model.signature, name)
+        self._instances = Instances(model.signature, self._postprocess)
+        # Most items of a batch share one head, and batches repeat the same few.
+        self._way = functools.lru_cache(maxsize=1024)(self._find_way)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Run the model on zeros.
@@ -62,54 +85,103 @@ class OnnxFunction:
 
     def decode(self, items: Sequence[Item]) -> _Work:
         """Read every item; what cannot be read is answered with the reason."""
-        return _Work([self._read(item) for item in items])
+        work = _Work()
+        alike: dict[tuple[Reader, Hashable], tuple[list[int], list[Any]]] = {}
+        for place, item in enumerate(items):
+            try:
+                opened = self._way(item.head)(item)
+            except (ItemError, CarpoolError) as error:
+                opened = answers.failure(error.status, error)
+            if isinstance(opened, Answer):
+                work.answers[place] = opened
+                continue
+            read, form, request = opened
+            places, requests = alike.setdefault((read, form), ([], []))
+            places.append(place)
+            requests.append(request)
+        for (read, _), (places, requests) in alike.items():
+            self._read(work, read, places, requests)
+        return work
 
     def run(self, work: _Work) -> None:
         """Run the model over the items that could be read."""
-        calls = [entry for entry in work.entries if isinstance(entry, Call)]
-        work.outcomes = self._model.run(calls, work.waste)
+        work.outcomes = self._model.run(work.calls, work.waste)
 
     def encode(self, work: _Work) -> list[Answer]:
         """One answer an item, in order."""
-        outcomes = iter(work.outcomes)
-        return [
-            _answered(entry, next(outcomes)) if isinstance(entry, Call) else entry
-            for entry in work.entries
-        ]
+        made = [answer for call in work.calls for answer in call.answers]
+        for place, answer, outcome in zip(work.places, made, work.outcomes, strict=True):
+            work.answers[place] = _answered(answer, outcome)
+        return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
         """How much padding the model was fed, where lengths are declared to differ."""
         return [] if self._model.padding is None else [(PADDING_HEADER, str(work.waste))]
 
-    def _read(self, item: Item) -> Call | Answer:
-        try:
-            if oip.owns(item.path):
-                return self._protocol.open(item)
-            if self._preprocess is not None:
-                return self._read_raw(item, self._preprocess)
-            return self._read_json(item)
-        except (ItemError, CarpoolError) as error:
-            return answers.failure(error.status, error)
+    def _read(
+        self, work: _Work, read: Reader, places: Sequence[int], requests: Sequence[Any]
+    ) -> None:
+        alone = len(requests) == 1
+        if alone or self._model.joins:
+            try:
+                work.calls.append(read(requests))
+            except (ItemError, CarpoolError) as error:
+                if alone:
+                    work.answers[places[0]] = answers.failure(error.status, error)
+                    return
+            else:
+                work.places += places
+                return
+        middle = len(requests) // 2
+        for half in (slice(middle), slice(middle, None)):
+            self._read(work, read, places[half], requests[half])
 
-    def _read_raw(self, item: Item, preprocess: Callable[[Item], object]) -> Call | Answer:
-        value = preprocess(item)
-        if isinstance(value, Reply):  # the author knows the answer without the model
-            return answers.from_result(value)
-        inputs = self._model.signature.one_row(value)
-        return Call(inputs, self._model.signature.rows(inputs), self._raw_answer)
+    def _find_way(self, head: bytes) -> Callable[[Item], Opened | Answer]:
+        """How items of this head are opened."""
+        line = read_head(head)
+        json_length = line.headers.get(binary.HEADER)
+        if oip.owns(line.path):
+            route = self._protocol.route(line.method, line.path)
+            if isinstance(route, Answer):
+                return lambda _: route
+            return functools.partial(self._open_inference, route, json_length)
+        if self._preprocess is not None:
+            return functools.partial(self._open_raw, self._preprocess)
+        return functools.partial(self._open_json, json_length)
 
-    def _read_json(self, item: Item) -> Call:
-        body, tail = binary.open_body(item)
+    def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:
+        return self._inference(Inference(name, *binary.open_body(item, json_length)))
+
+    def _open_json(self, json_length: str | None, item: Item) -> Opened:
+        body, tail = binary.open_body(item, json_length)
         if isinstance(body, dict) and "instances" in body:
-            tail.end()
-            return instances.open_call(body, self._model.signature, self._postprocess)
+            if tail is not None:
+                Tails([tail]).end()
+            return self._instances.read, self._instances.form(body), body
         if isinstance(body, dict) and "inputs" in body:
-            return self._protocol.infer(body, tail)
+            return self._inference(Inference("", body, tail))
         msg = (
             'expected {"instances": [...]} or {"inputs": [...]} for the model\'s inputs '
             f"{self._model.signature.described()}"
         )
         raise BadRequest(msg)
+
+    def _inference(self, request: Inference) -> Opened:
+        return self._protocol.read, request.form(), request
+
+    def _open_raw(self, preprocess: Callable[[Item], object], item: Item) -> Opened | Answer:
+        value = preprocess(item)
+        if isinstance(value, Reply):  # the author knows the answer without the model
+            return answers.from_result(value)
+        inputs = self._model.signature.one_row(value)
+        return self._read_raw, tuple([array.shape for array in inputs.values()]), inputs
+
+    def _read_raw(self, requests: Sequence[Arrays]) -> Call:
+        inputs = requests[0]
+        if len(requests) > 1:
+            inputs = {name: np.concatenate([r[name] for r in requests]) for name in inputs}
+        rows = self._model.signature.rows(inputs, len(requests))
+        return Call(inputs, rows, [self._raw_answer] * len(requests))
 
     def _raw_answer(self, outputs: Arrays) -> Answer:
         row = {name: out[0] if out.shape[:1] == (1,) else out for name, out in outputs.items()}
@@ -118,11 +190,11 @@ class OnnxFunction:
         return answers.json_answer(next(iter(row.values())) if len(row) == 1 else row)
 
 
-def _answered(call: Call, outcome: Arrays | CarpoolError) -> Answer:
+def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError) -> Answer:
     if isinstance(outcome, CarpoolError):
         return answers.failure(outcome.status, outcome)
     try:
-        return call.answer(outcome)
+        return answer(outcome)
     except ItemError as error:
         return answers.failure(error.status, error)
     except TypeError as error:

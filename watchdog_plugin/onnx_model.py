@@ -1,51 +1,31 @@
-"""An ONNX model: loaded, described, and run over requests, together where the model allows it.
+"""An ONNX model run over requests: together where the model allows it, and never too many rows.
 
 Requests whose inputs agree in every dimension but the first are one run; where lengths are declared
-to differ, they are padded. If that run raises, its
-requests run one by one, so that only the offender fails. Knows no protocol and no author.
+to differ, they are padded. If that run raises, its requests run one by one, so that only the
+offender fails. Rows beyond the largest batch are further runs, a single request's too. Knows no
+protocol and no author.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, islice, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime as ort
 
 from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import logs, ragged
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.padding import Waste
-from watchdog_plugin.tensors import Signature, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from watchdog_plugin.tensors import Array, Arrays, Call
+    from watchdog_plugin.tensors import Array, Arrays, Call, TensorSpec
 
 __all__ = ["ModelFault", "OnnxModel"]
-
-_DATATYPES = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "float": "FP32",
-    "double": "FP64",
-    "string": "BYTES",
-}
-_TENSOR = re.compile(r"tensor\((\w+)\)").fullmatch
-_PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
-_ERRORS_ONLY = 3
-_GIT_LFS = b"version https://git-lfs"
 
 
 class ModelFault(CarpoolError):
@@ -53,16 +33,17 @@ class ModelFault(CarpoolError):
 
 
 class _NotRows(Exception):
-    """An output of a shared run does not have a row for each row given."""
+    """The outputs do not have a row for each row given, whichever are given together."""
 
 
 class OnnxModel:
-    """A model in an ONNX Runtime session.
+    """A model, and the rules by which requests share its runs.
 
     Args:
         path: the model file.
         threads: cores one run may use.
         lengths: what the author declares of inputs whose lengths differ.
+        batch_max: the most rows that one run may have; None for any number.
 
     Raises:
         LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
@@ -70,16 +51,18 @@ class OnnxModel:
     """
 
     def __init__(
-        self, path: Path, threads: int, lengths: Mapping[str, object] | None = None
+        self,
+        path: Path,
+        threads: int,
+        lengths: Mapping[str, object] | None = None,
+        batch_max: int | None = None,
     ) -> None:
-        self._session = _open(path, threads)
-        inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
-        outputs = _tensor_outputs(path, self._session.get_outputs())
-        self.signature = Signature(inputs, outputs)
-        self.provider: str = self._session.get_providers()[0]
+        self._session = OnnxSession(path, threads)
+        self.signature = self._session.signature
+        self.provider = self._session.provider
         self.padding = ragged.padding(lengths or {}, self.signature)
-        self._names = list(self.signature.outputs)
-        self.shares_runs = _may_share(inputs, outputs)
+        self._batch_max = batch_max
+        self.shares_runs = _may_share(self._inputs(), self.signature.outputs.values())
         if not self.shares_runs:
             logs.say(
                 f"{path}: the first dimension of {self.signature.described()} is not one free "
@@ -107,14 +90,25 @@ class OnnxModel:
                 )
                 return
 
+    @property
+    def joins(self) -> bool:
+        """Whether requests of equal shapes may come as one call: it has not to take them apart."""
+        return self.shares_runs and self.padding is None
+
     def run(self, calls: Sequence[Call], waste: Waste | None = None) -> list[Arrays | CarpoolError]:
-        """The outputs of each call, or why it has none; padding is added up in ``waste``."""
+        """The outputs of each request of the calls, or why it has none.
+
+        Padding is added up in ``waste``.
+        """
         waste = waste or Waste()
-        results: dict[int, Arrays | CarpoolError] = {}
+        if not self.joins:
+            calls = [single for call in calls for single in call.apart()]
+        outcomes: dict[int, list[Arrays | CarpoolError]] = {}
         for group in self._groups(calls):
-            members = [calls[index] for index in group]
-            results.update(zip(group, self._run_group(members, waste), strict=True))
-        return [results[index] for index in range(len(calls))]
+            of_group = iter(self._run_group([calls[index] for index in group], waste))
+            for index in group:
+                outcomes[index] = list(islice(of_group, len(calls[index].answers)))
+        return [outcome for index in range(len(calls)) for outcome in outcomes[index]]
 
     def _inputs(self) -> Iterable[TensorSpec]:
         return self.signature.inputs.values()
@@ -132,18 +126,18 @@ class OnnxModel:
         return groups.values()
 
     def _run_group(self, calls: Sequence[Call], waste: Waste) -> Sequence[Arrays | CarpoolError]:
-        if len(calls) > 1:
+        if self.shares_runs and sum(len(call.answers) for call in calls) > 1:
             try:
                 return self._run_together(calls, waste)
             except _NotRows:
-                self.shares_runs = False
-                logs.say(
-                    "the model's outputs do not have one row for each row of its inputs, "
-                    "so requests run one by one from now on"
-                )
+                self._share_no_more()
             except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
                 logs.say_failure("a run of several requests", error)
-        return [self._run_alone(call, waste) for call in calls]
+        singles = [single for call in calls for single in call.apart()]
+        if self.padding is not None:
+            for single in singles:
+                self.padding.count([single], single.inputs, waste)
+        return [self._run_alone(single) for single in singles]
 
     def _run_together(self, calls: Sequence[Call], waste: Waste) -> list[Arrays]:
         padding = self.padding
@@ -153,24 +147,23 @@ class OnnxModel:
             for name in self.signature.inputs
         }
         outputs = self._run(feeds)
-        ends = np.cumsum([call.rows for call in calls]).tolist()
-        if any(out.shape[:1] != (ends[-1],) for out in outputs.values()):
+        ends = list(accumulate([call.rows for call in calls for _ in call.answers], initial=0))
+        if not _are_rows(outputs, ends[-1]):
             raise _NotRows
-        starts = [0, *ends[:-1]]
         parts: list[Arrays] = [
-            {name: out[start:end] for name, out in outputs.items()}
-            for start, end in zip(starts, ends, strict=True)
+            {name: out[start:end] for name, out in outputs.items()} for start, end in pairwise(ends)
         ]
         if padding is None:
             return parts
         padding.count(calls, feeds, waste)
         return [padding.cut(call, feeds, part) for call, part in zip(calls, parts, strict=True)]
 
-    def _run_alone(self, call: Call, waste: Waste) -> Arrays | CarpoolError:
-        if self.padding is not None:
-            self.padding.count([call], call.inputs, waste)
+    def _run_alone(self, call: Call) -> Arrays | CarpoolError:
         try:
             return self._run({name: _aligned(array) for name, array in call.inputs.items()})
+        except _NotRows:
+            self._share_no_more()
+            return self._run_alone(call)  # whole, from now on
         except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
             # An index out of a table's bounds and its like: the input's values are at fault.
             if type(error).__name__ == "InvalidArgument":
@@ -178,67 +171,42 @@ class OnnxModel:
             logs.say_failure("the model", error)
             return ModelFault(f"the model failed on this input: {logs.describe(error)}")
 
-    def _run(self, feeds: Arrays) -> dict[str, Array]:
-        outputs = self._session.run(self._names, dict(feeds))
-        return dict(zip(self._names, outputs, strict=True))
+    def _run(self, feeds: Arrays) -> Arrays:
+        """The outputs for these inputs, in runs of no more rows than the largest batch.
 
+        Raises:
+            _NotRows: they need several runs, whose outputs cannot be put together.
+        """
+        limit = self._batch_max
+        rows = len(next(iter(feeds.values()))) if self.shares_runs else 1
+        if limit is None or rows <= limit:
+            return self._session.run(feeds)
+        parts = []
+        for start in range(0, rows, limit):
+            some = {name: array[start : start + limit] for name, array in feeds.items()}
+            parts.append(self._session.run(some))
+            if not _are_rows(parts[-1], min(limit, rows - start)):
+                raise _NotRows
+        columns = {name: [part[name] for part in parts] for name in parts[0]}
+        if any(len({out.shape[1:] for out in column}) > 1 for column in columns.values()):
+            raise _NotRows
+        return {name: np.concatenate(column) for name, column in columns.items()}
 
-def _open(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime ships no types
-    if not path.is_file():
-        msg = f"model {str(path)!r}: no such file; put model.onnx there, or set model_path"
-        raise LoadError(msg)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    # A spinning worker burns the cores its neighbours on the machine were promised.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    available = ort.get_available_providers()
-    providers = [name for name in _PROVIDERS if name in available]
-    try:
-        return ort.InferenceSession(str(path), options, providers=providers)
-    except Exception as error:
-        with path.open("rb") as file:
-            is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
-        hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else "export it again"
-        msg = (
-            f"model {str(path)!r} ({path.stat().st_size} bytes): expected an ONNX model that "
-            f"ONNX Runtime {ort.__version__} loads; {hint} ({logs.describe(error)})"
+    def _share_no_more(self) -> None:
+        self.shares_runs = False
+        logs.say(
+            "the model's outputs do not have one row for each row of its inputs, each of the same "
+            "shape in any company, so requests run one by one from now on"
         )
-        raise LoadError(msg) from error
 
 
-def _spec(path: Path, arg: Any) -> TensorSpec:  # noqa: ANN401  onnxruntime ships no types
-    spec = _tensor(arg)
-    if spec is None:
-        expected = f"a tensor of {', '.join(_DATATYPES)}"
-        msg = f"model {str(path)!r}: input {arg.name!r} is a {arg.type}, expected {expected}"
-        raise LoadError(msg)
-    return spec
+def _are_rows(outputs: Arrays, rows: int) -> bool:
+    return all(out.shape[:1] == (rows,) for out in outputs.values())
 
 
-def _tensor_outputs(path: Path, args: Iterable[Any]) -> list[TensorSpec]:
-    found = {arg.name: (_tensor(arg), arg.type) for arg in args}
-    outputs = [spec for spec, _ in found.values() if spec is not None]
-    if not outputs:
-        kinds = ", ".join(f"{name!r} {kind}" for name, (_, kind) in found.items())
-        msg = f"model {str(path)!r}: none of the outputs {kinds} is a tensor of a known type"
-        raise LoadError(msg)
-    for name, (spec, kind) in found.items():
-        if spec is None:
-            logs.say(f"{path}: output {name!r} is a {kind}, not a tensor; answers leave it out")
-    return outputs
-
-
-def _tensor(arg: Any) -> TensorSpec | None:  # noqa: ANN401  onnxruntime ships no types
-    match = _TENSOR(arg.type)
-    datatype = _DATATYPES.get(match[1]) if match else None
-    return TensorSpec(arg.name, datatype, tuple(arg.shape)) if datatype else None
-
-
-def _may_share(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
+def _may_share(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:
     """Whether rows of several requests can be one run: all agree on one free first dimension."""
+    inputs = list(inputs)
     if not inputs or not all(spec.any_rows for spec in inputs):
         return False
     symbols = {spec.shape[0] for spec in inputs if spec.shape[0] is not None}
@@ -248,7 +216,7 @@ def _may_share(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> b
 
 
 def _join(_name: str, arrays: Sequence[Array]) -> Array:
-    return np.concatenate(arrays)
+    return np.concatenate(arrays) if len(arrays) > 1 else _aligned(arrays[0])
 
 
 def _aligned(array: Array) -> Array:

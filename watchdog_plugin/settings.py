@@ -1,7 +1,7 @@
 """The handler's own settings, read strictly from the environment; nothing else reads it.
 
 How a function is batched is `carpool.settings`' business; the handler takes two values from there:
-the cores it may use and the largest batch it will see.
+the cores a model may use and the most rows of one run.
 """
 
 from __future__ import annotations

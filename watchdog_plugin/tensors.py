@@ -7,8 +7,7 @@ that executes a model. Messages name the tensor, what was given and what the mod
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,16 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.answers import Answer
 
-__all__ = ["DTYPES", "Array", "Arrays", "Call", "Shape", "Signature", "TensorSpec", "read_data"]
+__all__ = [
+    "DTYPES",
+    "Array",
+    "Arrays",
+    "Call",
+    "Shape",
+    "Signature",
+    "TensorSpec",
+    "shape_of_all",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
@@ -44,16 +52,31 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }
 
-# Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
-_TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
-
 
 class Call(NamedTuple):
-    """One request for the model, and how its outputs become the answer."""
+    """Requests of equal shapes as one: the rows of the first, then those of the second, and so on.
+
+    Attributes:
+        inputs: of all the requests; those of a single one need not have rows.
+        rows: of each request.
+        answers: for each request, what makes an answer of its outputs.
+    """
 
     inputs: Arrays
     rows: int
-    answer: Callable[[Arrays], Answer]
+    answers: Sequence[Callable[[Arrays], Answer]]
+
+    def apart(self) -> list[Call]:
+        """A call for each of the requests."""
+        if len(self.answers) == 1:
+            return [self]
+        starts = range(0, self.rows * len(self.answers), self.rows)
+        return [
+            Call(
+                {name: a[at : at + self.rows] for name, a in self.inputs.items()}, self.rows, [made]
+            )
+            for at, made in zip(starts, self.answers, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +136,8 @@ class Signature:
         """The inputs in one line."""
         return ", ".join(map(str, self.inputs.values()))
 
-    def rows(self, arrays: Arrays) -> int:
-        """How many rows of the model's batch ``arrays`` are.
+    def rows(self, arrays: Arrays, requests: int = 1) -> int:
+        """How many rows of the model's batch each of so many requests of equal shapes has.
 
         Raises:
             BadRequest: an input is missing or its shape is not what the model takes.
@@ -123,7 +146,10 @@ class Signature:
             if name not in arrays:
                 msg = f"input {name!r} is missing; the model's inputs are {self.described()}"
                 raise BadRequest(msg)
-        return self._rows_of(tuple([arrays[name].shape for name in self.inputs]))
+        shapes = tuple([arrays[name].shape for name in self.inputs])
+        if requests > 1:
+            shapes = tuple([(shape[0] // requests, *shape[1:]) for shape in shapes])
+        return self._rows_of(shapes)
 
     def one_row(self, value: object) -> Arrays:
         """What `preprocess` gave for one item, as inputs with a first dimension of one.
@@ -173,70 +199,18 @@ def _cast(spec: TensorSpec, value: object) -> Array:
     return array[None] if spec.has_rows else array
 
 
-def read_data(spec: TensorSpec, data: object, shape: Shape | None = None) -> Array:
-    """Decoded JSON as an array of the input's datatype.
-
-    Args:
-        spec: the input it is for.
-        data: a list of values, flat or nested.
-        shape: what it is to be; None takes the nesting as it is.
+def shape_of_all(shape: Shape, requests: int) -> Shape:
+    """The shape of the rows of so many requests, if those of each have ``shape``.
 
     Raises:
-        BadRequest: values of another kind or out of range, ragged lists, or not ``shape``.
+        BadRequest: there are several, and the shape has no rows.
     """
-    if not isinstance(data, list):
-        msg = f"input {spec.name!r}: data is {type(data).__name__}, expected a list"
+    if requests == 1:
+        return shape
+    if not shape:
+        msg = "expected a shape with rows"
         raise BadRequest(msg)
-    array = _texts(spec, data) if spec.datatype == "BYTES" else _numbers(spec, data)
-    if shape is None or array.shape == shape:
-        return array
-    if array.ndim == 1 and array.size == math.prod(shape):
-        return array.reshape(shape)
-    msg = (
-        f"input {spec.name!r}: data has the shape {list(array.shape)}, "
-        f"which is not the shape {list(shape)} that is given"
-    )
-    raise BadRequest(msg)
-
-
-def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
-    dtype = spec.dtype
-    try:
-        found = np.array(data)
-    except (ValueError, OverflowError) as error:
-        msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
-        raise BadRequest(msg) from error
-    if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
-        what = _KINDS.get(found.dtype.kind, "null or mixed values")
-        msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
-        raise BadRequest(msg)
-    if found.dtype == dtype:
-        return found
-    try:
-        if dtype.kind in "iu" and found.size:
-            _check_range(found, dtype)
-        with np.errstate(over="raise"):
-            return found.astype(dtype)
-    except ArithmeticError as error:
-        msg = f"input {spec.name!r}: a value is out of the range of {spec.datatype}"
-        raise BadRequest(msg) from error
-
-
-_KINDS = {"U": "text", "b": "booleans", "f": "numbers with fractions", "i": "numbers"}
-
-
-def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
-    bounds = np.iinfo(dtype)
-    if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
-        raise OverflowError
-
-
-def _texts(spec: TensorSpec, data: list[Any]) -> Array:
-    array = np.array(data, dtype=object)
-    if not all(isinstance(value, str) for value in array.ravel().tolist()):
-        msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
-        raise BadRequest(msg)
-    return array
+    return (requests * shape[0], *shape[1:])
 
 
 def _short(value: object) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["adder", "doubler", "lookup", "mlp", "row_sum", "save", "tagger", "texts"]
+__all__ = ["adder", "counter", "doubler", "lookup", "mlp", "row_sum", "save", "tagger", "texts"]
 
 Dims = list[int | str]
 
@@ -88,6 +88,22 @@ def row_sum(path: Path, out: Dims | None = None, axis: int = 1) -> Path:
         {"x": (TensorProto.FLOAT, ["batch", "width"])},
         {"sum": (TensorProto.FLOAT, ["batch"] if out is None else out)},
         {"axes": np.array([axis], np.int64)},
+    )
+
+
+def counter(path: Path) -> Path:
+    """``x`` FP32 [batch, width] -> ``same``, and ``rows`` INT64 [batch]: how many its run had."""
+    dims: Dims = ["batch", "width"]
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"]),
+        helper.make_node("Shape", ["x"], ["count"], start=0, end=1),
+        helper.make_node("Expand", ["count", "count"], ["rows"]),
+    ]
+    return save(
+        path,
+        nodes,
+        {"x": (TensorProto.FLOAT, dims)},
+        {"same": (TensorProto.FLOAT, dims), "rows": (TensorProto.INT64, ["batch"])},
     )
 
 

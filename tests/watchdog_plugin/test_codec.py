@@ -45,6 +45,16 @@ def test_float32_survives(dumps: Callable[[object], bytes]) -> None:
 
 
 @pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
+def test_an_array_in_pieces_is_written_like_one_in_one(
+    dumps: Callable[[object], bytes],
+) -> None:
+    """To the digit, of types the encoder knows and of others."""
+    for dtype in (np.float32, np.float16, np.int64, object):
+        array = np.linspace(0, 1, 12).astype(dtype).reshape(3, 4)[:, ::2]
+        assert dumps(array.copy()) == dumps(array)
+
+
+@pytest.mark.parametrize("dumps", ENCODERS, ids=ids)
 def test_what_has_no_json_form_is_a_type_error(dumps: Callable[[object], bytes]) -> None:
     """The message names the type."""
     with pytest.raises(TypeError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def call(**inputs: Any) -> Call:
     """A request with these inputs."""
     rows = len(next(iter(inputs.values())))
-    return Call(inputs, rows, answers.json_answer)
+    return Call(inputs, rows, [answers.json_answer])
 
 
 def arrays(results: list[Any], name: str) -> list[Any]:

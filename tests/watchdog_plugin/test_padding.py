@@ -33,7 +33,7 @@ def call(ids: Sequence[int], rows: int = 1) -> Call:
         "ids": np.array([ids] * rows, np.int64).reshape(rows, len(ids)),
         "mask": np.ones((rows, len(ids)), np.float32),
     }
-    return Call(inputs, rows, answers.json_answer)
+    return Call(inputs, rows, [answers.json_answer])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -105,7 +105,9 @@ def test_inputs_of_different_lengths_share_a_run_if_both_buckets_agree() -> None
     """And other dimensions have to be equal, as ever."""
     padding = Padding({"a": 1, "b": 2}, {"a": 0, "b": 0}, {})
     shapes = [((1, 3), (1, 2, 9)), ((2, 5), (2, 2, 12)), ((1, 3), (1, 2, 8)), ((1, 3), (1, 3, 9))]
-    calls = [Call({"a": np.ones(a), "b": np.ones(b)}, a[0], answers.json_answer) for a, b in shapes]
+    calls = [
+        Call({"a": np.ones(a), "b": np.ones(b)}, a[0], [answers.json_answer]) for a, b in shapes
+    ]
     assert [[1, 0], [2], [3]] == padding.groups(calls)
     joined = padding.join("b", [calls[0].inputs["b"], calls[1].inputs["b"]])
     assert ((3, 2, 12), 18 + 48) == (joined.shape, joined.sum())
@@ -119,8 +121,8 @@ def test_text_is_padded_with_text(tmp_path: Path) -> None:
     node = helper.make_node("Identity", ["x"], ["y"])
     path = models.save(tmp_path / "m.onnx", [node], {"x": ragged}, {"y": ragged})
     model = OnnxModel(path, 1, {"ragged": {"x": 1}})
-    calls = [Call({"x": np.array([w], object)}, 1, answers.json_answer) for w in ("ab", ["c"])]
-    calls[0] = Call({"x": np.array([["a", "b"]], object)}, 1, answers.json_answer)
+    calls = [Call({"x": np.array([w], object)}, 1, [answers.json_answer]) for w in ("ab", ["c"])]
+    calls[0] = Call({"x": np.array([["a", "b"]], object)}, 1, [answers.json_answer])
     first, second = model.run(calls)
     assert isinstance(first, dict)
     assert isinstance(second, dict)
@@ -139,7 +141,7 @@ def test_an_output_that_is_not_as_long_is_told_and_answered_alone(
     node = helper.make_node("Concat", ["x", "x"], ["y"], axis=1)
     path = models.save(tmp_path / "m.onnx", [node], {"x": ragged}, {"y": twice})
     model = OnnxModel(path, 1, {"ragged": {"x": 1}, "ragged_outputs": {"y": 1}})
-    calls = [Call({"x": np.ones((1, n), np.float32)}, 1, answers.json_answer) for n in (2, 3)]
+    calls = [Call({"x": np.ones((1, n), np.float32)}, 1, [answers.json_answer]) for n in (2, 3)]
     first, second = model.run(calls)
     assert isinstance(first, dict)
     assert isinstance(second, dict)

@@ -1,0 +1,156 @@
+"""Arrays from the values of decoded JSON: of one request, and of several as of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.errors import BadRequest
+from watchdog_plugin.tensors import DTYPES, TensorSpec
+from watchdog_plugin.values import read_data
+
+FP32 = TensorSpec("x", "FP32", ("batch", 2))
+
+
+def spec(datatype: str) -> TensorSpec:
+    """An input of this datatype."""
+    return TensorSpec("x", datatype, ("batch",))
+
+
+@pytest.mark.parametrize("datatype", sorted(set(DTYPES) - {"BYTES", "BOOL"}))
+def test_numbers_become_each_datatype(datatype: str) -> None:
+    """With the datatype's own storage."""
+    array = read_data(spec(datatype), [[0, 1, 100]])
+    assert DTYPES[datatype] == array.dtype
+    assert [0, 1, 100] == array.tolist()
+
+
+def test_text_and_booleans() -> None:
+    """Text keeps every character."""
+    assert ["a", "ü\0"] == read_data(spec("BYTES"), [["a", "ü\0"]]).tolist()
+    assert [True, False] == read_data(spec("BOOL"), [[True, False]]).tolist()
+
+
+def test_large_whole_numbers_are_exact() -> None:
+    """They never pass through a float."""
+    assert [2**63 - 1] == read_data(spec("INT64"), [[2**63 - 1]]).tolist()
+    assert [2**64 - 1] == read_data(spec("UINT64"), [[2**64 - 1]]).tolist()
+
+
+def test_data_is_flat_or_nested() -> None:
+    """Both mean the same."""
+    expected = [[1.0, 2.0], [3.0, 4.0]]
+    assert expected == read_data(FP32, [[1, 2, 3, 4]], (2, 2)).tolist()
+    assert expected == read_data(FP32, [[[1, 2], [3, 4]]], (2, 2)).tolist()
+    assert expected == read_data(FP32, [[[1, 2], [3, 4]]]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data", "told"),
+    [
+        ("FP32", "text", "data is str, expected a list"),
+        ("FP32", None, "data is NoneType, expected a list"),
+        ("FP32", ["1.5"], "data holds text"),
+        ("FP32", [True], "data holds booleans"),
+        ("FP32", [None, 1.0], "data holds null or mixed values"),
+        ("FP32", [[1.0], [1.0, 2.0]], "ragged"),
+        ("FP32", [1e300], "out of the range of FP32"),
+        ("FP16", [1e6], "out of the range of FP16"),
+        ("INT64", [1.5], "data holds numbers with fractions"),
+        ("INT8", [128], "out of the range of INT8"),
+        ("UINT8", [-1], "out of the range of UINT8"),
+        ("INT64", [2**63], "out of the range of INT64"),
+        ("INT64", [2**70], "data holds null or mixed values"),
+        ("BOOL", [1], "data holds numbers"),
+        ("BYTES", [1], "data holds more than text"),
+        ("BYTES", ["a", ["b"]], "data holds more than text"),
+    ],
+)
+def test_values_that_do_not_fit_are_told(datatype: str, data: Any, told: str) -> None:
+    """Nothing is rounded, wrapped or parsed out of text."""
+    with pytest.raises(BadRequest, match=told) as raised:
+        read_data(spec(datatype), [data])
+    assert "'x'" in str(raised.value)
+
+
+def test_data_and_shape_must_agree() -> None:
+    """Neither in size nor in nesting may they differ."""
+    for data in ([1, 2, 3], [[1, 2, 3, 4]], [[1], [2], [3], [4]]):
+        with pytest.raises(BadRequest, match="not the shape"):
+            read_data(FP32, [data], (2, 2))
+
+
+VALUES = st.one_of(
+    st.integers(-3, 3),
+    st.integers(-(2**65), 2**65),
+    st.floats(-2, 2),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+    st.text(max_size=2),
+    st.lists(st.integers(0, 1), max_size=2),
+)
+OF_ONE_KIND = st.sampled_from([st.integers(-3, 300), st.floats(-2, 2), st.booleans(), st.text()])
+DATA = st.lists(st.one_of(VALUES, OF_ONE_KIND.flatmap(lambda kind: kind)), max_size=3)
+SAME_KIND = OF_ONE_KIND.flatmap(lambda kind: st.lists(st.lists(kind, min_size=2, max_size=2)))
+
+
+@given(
+    st.sampled_from(sorted(DTYPES)),
+    st.one_of(st.lists(DATA, min_size=1, max_size=4), SAME_KIND.filter(bool)),
+    st.sampled_from([None, (2,), (1, 2), (2, 1)]),
+)
+def test_several_requests_are_read_as_each_or_not_at_all(
+    datatype: str, data: list[Any], shape: tuple[int, ...] | None
+) -> None:
+    """No value is refused, taken or rounded otherwise because of its company."""
+    try:
+        together = read_data(spec(datatype), data, shape)
+    except BadRequest:
+        return
+    alone = [read_data(spec(datatype), [values], shape) for values in data]
+    expected = np.concatenate(alone)
+    assert (expected.dtype, expected.shape) == (together.dtype, together.shape)
+    assert expected.tolist() == together.tolist()
+
+
+@pytest.mark.parametrize("datatype", sorted(DTYPES))
+def test_requests_alike_are_read_at_once(datatype: str) -> None:
+    """Of every datatype, whether their values come nested or flat."""
+    rows: dict[str, list[Any]] = {"BYTES": ["a", "b"], "BOOL": [True, False]}
+    row = rows.get(datatype, [1, 0])
+    expected = [row, row]
+    assert expected == read_data(spec(datatype), [[row], [row]]).tolist()
+    assert expected == read_data(spec(datatype), [row, row], (1, 2)).tolist()
+    assert expected == read_data(spec(datatype), [[row], [row]], (1, 2)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data", "shape"),
+    [
+        ("FP32", [[0.5, 1.5], [True, True]], (1, 2)),
+        ("INT64", [[[True]], [[5]]], None),
+        ("FP32", [[1.0], [1.0, 2.0, 3.0]], (1, 2)),
+        ("FP32", [[1.0], [2.0]], ()),
+        ("INT64", [[1], [1.5]], (1,)),
+        ("FP64", [[1.0], [None]], (1,)),
+        ("BYTES", [["a"], [["b"]]], None),
+    ],
+)
+def test_one_that_is_wrong_by_itself_is_not_read_with_others(
+    datatype: str, data: list[Any], shape: tuple[int, ...] | None
+) -> None:
+    """Not even if their sum would be right."""
+    with pytest.raises(BadRequest):
+        read_data(spec(datatype), data, shape)
+
+
+def test_a_whole_number_is_the_same_beside_a_fraction() -> None:
+    """Where it has more digits than the datatype, it is rounded alike in any company."""
+    large = 2**60 + 2**36 + 1
+    alone = read_data(spec("FP32"), [[large]])
+    assert alone[0] == read_data(spec("FP32"), [[large], [0.5]])[0]

@@ -1,0 +1,123 @@
+"""An ONNX file in ONNX Runtime: opened, described by its tensors, and run.
+
+The one place that knows the runtime's options and its names for datatypes. Knows nothing of
+requests, nor of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import onnxruntime as ort
+
+from watchdog_plugin import logs
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.tensors import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["OnnxSession"]
+
+_DATATYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float": "FP32",
+    "double": "FP64",
+    "string": "BYTES",
+}
+_TENSOR = re.compile(r"tensor\((\w+)\)").fullmatch
+_PROVIDERS = ("CUDAExecutionProvider", "CPUExecutionProvider")
+_ERRORS_ONLY = 3
+_GIT_LFS = b"version https://git-lfs"
+
+
+class OnnxSession:
+    """A model in memory.
+
+    Args:
+        path: the model file.
+        threads: cores one run may use.
+
+    Raises:
+        LoadError: the file is missing, is no ONNX model, or has inputs no request can give.
+    """
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._session = _open(path, threads)
+        inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
+        outputs = _tensor_outputs(path, self._session.get_outputs())
+        self._names = [spec.name for spec in outputs]
+        self.signature = Signature(inputs, outputs)
+        self.provider: str = self._session.get_providers()[0]
+
+    def run(self, feeds: Arrays) -> Arrays:
+        """The outputs for these inputs; what the runtime raises is raised."""
+        outputs = self._session.run(self._names, dict(feeds))
+        return dict(zip(self._names, outputs, strict=True))
+
+
+def _open(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime ships no types
+    if not path.is_file():
+        msg = f"model {str(path)!r}: no such file; put model.onnx there, or set model_path"
+        raise LoadError(msg)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    # A spinning worker burns the cores its neighbours on the machine were promised.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    available = ort.get_available_providers()
+    providers = [name for name in _PROVIDERS if name in available]
+    try:
+        return ort.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:
+        with path.open("rb") as file:
+            is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
+        hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else "export it again"
+        msg = (
+            f"model {str(path)!r} ({path.stat().st_size} bytes): expected an ONNX model that "
+            f"ONNX Runtime {ort.__version__} loads; {hint} ({logs.describe(error)})"
+        )
+        raise LoadError(msg) from error
+
+
+def _spec(path: Path, arg: Any) -> TensorSpec:  # noqa: ANN401  onnxruntime ships no types
+    spec = _tensor(arg)
+    if spec is None:
+        expected = f"a tensor of {', '.join(_DATATYPES)}"
+        msg = f"model {str(path)!r}: input {arg.name!r} is a {arg.type}, expected {expected}"
+        raise LoadError(msg)
+    return spec
+
+
+def _tensor_outputs(path: Path, args: Iterable[Any]) -> list[TensorSpec]:
+    found = {arg.name: (_tensor(arg), arg.type) for arg in args}
+    outputs = [spec for spec, _ in found.values() if spec is not None]
+    if not outputs:
+        kinds = ", ".join(f"{name!r} {kind}" for name, (_, kind) in found.items())
+        msg = f"model {str(path)!r}: none of the outputs {kinds} is a tensor of a known type"
+        raise LoadError(msg)
+    for name, (spec, kind) in found.items():
+        if spec is None:
+            logs.say(f"{path}: output {name!r} is a {kind}, not a tensor; answers leave it out")
+    return outputs
+
+
+def _tensor(arg: Any) -> TensorSpec | None:  # noqa: ANN401  onnxruntime ships no types
+    match = _TENSOR(arg.type)
+    datatype = _DATATYPES.get(match[1]) if match else None
+    return TensorSpec(arg.name, datatype, tuple(arg.shape)) if datatype else None

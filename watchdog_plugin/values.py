@@ -1,0 +1,115 @@
+"""Values of decoded JSON as arrays: taken as they are or refused, never rounded or parsed.
+
+The values of several requests become one array wherever that gives the same as one by one. Knows a
+tensor by its description; knows no protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carpool.errors import BadRequest
+from watchdog_plugin.tensors import shape_of_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from watchdog_plugin.tensors import Array, Shape, TensorSpec
+
+__all__ = ["read_data"]
+
+# Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
+_TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
+_KINDS = {"U": "text", "b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+
+
+def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None) -> Array:
+    """The values of requests as one array of the input's datatype, their rows back to back.
+
+    Args:
+        spec: the input they are for.
+        data: of each request, a list of values, flat or nested.
+        shape: what each is to be; None takes the nesting as it is.
+
+    Raises:
+        BadRequest: values of another kind or out of range, ragged lists, or not ``shape``. Where
+            there are several requests, each may still be right by itself.
+    """
+    for values in data:
+        if not isinstance(values, list):
+            msg = f"input {spec.name!r}: data is {type(values).__name__}, expected a list"
+            raise BadRequest(msg)
+    joined = data[0] if len(data) == 1 else _joined(spec, data)
+    array = _texts(spec, joined) if spec.datatype == "BYTES" else _numbers(spec, joined)
+    wanted = None if shape is None else shape_of_all(shape, len(data))
+    if wanted is None or array.shape == wanted:
+        return array
+    if array.ndim == 1 and array.size == math.prod(wanted):
+        return array.reshape(wanted)
+    msg = (
+        f"input {spec.name!r}: data has the shape {list(array.shape)}, "
+        f"which is not the shape {list(wanted)} that is given"
+    )
+    raise BadRequest(msg)
+
+
+def _joined(spec: TensorSpec, data: Sequence[list[Any]]) -> list[Any]:
+    """All values in one list, unless a request could be taken for another in this company.
+
+    NumPy takes booleans beside numbers for numbers, and values have no more than their sum to say
+    how they are shared out: what is refused by itself has to be refused here.
+    """
+    sizes = set(map(len, data))
+    if len(sizes) > 1 or (spec.datatype != "BOOL" and any(_starts_boolean(v) for v in data)):
+        msg = f"input {spec.name!r}: the requests have to be read one by one"
+        raise BadRequest(msg)
+    return list(chain.from_iterable(data))
+
+
+def _starts_boolean(values: object) -> bool:
+    while isinstance(values, list) and values:
+        values = values[0]
+    return isinstance(values, bool)
+
+
+def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
+    dtype = spec.dtype
+    try:
+        found = np.array(data)
+    except (ValueError, OverflowError) as error:
+        msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
+        raise BadRequest(msg) from error
+    if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
+        what = _KINDS.get(found.dtype.kind, "null or mixed values")
+        msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
+        raise BadRequest(msg)
+    if found.dtype == dtype:
+        return found
+    try:
+        if dtype.kind in "iu" and found.size:
+            _check_range(found, dtype)
+        if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any company
+            found = found.astype(np.float64, copy=False)
+        with np.errstate(over="raise"):
+            return found.astype(dtype)
+    except ArithmeticError as error:
+        msg = f"input {spec.name!r}: a value is out of the range of {spec.datatype}"
+        raise BadRequest(msg) from error
+
+
+def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
+    bounds = np.iinfo(dtype)
+    if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
+        raise OverflowError
+
+
+def _texts(spec: TensorSpec, data: list[Any]) -> Array:
+    array = np.array(data, dtype=object)
+    if not all(isinstance(value, str) for value in array.ravel().tolist()):
+        msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
+        raise BadRequest(msg)
+    return array
