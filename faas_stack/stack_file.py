@@ -14,10 +14,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.files import read_text
 from carpool.strict import Problems
+from carpool.yaml_reader import YamlReader
 from faas_stack.stack_function import FunctionReader, Source, StackFunction
 from faas_stack.substitute import substitute
-from faas_stack.yaml_reader import YamlReader, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

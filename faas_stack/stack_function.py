@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
+from carpool.files import read_text
 from carpool.strict import Problems, nearest
+from carpool.yaml_reader import YamlReader
 from faas_stack import function_settings, templates
 from faas_stack.substitute import substitute
-from faas_stack.yaml_reader import YamlReader, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from carpool.files import read_text
 from carpool.strict import Problems, nearest
-from faas_stack.yaml_reader import YamlReader, read_text
+from carpool.yaml_reader import YamlReader
 
 __all__ = ["DOCKERFILE", "Template", "find", "folders"]
 

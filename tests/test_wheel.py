@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["carpool", "faas_stack", "sidecar", "watchdog_plugin"]
+PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "watchdog_plugin"]
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import hmac
 from typing import TYPE_CHECKING
 
 from carpool import errors
+from carpool.files import read_text
 from carpool.strict import Problems
-from faas_stack.yaml_reader import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path

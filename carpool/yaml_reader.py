@@ -15,11 +15,10 @@ from carpool.strict import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from carpool.strict import Problems
 
-__all__ = ["YamlReader", "read_text"]
+__all__ = ["YamlReader"]
 
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {
@@ -29,19 +28,6 @@ _KINDS = {
     "str": "text",
     "bool": "true or false",
 }
-
-
-def read_text(path: Path, problems: Problems) -> str | None:
-    """The text of ``path``, or None and a problem that says why it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        problems.add("file", str(path), "an existing file")
-    except OSError as error:
-        problems.add(str(path), error.strerror or "unreadable", "a readable file")
-    except UnicodeDecodeError as error:
-        problems.add(str(path), f"byte {error.start} is not UTF-8", "a text file in UTF-8")
-    return None
 
 
 class YamlReader:

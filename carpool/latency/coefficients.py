@@ -1,0 +1,200 @@
+"""The coefficients latency model: HarmonyBatch's formulas (IWQoS'24, section 3) for CPU and GPU.
+
+On ``c`` cores a batch takes ``scale * exp(-c / decay) + floor`` seconds (Eq. 1), with one set of
+coefficients for the mean and one for what 99 of 100 batches stay below. On a whole GPU it takes
+``per_item * b + base`` (Eq. 2). A share of ``m`` of the ``M`` slices has the GPU for ``m`` of every
+``M`` time slices and waits for the rest, so a batch is served in turns (Eq. 4 gives its maximum).
+
+Deviations. The mean on a share is exact for a batch that arrives at any moment of the cycle; the
+paper's Eq. 3, ``M / m`` times the whole GPU's latency, is off by up to a quarter. The maximum on a
+share is multiplied by ``max_margin``, which is not in Eq. 4 and is in the figures of the paper's
+evaluation. Between and beyond mean and maximum the latency is normal, as in the authors' runtime.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import chain
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from carpool.latency.model import Configuration, Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Coefficients", "CpuCoefficients", "Curve", "GpuCoefficients"]
+
+_NORMAL = NormalDist()
+_MAX_QUANTILE = 0.99  # of what the coefficients call the maximum
+_MAX_SCORE = _NORMAL.inv_cdf(_MAX_QUANTILE)
+_STEPS_PER_CORE = 20  # cores are sold in steps of 0.05
+_MAX_CORES = 16
+_GB_PER_CORE = 3  # GPU memory that comes with one core
+_WHOLE_GPU = 100.0
+_ROUNDING = 1e-9  # a percentage is a float; a slice is whole
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds on a number of cores: exponential decay towards a floor."""
+
+    scale: float
+    decay_cores: float
+    floor: float
+
+    def at(self, cores: float) -> float:
+        """Eq. 1."""
+        return self.scale * math.exp(-cores / self.decay_cores) + self.floor
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCoefficients:
+    """Instances without a GPU.
+
+    Attributes:
+        mean_s: The mean's curve by batch size.
+        max_s: The curve that 99 of 100 batches stay below; for the same batch sizes.
+        memory_per_item_mb: Memory that each item of a batch adds.
+        memory_base_mb: Memory of the model itself.
+    """
+
+    mean_s: Mapping[int, Curve]
+    max_s: Mapping[int, Curve]
+    memory_per_item_mb: float
+    memory_base_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCoefficients:
+    """Instances on a share of a GPU, which is sold by the gigabyte of its memory.
+
+    Attributes:
+        per_item_s: Seconds an item adds on a whole GPU.
+        base_s: Seconds of a batch on a whole GPU that do not depend on its size.
+        time_slice_s: How long one slice lasts.
+        total_slices: Slices in a cycle, and gigabytes of GPU memory.
+        batch_thresholds: Batch sizes above which one more gigabyte is needed.
+        memory_mb: Main memory of an instance.
+        max_margin: Factor on the maximum of a share.
+        max_batch: Largest batch the coefficients hold for.
+    """
+
+    per_item_s: float
+    base_s: float
+    time_slice_s: float
+    total_slices: int
+    batch_thresholds: tuple[int, ...] = ()
+    memory_mb: float = 0.0
+    max_margin: float = 1.2
+    max_batch: int = 32
+
+    def slices(self, percent: float) -> int:
+        """The whole slices in a percentage of the GPU."""
+        return math.floor(percent / _WHOLE_GPU * self.total_slices + _ROUNDING)
+
+    def least_slices(self, batch: int) -> int:
+        """The gigabytes, hence slices, that a batch needs."""
+        return bisect_left(self.batch_thresholds, batch) + 1
+
+    def whole_s(self, batch: int) -> float:
+        """Eq. 2: seconds on a whole GPU."""
+        return self.per_item_s * batch + self.base_s
+
+    def min_s(self, batch: int, slices: int) -> float:
+        """Eq. 4: seconds of a batch that arrives as its turn begins."""
+        turns = math.ceil(self.whole_s(batch) / (slices * self.time_slice_s) - _ROUNDING)
+        return self.whole_s(batch) + (turns - 1) * self._pause_s(slices)
+
+    def mean_s(self, batch: int, slices: int) -> float:
+        """Seconds of a batch that arrives at any moment of the cycle.
+
+        With turns of length t, pauses g and f of work left in the last turn, a batch that arrives
+        in a pause waits g/2 of it, and one that arrives in the last f of a turn needs another.
+        """
+        work, turn, pause = self.whole_s(batch), slices * self.time_slice_s, self._pause_s(slices)
+        last = work - (math.ceil(work / turn - _ROUNDING) - 1) * turn
+        wait = pause * (last + pause / 2) / (turn + pause)
+        return self.min_s(batch, slices) + wait
+
+    def max_s(self, batch: int, slices: int) -> float:
+        """Eq. 4: seconds of a batch that has just missed its turn, with the margin."""
+        margin = self.max_margin if slices < self.total_slices else 1.0
+        return margin * (self.min_s(batch, slices) + self._pause_s(slices))
+
+    def _pause_s(self, slices: int) -> float:
+        return (self.total_slices - slices) * self.time_slice_s
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """A fitted model; either half may be missing.
+
+    Attributes:
+        cpu: Instances without a GPU.
+        gpu: Instances on a share of a GPU.
+        load_s: Seconds to load an instance.
+    """
+
+    cpu: CpuCoefficients | None
+    gpu: GpuCoefficients | None
+    load_s: float = 0.0
+
+    def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
+        """As `LatencyModel.predict`; on a GPU, cores do not matter."""
+        found = self._least_mean_max(batch, cpu, gpu)
+        if found is None:
+            return None
+        least, mean, most = found
+        score = 0.0 if quantile == 0.5 else _NORMAL.inv_cdf(quantile)  # noqa: PLR2004  the median
+        return max(least, mean + max(0.0, most - mean) * score / _MAX_SCORE)
+
+    def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
+        """As `LatencyModel.resources`."""
+        if gpu > 0 and self.gpu:
+            return Resources(cpu, gpu, self.gpu.memory_mb, float(self.gpu.slices(gpu)))
+        if self.cpu is None:
+            return Resources(cpu, gpu)
+        memory_mb = self.cpu.memory_per_item_mb * batch + self.cpu.memory_base_mb
+        return Resources(cpu, gpu, memory_mb)
+
+    def configurations(self, max_batch: int) -> Iterator[Configuration]:
+        """What the paper searches: cores in steps of 0.05, whole slices with their cores."""
+        return chain(self._on_cores(max_batch), self._on_slices(max_batch))
+
+    def _on_cores(self, max_batch: int) -> Iterator[Configuration]:
+        for batch in sorted(self.cpu.mean_s) if self.cpu else ():
+            if batch <= max_batch:
+                for step in range(1, _MAX_CORES * _STEPS_PER_CORE + 1):
+                    yield Configuration(batch, step / _STEPS_PER_CORE, 0.0)
+
+    def _on_slices(self, max_batch: int) -> Iterator[Configuration]:
+        if self.gpu is None:
+            return
+        for batch in range(1, min(max_batch, self.gpu.max_batch) + 1):
+            for slices in range(self.gpu.least_slices(batch), self.gpu.total_slices + 1):
+                percent = _WHOLE_GPU * slices / self.gpu.total_slices
+                yield Configuration(batch, slices / _GB_PER_CORE, percent)
+
+    def _least_mean_max(
+        self, batch: int, cpu: float, gpu: float
+    ) -> tuple[float, float, float] | None:
+        if gpu > 0:
+            return self._on_gpu(batch, gpu)
+        if self.cpu is None or batch not in self.cpu.mean_s or gpu < 0:
+            return None
+        if not 1 / _STEPS_PER_CORE <= cpu <= _MAX_CORES:
+            return None
+        mean = self.cpu.mean_s[batch]
+        return mean.floor, mean.at(cpu), self.cpu.max_s[batch].at(cpu)
+
+    def _on_gpu(self, batch: int, gpu: float) -> tuple[float, float, float] | None:
+        if self.gpu is None or not 1 <= batch <= self.gpu.max_batch or gpu > _WHOLE_GPU:
+            return None
+        slices = self.gpu.slices(gpu)
+        if slices < self.gpu.least_slices(batch):
+            return None
+        sizes = (batch, slices)
+        return self.gpu.min_s(*sizes), self.gpu.mean_s(*sizes), self.gpu.max_s(*sizes)

@@ -1,0 +1,108 @@
+"""Coefficient files, read strictly. Only this module of the latency models needs a YAML library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms, yaml_form
+from carpool.latency.coefficients import Coefficients, CpuCoefficients, Curve, GpuCoefficients
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["read_coefficients"]
+
+_ANY_TEXT = forms.text("a text", r".*")
+_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
+_FACTOR = forms.number("a number of at least 1", lambda value: value >= 1)
+_SIZE = forms.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
+_COUNT = forms.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
+
+_CURVE_FIELDS = {
+    "batch": _SIZE,
+    "scale": _AMOUNT,
+    "decay_cores": _ABOVE_ZERO,
+    "floor": _ABOVE_ZERO,
+}
+_CURVE = forms.record(_CURVE_FIELDS, frozenset(_CURVE_FIELDS))
+_MEMORY = forms.record(
+    {"per_item": _AMOUNT, "base": _AMOUNT}, required=frozenset({"per_item", "base"})
+)
+_CPU = forms.record(
+    {"memory_mb": _MEMORY, "mean_s": forms.each(_CURVE), "max_s": forms.each(_CURVE)},
+    required=frozenset({"memory_mb", "mean_s", "max_s"}),
+)
+_GPU = forms.record(
+    {
+        "device": _ANY_TEXT,
+        "memory_mb": _AMOUNT,
+        "per_item_s": _AMOUNT,
+        "base_s": _ABOVE_ZERO,
+        "time_slice_s": _ABOVE_ZERO,
+        "total_slices_gb": _SIZE,
+        "batch_thresholds_for_extra_gb": forms.each(_COUNT),
+        "max_margin": _FACTOR,
+        "max_batch": _SIZE,
+    },
+    required=frozenset({"per_item_s", "base_s", "time_slice_s", "total_slices_gb"}),
+)
+_FILE = forms.record({"model": _ANY_TEXT, "cpu": _CPU, "gpu": _GPU}, required=frozenset())
+
+
+def read_coefficients(path: Path, load_s: float = 0.0) -> Coefficients:
+    """Read a JSON (or YAML) file of coefficients.
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with its line.
+    """
+    document = yaml_form.load(path)
+    document.check(_FILE)
+    form: Any = document.form
+    problems = Problems()
+    if not form.keys() & {"cpu", "gpu"}:
+        problems.add("", "neither", "coefficients for cpu, gpu or both")
+    cpu = _cpu(form["cpu"], problems) if "cpu" in form else None
+    gpu = _gpu(form["gpu"], problems) if "gpu" in form else None
+    document.raise_if_any(problems)
+    return Coefficients(cpu, gpu, load_s)
+
+
+def _cpu(form: Mapping[str, Any], problems: Problems) -> CpuCoefficients:
+    curves = {name: _curves(form[name], f"cpu.{name}", problems) for name in ("mean_s", "max_s")}
+    for name, other in (("mean_s", "max_s"), ("max_s", "mean_s")):
+        for batch in sorted(curves[other].keys() - curves[name].keys()):
+            problems.add(f"cpu.{name}", "", f"a row for batch {batch}, as cpu.{other} has one")
+    if not (curves["mean_s"] or curves["max_s"]):
+        problems.add("cpu.mean_s", "no rows", "at least one row")
+    memory = form["memory_mb"]
+    return CpuCoefficients(curves["mean_s"], curves["max_s"], memory["per_item"], memory["base"])
+
+
+def _curves(rows: list[Mapping[str, Any]], path: str, problems: Problems) -> dict[int, Curve]:
+    curves: dict[int, Curve] = {}
+    for index, row in enumerate(rows):
+        if row["batch"] in curves:
+            problems.add(f"{path}[{index}].batch", row["batch"], "a batch size of its own")
+        curves[row["batch"]] = Curve(row["scale"], row["decay_cores"], row["floor"])
+    return curves
+
+
+def _gpu(form: Mapping[str, Any], problems: Problems) -> GpuCoefficients:
+    thresholds = tuple(form.get("batch_thresholds_for_extra_gb", ()))
+    if list(thresholds) != sorted(set(thresholds)):
+        path, expected = "gpu.batch_thresholds_for_extra_gb", "batch sizes in ascending order"
+        problems.add(path, ", ".join(map(str, thresholds)), expected)
+    optional = {
+        name: form[name] for name in ("memory_mb", "max_margin", "max_batch") if name in form
+    }
+    return GpuCoefficients(
+        form["per_item_s"],
+        form["base_s"],
+        form["time_slice_s"],
+        form["total_slices_gb"],
+        thresholds,
+        **optional,
+    )
