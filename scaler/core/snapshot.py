@@ -1,6 +1,7 @@
 """What a scaling policy sees: loads, instances and free capacity at one moment.
 
-A snapshot is all that a policy may know, so that it plans the same in a simulation and live. Amounts
+A snapshot is all that a policy may know, so that it plans the same in a simulation and live.
+Amounts
 are measured or forecast by whoever makes the snapshot; nothing here says how.
 """
 
