@@ -1,8 +1,7 @@
 """What a scaling policy sees: loads, instances and free capacity at one moment.
 
 A snapshot is all that a policy may know, so that it plans the same in a simulation and live.
-Amounts
-are measured or forecast by whoever makes the snapshot; nothing here says how.
+Amounts are measured or forecast by whoever makes the snapshot; nothing here says how.
 """
 
 from __future__ import annotations
