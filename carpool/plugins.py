@@ -1,7 +1,9 @@
 """Finding policies by name: built in, an installed package's entry point, or ``pkg.mod:Class``.
 
 Names of built-ins are strings in one table, imported when asked for, so that choosing one policy
-never imports another's dependencies. Nothing registers itself by being imported.
+never imports another's dependencies. Nothing registers itself by being imported. A policy is made
+with parameters that its ``Params`` declares; those may also come under the names that other
+servers have for them (`Knob`).
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from carpool.errors import ConfigError, Problem
 from carpool.strict import Problems, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["BATCH_POLICIES", "SCALE_POLICIES", "Found", "Kind", "build", "listed", "resolve"]
+__all__ = ["BATCH_POLICIES", "SCALE_POLICIES", "Found", "Kind", "Knob", "build", "knobs", "listed"]
+__all__ += ["load", "resolve"]
 
 Kind = Literal["batch", "scale"]
 
@@ -43,6 +46,27 @@ class Found:
     name: str
     target: str
     origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Another server's name for a parameter, or for what is set elsewhere in Carpool.
+
+    Attributes:
+        name: what the other server calls it.
+        servers: whose it is, for the documentation.
+        parameter: the policy's own; empty: there is none, and the knob is refused.
+        read: its value to the parameter's; raises ``ValueError`` or ``TypeError``.
+        expected: what its value must be.
+        note: what to set instead, where it is refused; else what to know of the translation.
+    """
+
+    name: str
+    servers: str
+    parameter: str = ""
+    read: Callable[[Any], Any] = lambda value: value
+    expected: str = "nothing, as it is no parameter of a batch policy here"
+    note: str = ""
 
 
 def listed(kind: Kind) -> list[Found]:
@@ -94,8 +118,17 @@ def load(setting: str, target: str) -> type[Any]:
     return found
 
 
+def knobs(policy_class: type[Any]) -> Mapping[str, Knob]:
+    """Other servers' names that the policy knows: its ``knobs``, if it has any, by name."""
+    return {knob.name: knob for knob in getattr(policy_class, "knobs", ())}
+
+
 def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: ANN401  any policy
     """Make a policy with ``params``, its nested frozen dataclass ``Params`` filled from them.
+
+    Args:
+        policy_class: as `resolve` gives it.
+        params: by the policy's own names, or by others that its `knobs` translate.
 
     Raises:
         ConfigError: every unknown, missing, ill-typed or refused parameter, at once.
@@ -106,24 +139,59 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
         raise ConfigError([Problem("policy", policy, "a class with a nested dataclass Params")])
     problems = Problems()
     fields = {field.name: field for field in dataclasses.fields(form) if field.init}
-    hints = typing.get_type_hints(form)
-    for name, value in params.items():
+    hints = _hints(form)
+    foreign = knobs(policy_class)
+    own = _translated(params, foreign, problems)
+    for name, value in own.items():
         if name not in fields:
-            _unknown(name, value, fields, problems)
-        elif not _fits(value, hints[name]):
+            _unknown(name, value, [*fields, *foreign], problems)
+        elif name in params and not _fits(value, hints[name]):
             problems.add(name, value, _spelled(hints[name]))
     for name, field in fields.items():
-        if _is_required(field) and name not in params:
+        if _is_required(field) and name not in own:
             problems.add(name, "", _spelled(hints[name]), "it has no default")
     problems.raise_if_any()
     try:
-        return policy_class(form(**params))
+        return policy_class(form(**own))
     except ValueError as error:
         given = str(dict(params))
         raise ConfigError([Problem(policy, given, "parameters it accepts", str(error))]) from error
 
 
-def _unknown(name: str, value: object, known: Mapping[str, object], problems: Problems) -> None:
+def _hints(form: type[Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(form)
+    except NameError as error:
+        expected = "a Params whose types are there at run time"
+        hint = f"{error}: import it outside of TYPE_CHECKING"
+        raise ConfigError([Problem("policy", form.__qualname__, expected, hint)]) from error
+
+
+def _translated(
+    params: Mapping[str, Any], foreign: Mapping[str, Knob], problems: Problems
+) -> dict[str, Any]:
+    """``params`` by the policy's own names; one parameter under two names is a problem."""
+    own = {name: value for name, value in params.items() if name not in foreign}
+    given = {name: name for name in own}
+    for name, value in params.items():
+        knob = foreign.get(name)
+        if knob is None:
+            continue
+        if not knob.parameter:
+            problems.add(name, value, knob.expected, knob.note)
+            continue
+        other = given.setdefault(knob.parameter, name)
+        if other != name:
+            hint = f"both are the parameter {knob.parameter}"
+            problems.add(name, value, f"to stand alone, and {other} is there too", hint)
+        try:
+            own[knob.parameter] = knob.read(value)
+        except (TypeError, ValueError):
+            problems.add(name, value, knob.expected)
+    return own
+
+
+def _unknown(name: str, value: object, known: Collection[str], problems: Problems) -> None:
     if known:
         problems.unknown(name, known, value)
     else:
@@ -142,12 +210,13 @@ def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401  a type form, which
         return True
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is list:
+        (member,) = typing.get_args(hint)
+        return isinstance(value, list) and all(_fits(item, member) for item in value)
     if origin is Literal:
         return any(value == word and type(value) is type(word) for word in typing.get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, origin or hint)
 
 

@@ -1,4 +1,7 @@
-"""``carpool policies``: every policy that has a name, with its origin and parameters."""
+"""``carpool policies``: every policy that has a name, with its origin and parameters.
+
+With ``--check`` it runs the suite of `carpool.testing` on one, which need not have a name.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,58 @@ import json
 import sys
 from typing import Any
 
-from carpool import plugins
-from carpool.errors import ConfigError
+from carpool import forms, plugins
+from carpool.errors import ConfigError, Problem
+from carpool.testing import BrokenPromise, check_policy
 
 __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """List the batch policies; a policy that cannot be imported is shown with the reason."""
-    parser = argparse.ArgumentParser(prog="carpool policies", description="List batch policies.")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    """List the batch policies, or check one; 1 if it breaks a promise.
+
+    Raises:
+        ConfigError: the policy to check cannot be found or made.
+    """
+    parser = argparse.ArgumentParser(
+        prog="carpool policies", description="List batch policies, or check one."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--check", metavar="POLICY", help="a name or pkg.module:Class: does it keep every promise?"
+    )
+    parser.add_argument("--params", default="{}", help="what it is checked with, as JSON")
     arguments = parser.parse_args(argv)
+    if arguments.check:
+        return _check(arguments.check, _params(arguments.params), as_json=arguments.json)
     described = [_described(found) for found in plugins.listed("batch")]
-    sys.stdout.write(_as_json(described) if arguments.json else _as_text(described))
+    sys.stdout.write(_as_json({"policies": described}) if arguments.json else _as_text(described))
     return 0
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        params = forms.loads(text)
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem("--params", text, "a JSON object", str(error))]) from error
+    if not isinstance(params, dict):
+        raise ConfigError([Problem("--params", text, 'a JSON object such as {"wait_s": 0.02}')])
+    return params
+
+
+def _check(policy: str, params: dict[str, Any], *, as_json: bool) -> int:
+    outcome: dict[str, Any]
+    try:
+        report = check_policy(policy, params)
+    except BrokenPromise as broken:
+        said, exit_code = str(broken), 1
+        outcome = {name: getattr(broken, name) for name in ("promise", "detail", "seed")}
+        outcome |= {"policy": broken.policy, "ok": False, "scenario": broken.scenario}
+    else:
+        said, exit_code = str(report), 0
+        outcome = {**dataclasses.asdict(report), "ok": True}
+    sys.stdout.write(_as_json(outcome) if as_json else said + "\n")
+    return exit_code
 
 
 def _described(found: plugins.Found) -> dict[str, Any]:
@@ -30,13 +71,19 @@ def _described(found: plugins.Found) -> dict[str, Any]:
         "kind": "batch",
         "origin": found.origin,
         "target": found.target,
+        "params": {},
+        "knobs": {},
+        "summary": "",
     }
     try:
         policy_class = plugins.load(found.name, found.target)
     except ConfigError as error:
-        return {**entry, "params": {}, "summary": "", "error": str(error)}
-    summary = (policy_class.__doc__ or "").strip().partition("\n")[0]
-    return {**entry, "params": _defaults(policy_class), "summary": summary}
+        return {**entry, "error": str(error)}
+    translated = plugins.knobs(policy_class).values()
+    entry["params"] = _defaults(policy_class)
+    entry["knobs"] = {knob.name: knob.parameter for knob in translated if knob.parameter}
+    entry["summary"] = (policy_class.__doc__ or "").strip().partition("\n")[0]
+    return entry
 
 
 def _defaults(policy_class: type[Any]) -> dict[str, Any]:
@@ -54,8 +101,8 @@ def _default(field: dataclasses.Field[Any]) -> Any:  # noqa: ANN401  a default c
     return "required"
 
 
-def _as_json(described: list[dict[str, Any]]) -> str:
-    return json.dumps({"policies": described}, indent=2, default=repr) + "\n"
+def _as_json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, default=repr) + "\n"
 
 
 def _as_text(described: list[dict[str, Any]]) -> str:
@@ -65,4 +112,7 @@ def _as_text(described: list[dict[str, Any]]) -> str:
         lines.append(f"{entry['name']:<{width}}  {entry.get('error') or entry['summary']}")
         params = ", ".join(f"{name}={value}" for name, value in entry["params"].items())
         lines.append(f"{'':<{width}}  {entry['origin']}; parameters: {params or 'none'}")
+        if entry["knobs"]:
+            knobs = ", ".join(f"{name} ({own})" for name, own in entry["knobs"].items())
+            lines.append(f"{'':<{width}}  takes other servers' names too: {knobs}")
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from carpool import plugins
 from carpool.settings import LABEL_PREFIX, FunctionSettings
 from carpool.strict import Problems
-from sidecar.app import build_policy
+from sidecar.policies.choice import build_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

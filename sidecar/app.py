@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import gc
 import logging
 import os
@@ -15,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from carpool import plugins
-from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.errors import CarpoolError
 from carpool.http.server import Limits, serve
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
@@ -24,6 +22,7 @@ from sidecar.core.batcher import Batcher
 from sidecar.core.guarded import Guarded
 from sidecar.core.shedding import Shedding
 from sidecar.options import Options
+from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.child import Child, plan_launch
@@ -36,37 +35,13 @@ from sidecar.runtime.shell import Shell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecar.core.policy import BatchPolicy
     from sidecar.runtime.instances import Instance
 
-__all__ = ["build_policy", "main", "run"]
+__all__ = ["main", "run"]
 
 log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
-
-
-def build_policy(settings: FunctionSettings) -> BatchPolicy:
-    """The batch policy that ``settings`` name, with their parameters.
-
-    Raises:
-        ConfigError: unknown policy, or parameters that it does not take.
-    """
-    policy_class = plugins.resolve("batch", settings.batch_policy)
-    params = dict(settings.batch_params)
-    if settings.batch_wait_s is not None:
-        fields = {field.name for field in dataclasses.fields(policy_class.Params)}
-        if "wait_s" not in fields:
-            problem = Problem(
-                "batch.wait",
-                f"{settings.batch_wait_s:g}s",
-                f"nothing, as policy {settings.batch_policy!r} has no window",
-                "use batch.policy fixed, or leave it out",
-            )
-            raise ConfigError([problem])
-        params.setdefault("wait_s", settings.batch_wait_s)
-    policy: BatchPolicy = plugins.build(policy_class, params)
-    return policy
 
 
 async def run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:

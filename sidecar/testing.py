@@ -20,6 +20,7 @@ from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.isolation import Fault
 from sidecar.core.request import Request
+from sidecar.core.states import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sidecar.core.shedding import Shedding
     from sidecar.core.states import State
 
-__all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction"]
+__all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction", "Stuck"]
 
 
 class FakeClock:
@@ -75,7 +76,10 @@ class ScriptedFunction:
 
 
 class Arrival(NamedTuple):
-    """One request to come: when, how long it may take, and what it may travel with."""
+    """One request to come: when, how long it may take, what it may travel with.
+
+    Its caller leaves if there is no answer after ``patience_s``.
+    """
 
     at: float
     budget_s: float = math.inf
@@ -83,6 +87,7 @@ class Arrival(NamedTuple):
     app: str = "*"
     seats: int = 1
     background: bool = False
+    patience_s: float = math.inf
 
 
 class End(NamedTuple):
@@ -94,12 +99,18 @@ class End(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One batch that ran: when it left, its size in seats, why it closed, where it went."""
+    """One batch: when it left, its size in seats, why it closed, where, its members, its end."""
 
     at: float
     size: int
     closed: str
     upstream: str
+    ids: tuple[int, ...]
+    until: float
+
+
+class Stuck(AssertionError):
+    """Requests wait, and nobody will ever send them."""
 
 
 class Drive:
@@ -135,6 +146,7 @@ class Drive:
         self._function = function
         self._ends: list[End] = []
         self._running: list[tuple[float, int, Batch]] = []
+        self._leaving: list[tuple[float, int, Request]] = []
         self._busy_until: dict[str, float] = {}
         self._ids = count(1)
 
@@ -144,6 +156,7 @@ class Drive:
         while coming or not self.batcher.idle:
             self._advance(coming)
             self._land()
+            self._leave()
             while coming and coming[-1].at <= self.clock.now:
                 self._arrive(coming.pop())
             self._step()
@@ -153,11 +166,10 @@ class Drive:
         times = [self.batcher.wake_at(self.clock.now)]
         if coming:
             times.append(coming[-1].at)
-        if self._running:
-            times.append(self._running[0][0])
+        times += [queue[0][0] for queue in (self._running, self._leaving) if queue]
         if math.isinf(min(times)):
-            msg = f"{self.batcher.queued} requests wait and nothing will ever happen"
-            raise AssertionError(msg)
+            msg = f"nothing will ever happen, and there wait still: {self.batcher.queued}"
+            raise Stuck(msg)
         self.clock.advance_to(min(times))
 
     def _arrive(self, arrival: Arrival) -> None:
@@ -173,16 +185,18 @@ class Drive:
         )
         if self.batcher.admit(request, now):
             self._end([request])
+        elif arrival.patience_s < math.inf:
+            heapq.heappush(self._leaving, (now + arrival.patience_s, request.id, request))
 
     def _step(self) -> None:
         now = self.clock.now
         actions = self.batcher.step(now)
         self._end(actions.expired)
         for batch in actions.send:
-            self.batches.append(Ran(now, batch.seats, batch.closed.value, batch.upstream.name))
-            done = max(now, self._busy_until.get(batch.upstream.name, 0.0))
-            done += self._function.exec_s(batch.seats)
-            self._busy_until[batch.upstream.name] = done
+            where, ids = batch.upstream.name, tuple(request.id for request in batch.requests)
+            done = max(now, self._busy_until.get(where, 0.0)) + self._function.exec_s(batch.seats)
+            self.batches.append(Ran(now, batch.seats, batch.closed.value, where, ids, done))
+            self._busy_until[where] = done
             heapq.heappush(self._running, (done, batch.id, batch))
 
     def _land(self) -> None:
@@ -194,6 +208,13 @@ class Drive:
             else:
                 failed = list(map(self._function.fails, batch.requests))
                 self._end(self.batcher.finished(batch, failed, now))
+
+    def _leave(self) -> None:
+        while self._leaving and self._leaving[0][0] <= self.clock.now:
+            request = heapq.heappop(self._leaving)[2]
+            if request.state not in TERMINAL:
+                self.batcher.cancel(request)
+                self._end([request])
 
     def _end(self, requests: Iterable[Request]) -> None:
         self._ends += [End(request, request.state, self.clock.now) for request in requests]

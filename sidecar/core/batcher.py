@@ -76,7 +76,6 @@ class Batcher:
         self._routes: Mapping[str, Route] = {}
         self._batch_max = batch_max
         self._queue_max = queue_max
-        self._background_share = background_share
         self._batch_bytes_max = batch_bytes_max
         self._queue = Queue(background_share)
         self._batches = 0
@@ -86,6 +85,7 @@ class Batcher:
         self._parts = Parts()
         self._flights = Flights()
         self._forecast: Forecast | None = None
+        self._hungry = True
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
 
@@ -110,7 +110,7 @@ class Batcher:
         if refusal:
             advance(request, State.REFUSED)
             return refusal
-        if self._isolation.suspicious(now) and self._isolation.apart(self._fingerprint(request)):
+        if self._suspected(request, now):
             request.key = (request.key, request.id)
         advance(request, State.QUEUED)
         self._enqueue(request)
@@ -134,7 +134,14 @@ class Batcher:
                 self._send_part(part, now, actions)
         while self._queue.live and self._close_next(now, actions):
             pass
+        self._learn(actions.expired, math.inf, self._flights.last_exec_s)
+        self._hungry = self.upstreams.hungry(now)
         return actions
+
+    @property
+    def full(self) -> bool:
+        """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
+        return self._hungry and self._queue.seats >= self._batch_max
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
@@ -157,9 +164,9 @@ class Batcher:
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
         """
-        self._flights.landed(batch, now)
-        self._forecast = None
+        self._landed(batch, now)
         batch.upstream.succeeded()
+        self._learn(batch.requests, now, batch.exec_s)
         if not any(failed):
             batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
             self._policy.observe(Executed(batch.seats, batch.exec_s, now))
@@ -176,21 +183,23 @@ class Batcher:
         Returns:
             The members to tell, now FAILED; the others will be in a later batch.
         """
-        self._flights.landed(batch, now)
-        self._forecast = None
+        self._landed(batch, now)
         upstream = batch.upstream
         if fault is Fault.DIED:
             fault = self._flights.death_of(batch)
         elif fault is not Fault.UNSENT and batch.lineage is None:
             upstream.failed(now, spare=self.upstreams.spare(upstream, now))
         riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
-        parts = self._isolation.divide(batch, riding, fault, now) if riding else []
+        alone = len(batch.requests) == 1
+        known = alone and self._suspected(batch.requests[0], now)
+        parts = self._isolation.divide(batch, riding, fault, now, known=known) if riding else []
         if not parts:
             return self._lost(batch, riding, fault, now)
-        again = fault is Fault.UNSENT
-        lineage = batch.lineage or (None if again else Lineage(len(riding)))
+        again = alone or fault is Fault.UNSENT
+        lineage = batch.lineage or (None if again else Lineage(len(batch.requests)))
         for part in parts:
             self._parts.add(Part(part, batch.attempt + 1 if again else 1, lineage))
+        self._reroute()  # the plan may be another than the one that they left under
         return []
 
     def replan(
@@ -209,21 +218,15 @@ class Batcher:
             self.upstreams.add(upstream)
         self._policy, self._routes = policy, routes
         self._forecast = None
-        waiting, self._queue = (
-            sorted(self._queue, key=lambda r: r.id),
-            Queue(self._background_share),
-        )
-        for request in waiting:
+        for request in self._queue.clear():
             self._enqueue(request)
-        for request in self._parts.requests:
-            request.route = self._route(request)
+        self._reroute()
 
     def give_up(self) -> list[Request]:
         """The function cannot be started: fail whatever waits, and return it."""
-        failed = [*self._queue, *self._parts.requests]
+        failed = [*self._queue.clear(), *self._parts.requests]
         for request in failed:
             advance(request, State.FAILED)
-        self._queue = Queue(self._background_share)
         self._parts.clear()
         return failed
 
@@ -233,7 +236,7 @@ class Batcher:
 
     def changed(self) -> None:
         """An instance can be reached, or cannot any more."""
-        self._forecast = None
+        self._forecast, self._hungry = None, True
 
     def predicted_finish(self, now: float) -> float:
         """When an interactive request that arrives now can expect its answer.
@@ -259,15 +262,35 @@ class Batcher:
         if self._queue.alike(request) >= self._queue_max:
             return Refusal.QUEUE_FULL
         if self.shedding.mode != "off" and request.deadline < math.inf:
-            late = self.predicted_finish(now) > request.deadline
+            forecast = self._outlook(now)
+            request.promised = forecast.finish(self._queue.ahead, now) if forecast else 0.0
+            late = request.promised + self.shedding.margin_s > request.deadline
             if self.shedding.refuses(late=late, now=now):
                 return Refusal.LATE
         return None
+
+    def _learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
+        """Compare when ``riders`` were answered with what they were promised."""
+        promised = [rider for rider in riders if rider.promised]
+        if promised:
+            error_s = answered - min([rider.promised for rider in promised])
+            budget_s = min([rider.deadline - rider.arrived for rider in promised])
+            self.shedding.learn(error_s, exec_s, budget_s)
+
+    def _suspected(self, request: Request, now: float) -> bool:
+        isolation = self._isolation
+        return isolation.suspicious(now) and isolation.apart(self._fingerprint(request))
 
     def _enqueue(self, request: Request) -> None:
         request.route = self._route(request)
         request.depart = self._policy.depart(request)
         self._queue.push(request)
+
+    def _reroute(self) -> None:
+        """Send parts of failed batches where the plan in force says."""
+        for request in self._parts.requests:
+            request.route = self._route(request)
+        self._parts.split_by_route()
 
     def _route(self, request: Request) -> Route:
         routes = self._routes
@@ -317,10 +340,10 @@ class Batcher:
         return Closed.DEPARTURE if oldest.depart > oldest.arrived else Closed.IDLE
 
     def _send_part(self, part: Part, now: float, actions: Actions) -> None:
-        upstream = self.upstreams.next_free(part.requests[0].route, now)
-        if upstream:
-            self._parts.remove(part)
-            batch = self._batch(part.requests, upstream, Closed.ISOLATION, now, now)
+        route, rest = part.requests[0].route, [part]
+        while rest and (upstream := self.upstreams.next_free(route, now)):
+            riders, *rest = self._parts.take(rest[0], upstream.batch_max)
+            batch = self._batch(riders.requests, upstream, Closed.ISOLATION, now, now)
             batch.attempt, batch.lineage = part.attempt, part.lineage
             actions.send.append(batch)
 
@@ -337,6 +360,10 @@ class Batcher:
         self._flights.sent(batch)
         self._forecast = None
         return batch
+
+    def _landed(self, batch: Batch, now: float) -> None:
+        self._flights.landed(batch, now)
+        self._forecast, self._hungry = None, True
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""

@@ -95,6 +95,11 @@ class Upstream:
         """Whether it may be sent batches at all."""
         return self.up and self.ejected_until <= now
 
+    @property
+    def quick(self) -> bool:
+        """Whether the moments between two of its batches count."""
+        return self.exec_time.settled and self.exec_time.mean(self.batch_max) < _QUICK_S
+
     def took(self, seats: int, route: Route) -> None:
         """Count a batch that it has just been sent."""
         self.in_flight += 1
@@ -147,14 +152,21 @@ class Upstreams:
                 chosen = upstream
         return chosen
 
+    def hungry(self, now: float) -> bool:
+        """Whether any of them would take a full batch now."""
+        for upstream in self._by_name.values():
+            room = 2 if upstream.quick else 1
+            if upstream.in_flight < room and upstream.takes(now):
+                return True
+        return False
+
     def next_behind(self, route: Route, seats: int, now: float) -> Upstream | None:
         """A quick instance with one batch, to which ``seats`` waiting are another full one."""
         for upstream in self._by_name.values():
             if (
                 upstream.in_flight == 1
                 and seats >= upstream.batch_max
-                and upstream.exec_time.settled
-                and upstream.exec_time.mean(upstream.batch_max) < _QUICK_S
+                and upstream.quick
                 and upstream.takes(now)
                 and route.admits(upstream)
             ):

@@ -38,6 +38,7 @@ class ExecTime:
         "_xy",
         "_y",
         "drifts",
+        "seasoned",
     )
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class ExecTime:
         self._residual = 0.0
         self._above = self._below = 0.0
         self.drifts = 0
+        self.seasoned = False  # has once settled: after a drift an estimate is better than none
 
     @property
     def known(self) -> bool:
@@ -66,6 +68,7 @@ class ExecTime:
             exec_s = min(max(exec_s, expected - reach), expected + reach)
         self._residual += (1 - _FORGET) * 2 * (abs(exec_s - expected) - self._residual)
         self._samples += 1
+        self.seasoned = self.seasoned or self.settled
         self._n = _FORGET * self._n + 1
         self._x = _FORGET * self._x + size
         self._y = _FORGET * self._y + exec_s
@@ -76,7 +79,7 @@ class ExecTime:
         """Base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
         if not self.known:
             return 0.0, 0.0
-        base = self._fit(0)
+        base = max(0.0, self._fit(0))  # a rounding error may leave it a hair below
         return base, self._fit(1) - base
 
     def mean(self, size: int) -> float:

@@ -20,12 +20,17 @@ __all__ = ["Flights"]
 
 
 class Flights:
-    """Batches that were sent and have not come back."""
+    """Batches that were sent and have not come back.
 
-    __slots__ = ("_flying",)
+    Attributes:
+        last_exec_s: execution time of the one that came back last.
+    """
+
+    __slots__ = ("_flying", "last_exec_s")
 
     def __init__(self) -> None:
         self._flying: dict[int, Batch] = {}
+        self.last_exec_s = 0.0
 
     def __len__(self) -> int:
         return len(self._flying)
@@ -41,7 +46,7 @@ class Flights:
     def landed(self, batch: Batch, now: float) -> None:
         """``batch`` came back, well or not; measures its execution."""
         upstream = batch.upstream
-        batch.exec_s = now - max(batch.sent, upstream.landed)
+        batch.exec_s = self.last_exec_s = now - max(batch.sent, upstream.landed)
         upstream.in_flight -= 1
         upstream.landed = now
         del self._flying[batch.id]

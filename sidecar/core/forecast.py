@@ -6,7 +6,6 @@ time. So arrivals cost next to nothing.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -22,28 +21,30 @@ class Forecast(NamedTuple):
     """What the instances will do.
 
     Attributes:
-        free_at: when the first of them is expected to take the next batch; ``-inf``: one is free.
-        first_s: how long a batch takes that leaves then.
+        free_at: when the first of them is expected to take the next batch.
+        ride_s: how long a batch takes that leaves then.
         round_seats: seats that all of them take in a round.
         round_s: how long a round takes.
     """
 
     free_at: float
-    first_s: float
+    ride_s: float
     round_seats: int
     round_s: float
 
     @classmethod
     def of(cls, upstreams: Iterable[Upstream], flights: Flights, now: float) -> Self | None:
-        """The forecast for ``upstreams`` with ``flights``; None while too little is known."""
+        """The forecast for ``upstreams`` with ``flights``.
+
+        None while too little is known, and while one of them is idle: a ride with it costs nobody
+        anything, and teaches how long rides take.
+        """
         able = [upstream for upstream in upstreams if upstream.takes(now)]
-        if not able or not all(upstream.exec_time.settled for upstream in able):
+        known = [upstream.in_flight and upstream.exec_time.seasoned for upstream in able]
+        if not (known and all(known)):
             return None
         rates = [u.batch_max / max(u.exec_time.mean(u.batch_max), 1e-9) for u in able]
         seats = sum([upstream.batch_max for upstream in able])
-        idle = [upstream.exec_time.mean(1) for upstream in able if not upstream.in_flight]
-        if idle:
-            return cls(-math.inf, min(idle), seats, seats / sum(rates))
         # By the time it leaves, later arrivals will have filled its batch.
         full_s = max([upstream.exec_time.bound(upstream.batch_max) for upstream in able])
         free_at = min([flights.free_at(upstream, now) for upstream in able])
@@ -52,7 +53,7 @@ class Forecast(NamedTuple):
     def finish(self, seats: float, now: float) -> float:
         """When a request behind ``seats`` waiting items is answered."""
         rounds = seats // self.round_seats
-        return max(now, self.free_at) + rounds * self.round_s + self.first_s
+        return max(now, self.free_at) + rounds * self.round_s + self.ride_s
 
     def clear_s(self, seats: float) -> float:
         """Seconds in which the instances work through ``seats`` items."""

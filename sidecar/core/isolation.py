@@ -5,8 +5,9 @@ Theory of operation
 A batch that was answered with a failure is divided into halves, each sent again on its own, until
 the offender is alone: about ``2 log2(n)`` further batches, and every neighbour is answered. A batch
 whose instance died is taken apart into single requests at once, because every further death costs
-a restart, which is dearer than some short batches. A batch that never reached its instance is
-sent again whole: nobody in it is suspect.
+a restart, which is dearer than some short batches. Who was alone when it died is tried once more,
+because instances are killed for other reasons too. A batch that never reached its instance is sent
+again whole: nobody in it is suspect.
 
 An offender that was found alone is remembered by its fingerprint and rides alone for a while, so
 that sending it again harms nobody. Where most members turn out to fail alone, the function is
@@ -33,6 +34,7 @@ __all__ = ["Fault", "Isolation", "Lineage"]
 QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
 _SUSPEND_S = 5.0
+_OFFENDERS_MIN = 3  # of one batch; two that met in a batch of two say nothing of the function
 _ATTEMPTS_MAX = 3  # of a batch that never reached an instance
 
 
@@ -66,7 +68,7 @@ class Isolation:
         self._suspended_until = 0.0
 
     def divide(
-        self, batch: Batch, riding: list[Request], fault: Fault, now: float
+        self, batch: Batch, riding: list[Request], fault: Fault, now: float, *, known: bool
     ) -> list[list[Request]]:
         """The batches to send in place of one that failed; none: its members fail.
 
@@ -76,11 +78,15 @@ class Isolation:
             riding: the members that still wait, in order.
             fault: how it failed.
             now: seconds, monotonic.
+            known: the batch is one request alone, which is remembered.
         """
         if fault is Fault.UNSENT:
             return [riding] if batch.attempt < _ATTEMPTS_MAX else []
+        if len(batch.requests) == 1:  # the instance may have been killed for another reason
+            chance = fault is Fault.DIED and batch.attempt == 1 and not known
+            return [riding] if chance else []
         suspended = now < self._suspended_until and batch.lineage is None
-        if fault is Fault.HUNG or suspended or len(batch.requests) == 1:
+        if fault is Fault.HUNG or suspended:
             return []
         if fault is Fault.DIED or len(riding) == 1:
             return [[request] for request in riding]
@@ -98,7 +104,7 @@ class Isolation:
             self._until.popitem(last=False)
         if lineage:
             lineage.failed += 1
-            if 2 * lineage.failed > lineage.size:
+            if lineage.failed >= _OFFENDERS_MIN and 2 * lineage.failed > lineage.size:
                 self._suspended_until = now + _SUSPEND_S
 
     def suspicious(self, now: float) -> bool:

@@ -11,6 +11,7 @@ from sidecar.core.states import State, advance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.core.dispatch import Route
     from sidecar.core.isolation import Lineage
     from sidecar.core.request import Request
 
@@ -55,9 +56,33 @@ class Parts:
             advance(request, State.BATCHED)
         self._parts.append(part)
 
-    def remove(self, part: Part) -> None:
-        """It is on its way."""
-        self._parts.remove(part)
+    def take(self, part: Part, seats: int) -> list[Part]:
+        """Remove what fits in ``seats`` of ``part``, one request at least.
+
+        Returns:
+            What was removed, and the rest, which waits, if there is any.
+        """
+        at, fits = self._parts.index(part), 1
+        seats -= part.requests[0].seats
+        while fits < len(part.requests) and (seats := seats - part.requests[fits].seats) >= 0:
+            fits += 1
+        pieces = [part._replace(requests=part.requests[:fits])]
+        if fits == len(part.requests):
+            del self._parts[at]
+        else:
+            self._parts[at] = part._replace(requests=part.requests[fits:])
+            pieces.append(self._parts[at])
+        return pieces
+
+    def split_by_route(self) -> None:
+        """Part those whose ways have parted."""
+        split: deque[Part] = deque()
+        for part in self._parts:
+            by_route: dict[Route, list[Request]] = {}
+            for request in part.requests:
+                by_route.setdefault(request.route, []).append(request)
+            split.extend(part._replace(requests=requests) for requests in by_route.values())
+        self._parts = split
 
     def clear(self) -> None:
         """Forget all of them."""

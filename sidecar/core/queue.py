@@ -212,6 +212,16 @@ class Queue:
         self._count(request, 1)
         self._expires_after = min(self._expires_after, request.deadline)
 
+    def clear(self) -> list[Request]:
+        """Remove and return everybody, in order of arrival; they are QUEUED still."""
+        waiting = sorted(self, key=lambda request: request.id)
+        # Groups know their queue: where one were left, the cycle would keep bodies for long.
+        self._groups.clear()
+        self._expires_after = math.inf
+        self._background_live = self._background_seats = self.live = self.seats = 0
+        self.owed = 0.0
+        return waiting
+
     def cancelled(self, request: Request) -> None:
         """Note that a waiting request is not QUEUED any more; it is skipped from now on."""
         self._count(request, -1)

@@ -30,6 +30,7 @@ class Request:
         app: name of the application it belongs to, ``*`` if none was named.
         payload: whatever the shell needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
+        promised: when it was predicted, on admission, to be answered; 0 if nothing was.
         route: which instances may take it, set on admission.
         state: where it is in its life (`sidecar.core.states`).
     """
@@ -43,6 +44,7 @@ class Request:
         "id",
         "key",
         "payload",
+        "promised",
         "route",
         "seats",
         "size_bytes",
@@ -72,6 +74,7 @@ class Request:
         self.app = app
         self.payload = payload
         self.depart = arrived
+        self.promised = 0.0
         self.route: Route = ANYWHERE
         self.state = State.NEW
 

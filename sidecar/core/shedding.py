@@ -5,6 +5,11 @@ seat. But a predictor can be wrong, so shedding starts dark: what would have bee
 counted and served. Switched on, it refuses at most a given share of the arrivals of each window
 (compare Finagle's DeadlineFilter), so that a broken predictor cannot close the function, and
 enough requests pass to correct it.
+
+What passes must be in time, not just on average: the margin that is added to every prediction
+follows the errors of those that came true: it rises to meet one that is exceeded, by an execution
+time at most, and falls slowly while none is, in the ratio that leaves about the wanted share of
+batches within it.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass
 __all__ = ["Shedding"]
 
 _WINDOW_S = 10.0
+_RUN = 10  # batches: errors come in runs about as long as the queue, which a change must pass
 
 
 @dataclass(slots=True)
@@ -23,12 +29,16 @@ class Shedding:
     Attributes:
         mode: ``off``, ``dark`` (count, do not refuse) or ``on``.
         cap: largest share of a window's arrivals that is refused.
+        quantile: share of batches that should be answered within prediction and margin.
         late: how many were predicted to be late, refused or not.
+        margin_s: added to predictions.
     """
 
     mode: str = "dark"
     cap: float = 0.8
+    quantile: float = 0.99
     late: int = 0
+    margin_s: float = 0.0
     _began: float = 0.0
     _arrived: int = 0
     _refused: int = 0
@@ -45,3 +55,16 @@ class Shedding:
             return False
         self._refused += 1
         return True
+
+    def learn(self, error_s: float, exec_s: float, budget_s: float) -> None:
+        """Learn that the last of a batch was answered ``error_s`` later than predicted.
+
+        Args:
+            error_s: seconds; negative if it was earlier, ``inf`` if it never was.
+            exec_s: what a batch takes, the scale of things.
+            budget_s: how long they may take, of which the margin is at most half.
+        """
+        if error_s > self.margin_s:
+            self.margin_s = min(error_s, self.margin_s + exec_s, budget_s / 2)
+        else:
+            self.margin_s = max(0.0, self.margin_s - (1 - self.quantile) * exec_s / _RUN)

@@ -1,9 +1,10 @@
 """From an HTTP exchange to a request of the core: compat key, deadline, and the head to pass on.
 
 The deadline budget is the objective of the function (or of the application that the request
-names), less the time the request has already spent since the gateway stamped it, and never longer
-than the caller's own ``X-Timeout``. The stamp is a hint: clocks differ, so only a plausible one
-counts. Background requests (``X-Carpool-Class: batch``) have no objective, only what they ask for.
+names), less the time the request has spent already, and never longer than the caller's own
+``X-Timeout``. Time is spent since the gateway stamped it (a hint: clocks differ, so only a
+plausible stamp counts), or at least in its socket, unread. Background requests, those of
+``X-Carpool-Class: batch``, have no objective, only what they ask for.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Rider(NamedTuple):
 class _Fare(NamedTuple):
     """What requests with the same target and the same repeated headers have in common."""
 
-    key: tuple[bytes, bytes]
+    key: tuple[str, str, bytes]
     head: bytes
     app: str
     background: bool
@@ -84,8 +85,12 @@ class Ingress:
         self._fares: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], _Fare] = {}
         self._ids = 0
 
-    def read(self, exchange: Exchange) -> Request:
+    def read(self, exchange: Exchange, unread_s: float = 0.0) -> Request:
         """The request that ``exchange`` carries.
+
+        Args:
+            exchange: as it was read.
+            unread_s: how long it may have lain in its socket before.
 
         Raises:
             BadRequest: an ill-formed ``X-Timeout``, an application nobody declared, or a class
@@ -104,12 +109,12 @@ class Ingress:
             if len(self._fares) >= _FARES_MAX:
                 self._fares.clear()
             self._fares[ticket] = fare
-        objective_s, head, call_id = fare.objective_s, fare.head, ""
+        objective_s, head, call_id = fare.objective_s - unread_s, fare.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
-            objective_s -= self._spent_s(own.get(b"x-start-time", b""))
+            objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
         self._ids += 1
         return Request(
             self._ids,
@@ -131,7 +136,7 @@ class Ingress:
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
         return _Fare(
-            key=(first_line, read(b"content-type", b"")),
+            key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
             app=app,
             background=background,

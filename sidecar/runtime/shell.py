@@ -1,8 +1,12 @@
 """The loop between sockets and the core: events in, actions out, one step per loop iteration.
 
 Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
-so that every request that was readable in it can join the batch. There is no timer while nothing
-waits, and no task per request: one per batch.
+so that every request that was readable in it can join the batch. Only a batch that is full already
+leaves at once. There is no timer while nothing waits, and no task per request: one per batch.
+
+When thousands of sockets are readable, an iteration takes long, and what it reads has lain in its
+socket for up to the length of the one before. Requests are charged for that, or a sidecar that
+cannot keep up would take every one of them for fresh.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,6 +48,7 @@ __all__ = ["Shell"]
 
 log = logging.getLogger(__name__)
 
+_RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
 _FAILED_FROM = 500  # an item's status from which it counts as failed by the function
 
 
@@ -77,8 +83,10 @@ class Shell:
         self._exec_timeout_s = exec_timeout_s
         self._fleet = fleet
         self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
+        self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
         self._stepping = False
+        self._began = self._ended = 0.0
+        self._unread_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._rides: set[asyncio.Task[None]] = set()
@@ -106,14 +114,16 @@ class Shell:
             return
         if self.failing():
             raise self._does_not_start()
-        request = self._ingress.read(exchange)
+        self._dirty(exchange.received)
+        request = self._ingress.read(exchange, self._unread_s)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
             self._metrics.refused(refusal.value)
             exchange.fail(self._refusal(refusal))
             return
         exchange.on_gone = partial(self._gone, request)
-        self._dirty()
+        if self._batcher.full:
+            self._step()
 
     def _own(self, exchange: Exchange) -> None:
         """The sidecar's own endpoints; probes never wait in the queue."""
@@ -157,13 +167,22 @@ class Shell:
 
     # -- stepping ---------------------------------------------------------------------------
 
-    def _dirty(self) -> None:
+    def _dirty(self, since: float | None = None) -> None:
+        """Something happened, in the event-loop iteration that began at ``since``."""
         if not self._stepping:
             self._stepping = True
-            self._loop.call_soon(self._step)
+            self._loop.call_soon(self._end_of_iteration)
+            self._began = since if since is not None else self._now()
+            waited = self._began - self._ended > _RESTED_S
+            self._unread_s = 0.0 if waited else self._unread_s
+
+    def _end_of_iteration(self) -> None:
+        self._stepping = False
+        self._ended = self._now()
+        self._unread_s = self._ended - self._began  # for what is read in the next one
+        self._step()
 
     def _step(self) -> None:
-        self._stepping = False
         now = self._now()
         actions = self._batcher.step(now)
         for batch in actions.send:
@@ -212,6 +231,8 @@ class Shell:
     def _answered(self, batch: Batch, answers: egress.Answers) -> None:
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         waiting = set(self._batcher.finished(batch, failed, self._now()))
+        if self._batcher.full:
+            self._step()  # the next batch first: the instance is idle
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
         self._remember(batch, "answered")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Patient:
@@ -31,6 +34,16 @@ class Patient:
 
     def __init__(self, params: Params) -> None:
         self.params = params
+
+
+class Typeless:
+    """Its parameter's type is not there at run time."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+        shares: Mapping[str, float]
 
 
 class Formless:

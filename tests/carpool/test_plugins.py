@@ -11,7 +11,7 @@ import pytest
 from carpool import plugins
 from carpool.errors import ConfigError
 from sidecar.policies.fixed import FixedWindow
-from tests.carpool.plugin_samples import Formless, Patient
+from tests.carpool.plugin_samples import Formless, Patient, Typeless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +150,9 @@ def test_a_class_without_params_is_not_a_policy() -> None:
     """The contract's nested Params is missed by name."""
     with pytest.raises(ConfigError, match="nested dataclass Params"):
         plugins.build(Formless, {})
+
+
+def test_a_type_that_only_a_checker_sees_is_told() -> None:
+    """Parameters cannot be checked against a type that is not imported; the mend is named."""
+    with pytest.raises(ConfigError, match=r"'Mapping' is not defined: import it outside"):
+        plugins.build(Typeless, {"shares": {}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,6 +110,23 @@ def test_a_new_plan_keeps_who_waits_and_what_flies() -> None:
     assert made.idle
 
 
+def test_nothing_keeps_who_was_answered_after_the_plan_has_changed() -> None:
+    """Bodies are let go at once: the collector of cycles comes rarely, and late."""
+    made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
+    body = {"a body"}  # not bytes, as it has to be watched
+    watched = weakref.ref(body)
+    gc.disable()
+    try:
+        made.admit(Request(1, "k", 0.0, payload=body), 0.0)
+        same = list(made.upstreams)
+        made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"a": 1.0})}, same)
+        made.finished(made.step(0.0).send[0], [False], 0.1)
+        del body
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
 def test_a_failed_batch_is_sent_again_where_the_new_plan_says() -> None:
     """The parts of a divided batch follow the plan as well."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
@@ -117,6 +136,42 @@ def test_a_failed_batch_is_sent_again_where_the_new_plan_says() -> None:
     new = Upstream("b", BATCH_MAX, "b", up=True)
     made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"b": 1.0})}, [new])
     assert ["b"] == [sent.upstream.name for sent in made.step(0.0).send]
+
+
+def test_what_fails_after_the_plan_has_changed_goes_where_the_new_one_says() -> None:
+    """It was in flight meanwhile, and the class that it was sent to is gone."""
+    made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
+    arrive(made, 1, 2)
+    (batch,) = made.step(0.0).send
+    new = Upstream("b", BATCH_MAX, "b", up=True)
+    made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"b": 1.0})}, [new])
+    made.broken(batch, Fault.UNSENT, 0.0)
+    assert [("b", [1, 2])] == [(sent.upstream.name, ids(sent)) for sent in made.step(0.0).send]
+
+
+def test_what_is_sent_again_fits_its_new_instance() -> None:
+    """A batch that a large instance did not take goes to small ones in pieces, none of it later."""
+    made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
+    arrive(made, 1, 2, 3, 4)
+    (batch,) = made.step(0.0).send
+    made.broken(batch, Fault.UNSENT, 0.0)
+    small = [Upstream(name, 2, "b", up=True) for name in ("b1", "b2")]
+    made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"b": 1.0})}, small)
+    assert [[1, 2], [3, 4]] == [ids(piece) for piece in made.step(0.0).send]
+
+
+def test_what_is_sent_again_parts_where_its_ways_part() -> None:
+    """Members of one batch whose applications now have different routes go to different ones."""
+    made = planned({"*": Route({"a": 1.0})}, {"*": 0.0}, "a")
+    arrive(made, 1, app="web")
+    arrive(made, 2, app="car")
+    (batch,) = made.step(0.0).send
+    made.broken(batch, Fault.UNSENT, 0.0)
+    routes = {"web": Route({"a": 1.0}), "*": Route({"b": 1.0})}
+    new = [Upstream(name, BATCH_MAX, name, up=True) for name in ("a", "b")]
+    made.replan(Planned(Planned.Params({"*": 0.0})), routes, new)
+    sent = made.step(0.0).send
+    assert [("a", [1]), ("b", [2])] == [(part.upstream.name, ids(part)) for part in sent]
 
 
 def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> None:

@@ -51,10 +51,42 @@ def test_halving_takes_a_logarithm_of_batches() -> None:
 
 
 def test_a_deadly_batch_is_taken_apart_at_once() -> None:
-    """Every death costs a restart: one more, instead of one for each halving."""
+    """Every death costs a restart: two more, instead of one for each halving."""
     drive = poisoned(7, fault=Fault.DIED)
     drive.run([Arrival(0.0)] * 32)
-    assert [32] + [1] * 32 == [ran.size for ran in drive.batches]
+    assert [32] + [1] * 33 == [ran.size for ran in drive.batches]
+
+
+def test_who_was_alone_when_the_instance_died_is_tried_once_more() -> None:
+    """Instances are killed for other reasons too; a second death is no coincidence."""
+    batcher = eager()
+    rider = request(1, "x")
+    assert [] == batcher.broken(riding(batcher, rider), Fault.DIED, 0.0)
+    (again,) = batcher.step(0.0).send
+    assert [rider] == batcher.broken(again, Fault.DIED, 0.0)
+
+
+def test_a_known_offender_gets_no_second_chance() -> None:
+    """He has had it: one restart for each time that he comes again."""
+    batcher = eager()
+    batcher.broken(riding(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
+    known = request(2, "bad")
+    assert [known] == batcher.broken(riding(batcher, known), Fault.DIED, 0.0)
+
+
+@pytest.mark.parametrize("second", ["bad too", "left"])
+def test_offenders_that_meet_do_not_make_a_broken_function(second: str) -> None:
+    """Two of two fail, or the one who has stayed: the next batch is divided all the same."""
+    batcher = eager()
+    pair = [request(1, "bad"), request(2, second)]
+    batch = riding(batcher, *pair)
+    if second == "left":
+        batcher.cancel(pair[1])
+    batcher.broken(batch, Fault.ANSWERED, 0.0)
+    while alone := batcher.step(0.0).send:
+        batcher.broken(alone[0], Fault.ANSWERED, 0.0)
+    batch = riding(batcher, request(3, "good"), request(4, "good"))
+    assert [] == batcher.broken(batch, Fault.ANSWERED, 1.0)
 
 
 def test_two_offenders_are_both_found() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Upstream
+from sidecar.core.request import Request
 from sidecar.core.shedding import Shedding
 from sidecar.core.states import State
 from sidecar.policies.deadline import Deadline
@@ -26,6 +31,47 @@ def test_accepted_requests_keep_their_objective_at_twice_the_capacity() -> None:
     in_time = [e for e in accepted if e.state is State.DONE and e.at <= e.request.deadline]
     assert len(in_time) > 0.97 * len(accepted)
     assert len(in_time) > 0.85 * 2 * CAPACITY
+
+
+def test_the_margin_follows_what_cannot_be_predicted() -> None:
+    """Execution times that scatter by a tenth: once that is learned, one in a hundred is late."""
+    chance = random.Random(1)
+    scattering = ScriptedFunction(lambda size: WIDE.exec_s(size) * (1 + chance.expovariate(10)))
+    drive = Drive(Deadline(Deadline.Params()), scattering, shedding=Shedding("on", cap=0.9))
+    count = int(4 * 2 * CAPACITY)
+    ends = drive.run([Arrival(4 * i / count, 0.1) for i in range(count)])
+    accepted = [e for e in ends if e.state is not State.REFUSED and e.request.arrived > 1]
+    in_time = [e for e in accepted if e.state is State.DONE and e.at <= e.request.deadline]
+    assert len(in_time) > 0.99 * len(accepted)
+    assert len(in_time) > 0.8 * 3 * CAPACITY
+
+
+def test_the_margin_never_takes_more_than_half_the_time() -> None:
+    """However wrong predictions are, requests that can be served in half their time are."""
+    shedding = Shedding("on")
+    for _ in range(100):
+        shedding.learn(math.inf, exec_s=0.01, budget_s=0.1)
+    assert 0.05 == shedding.margin_s
+    for _ in range(5000):
+        shedding.learn(-1.0, exec_s=0.01, budget_s=0.1)
+    assert 0.0 == shedding.margin_s
+
+
+def test_nobody_is_refused_while_an_instance_is_idle() -> None:
+    """His ride costs nobody anything, and it teaches that the function is quick again."""
+    batcher = Batcher(
+        Deadline(Deadline.Params()), batch_max=4, queue_max=10, shedding=Shedding("on", cap=1.0)
+    )
+    upstream = Upstream("a", 4, up=True)
+    batcher.upstreams.add(upstream)
+    for size in (1, 2, 3, 4) * 5:
+        upstream.exec_time.observe(size, 1.0)
+    for number in range(60):
+        now = float(number)
+        assert batcher.admit(Request(number, "k", now, deadline=now + 0.1), now) is None
+        (batch,) = batcher.step(now).send
+        batcher.finished(batch, [False], now + 0.01)
+    assert upstream.exec_time.mean(1) < 0.1
 
 
 def test_dark_counts_and_serves() -> None:

@@ -1,0 +1,114 @@
+"""What has to hold of a sidecar under any batch policy, and the check of a drive that has ended.
+
+The batcher keeps most of it by itself, whatever a policy says. It is checked all the same, as a
+policy is Python and can reach further than it should.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from sidecar.core.states import TERMINAL, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sidecar.core.request import Request
+    from sidecar.testing import End, Ran
+
+__all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
+__all__ += ["check_drive"]
+
+SANE = "it raises nothing, and names times and whole numbers of seats"
+READS = "it changes no request"
+ONE_END = "every request comes to exactly one end"
+SIZES = "no batch is larger than allowed, or mixes keys"
+DEADLINES = "nobody is sent after his deadline"
+ORDER = "first in, first out within a class and key"
+LEAVES = "who has no deadline leaves in bounded time, a lone request too"
+SAME = "two of it do the same"
+FORGETS = "it keeps no request alive"
+BOUNDED = "its memory does not grow with the requests"
+PROMISES = (SANE, READS, ONE_END, SIZES, DEADLINES, ORDER, LEAVES, SAME, FORGETS, BOUNDED)
+
+
+class Broken(Exception):
+    """A promise that was not kept, and what was seen instead."""
+
+    def __init__(self, promise: str, detail: str) -> None:
+        super().__init__(detail)
+        self.promise = promise
+        self.detail = detail
+
+
+def check_drive(
+    arrived: int, ends: Sequence[End], batches: Sequence[Ran], batch_max: int, wait_max_s: float
+) -> None:
+    """Check how a drive ended.
+
+    Args:
+        arrived: how many requests came.
+        ends: how each ended.
+        batches: every batch that ran.
+        batch_max: the largest that was allowed.
+        wait_max_s: longest time that a request may be kept waiting beside an idle instance.
+
+    Raises:
+        Broken: the first promise found not to hold.
+    """
+    _check_ends(arrived, ends)
+    requests = {end.request.id: end.request for end in ends}
+    for ran in batches:
+        _check_batch(ran, [requests[number] for number in ran.ids], batch_max)
+    _check_order(batches, requests)
+    _check_waits(batches, ends, wait_max_s)
+
+
+def _check_ends(arrived: int, ends: Sequence[End]) -> None:
+    told = Counter(end.request.id for end in ends)
+    twice = [number for number, times in told.items() if times > 1]
+    if twice or len(told) != arrived:
+        seen = f"{arrived} requests came, {len(told)} ended, and these twice: {twice}"
+        raise Broken(ONE_END, seen)
+    for end in ends:
+        if end.state not in TERMINAL or end.state is not end.request.state:
+            raise Broken(ONE_END, f"{end.request} was said to be {end.state.value}")
+
+
+def _check_batch(ran: Ran, riders: list[Request], batch_max: int) -> None:
+    seats = sum(rider.seats for rider in riders)
+    if len(riders) > 1 and seats > batch_max:
+        raise Broken(SIZES, f"a batch of {seats} seats left, {batch_max} are allowed")
+    if len({rider.key for rider in riders}) > 1:
+        raise Broken(SIZES, f"a batch of several keys left: {riders}")
+    for rider in riders:
+        if rider.deadline <= ran.at:
+            late_s = ran.at - rider.deadline
+            raise Broken(DEADLINES, f"{rider} was sent {late_s:g} s after its deadline")
+
+
+def _check_order(batches: Sequence[Ran], requests: dict[int, Request]) -> None:
+    boarded: dict[object, int] = defaultdict(int)
+    for ran in batches:
+        if ran.closed == "isolation":
+            continue  # parts of a failed batch go again, before those who came in between
+        for number in ran.ids:
+            lane = (requests[number].key, requests[number].background)
+            if number < boarded[lane]:
+                raise Broken(ORDER, f"{requests[number]} left after request {boarded[lane]}")
+            boarded[lane] = number
+
+
+def _check_waits(batches: Sequence[Ran], ends: Iterable[End], wait_max_s: float) -> None:
+    left: dict[int, float] = {}
+    for ran in batches:
+        for number in ran.ids:
+            left.setdefault(number, ran.at)
+    busy_s = sum(ran.until - ran.at for ran in batches)
+    for request, state, at in ends:
+        if state in (State.REFUSED, State.CANCELLED) or request.deadline <= at:
+            continue
+        waited_s = left.get(request.id, at) - request.arrived
+        if waited_s > wait_max_s + busy_s:
+            raise Broken(LEAVES, f"{request} left after {waited_s:g} s, nearly all of them idle")

@@ -1,0 +1,178 @@
+"""Random scenarios for a batch policy, and the shortest one that still shows what went wrong.
+
+A scenario is data: who arrives when, on which instances, and what the function does. Whose
+application is ``fails`` fails alone, whose is ``breaks`` breaks its batch, so that a scenario from
+which arrivals were taken out still means the same. What must hold is said in `promises`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from sidecar.core.isolation import Fault
+from sidecar.core.shedding import Shedding
+from sidecar.testing import Arrival, Drive, ScriptedFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.policy import BatchPolicy
+
+__all__ = ["Scenario", "drawn", "shortest"]
+
+_LONGEST = 60  # arrivals
+_STRAGGLER_S = 86_400.0  # after all others: nobody may wait for him
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What happens to a policy.
+
+    Attributes:
+        arrivals: who comes, in order.
+        instances: planned share of each instance.
+        batch_max, queue_max, shed: the batcher's limits.
+        base_s, per_seat_s: what a batch costs.
+        slow_after: batches after which it costs ten times as much.
+        fault: how the batch of one that ``breaks`` fails.
+    """
+
+    arrivals: tuple[Arrival, ...]
+    instances: tuple[float, ...] = (1.0,)
+    batch_max: int = 8
+    queue_max: int = 1024
+    shed: str = "dark"
+    base_s: float = 0.01
+    per_seat_s: float = 0.001
+    slow_after: int | None = None
+    fault: Fault = Fault.ANSWERED
+
+    def drive(self, policy: BatchPolicy) -> Drive:
+        """A fresh sidecar under ``policy``, with the function of this scenario behind it."""
+        ran = 0
+
+        def exec_s(seats: int) -> float:
+            nonlocal ran
+            ran += 1
+            slow = self.slow_after is not None and ran > self.slow_after
+            return (self.base_s + self.per_seat_s * seats) * (10 if slow else 1)
+
+        function = ScriptedFunction(
+            exec_s,
+            fails=lambda request: request.app == "fails",
+            breaks=lambda request: request.app == "breaks",
+            fault=self.fault,
+        )
+        return Drive(
+            policy,
+            function,
+            instances=self.instances,
+            batch_max=self.batch_max,
+            queue_max=self.queue_max,
+            shedding=Shedding(self.shed),
+        )
+
+    def __str__(self) -> str:
+        """As Python, defaults left out."""
+        rows = "".join(f"\n    {_sparse(arrival)}," for arrival in self.arrivals)
+        rest = "".join(
+            f", {field.name}={value if isinstance(value, Fault) else repr(value)}"
+            for field in dataclasses.fields(self)[1:]
+            if (value := getattr(self, field.name)) != field.default
+        )
+        return f"Scenario(({rows}\n){rest})"
+
+
+def _sparse(arrival: Arrival) -> str:
+    defaults = Arrival._field_defaults
+    values = arrival._asdict().items()
+    given = [f"{name}={value!r}" for name, value in values if value != defaults.get(name)]
+    return f"Arrival({', '.join(given)})"
+
+
+def drawn(seed: int) -> Scenario:
+    """The scenario of this seed: longer with larger ones, up to a limit."""
+    random = Random(seed)  # noqa: S311 - it has to come out the same
+    base_s = random.choice([1e-6, 0.002, 0.05, 0.5])
+    batch_max = random.choice([1, 2, 5, 8, 32])
+    return Scenario(
+        _arrivals(random, min(1 + seed // 4, _LONGEST), base_s, batch_max),
+        instances=random.choice([(1.0,), (1.0,), (0.5, 0.5), (0.7, 0.2, 0.1)]),
+        batch_max=batch_max,
+        queue_max=random.choice([1024, 1024, 7]),
+        shed=random.choice(["dark", "on", "off"]),
+        base_s=base_s,
+        per_seat_s=base_s * random.choice([0.0, 0.1, 1.0]),
+        slow_after=random.choice([None, None, 9]),
+        fault=random.choice(list(Fault)),
+    )
+
+
+def _arrivals(random: Random, count: int, base_s: float, batch_max: int) -> tuple[Arrival, ...]:
+    at = random.choice([0.0, 1_234_567.0])  # clocks of a machine begin anywhere
+    gap_s = base_s * random.choice([0.1, 0.5, 2.0])
+    gaps_s: Callable[[], float] = random.choice(
+        [
+            lambda: 0.0,
+            lambda: gap_s,
+            lambda: random.expovariate(1 / gap_s),
+            lambda: random.choice([0.0, 0.0, 0.0, 20 * gap_s]),
+        ]
+    )
+    budgets_s = random.choice([[math.inf], [5 * base_s], [math.inf, 30 * base_s, 2 * base_s, 0.0]])
+    keys = random.choice([["x"], ["x"], ["x", "y", "z"]])
+    apps = random.choice([["*"], ["*"], ["*", "web", "fails"], ["*", "web", "web", "breaks"]])
+    seats = random.choice([[1], [1], [1, 1, 2, batch_max, batch_max + 3]])
+    lanes = random.choice([[False], [False], [False, True], [True]])
+    patience_s = random.choice([[math.inf], [math.inf], [math.inf, 3 * base_s]])
+    arrivals = []
+    for _ in range(count):
+        arrivals.append(
+            Arrival(
+                at,
+                random.choice(budgets_s),
+                random.choice(keys),
+                random.choice(apps),
+                random.choice(seats),
+                random.choice(lanes),
+                random.choice(patience_s),
+            )
+        )
+        at = round(at + gaps_s(), 7)
+    return (*arrivals, Arrival(at + _STRAGGLER_S, key="x"))
+
+
+def shortest(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
+    """``scenario`` with all taken out that it does not need for ``shows`` to hold still."""
+    size = max(1, len(scenario.arrivals) // 2)
+    while size:
+        at = 0
+        while at < len(scenario.arrivals):
+            arrivals = scenario.arrivals[:at] + scenario.arrivals[at + size :]
+            fewer = dataclasses.replace(scenario, arrivals=arrivals)
+            if arrivals and shows(fewer):
+                scenario = fewer
+            else:
+                at += size
+        size //= 2
+    return _plainer(scenario, shows)
+
+
+def _plainer(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
+    """Each setting, and each property of all arrivals, back to its default where that can be."""
+
+    def tried(**changes: Any) -> Scenario:  # noqa: ANN401 - any of the fields
+        plainer = dataclasses.replace(scenario, **changes)
+        return plainer if shows(plainer) else scenario
+
+    for field in dataclasses.fields(scenario)[1:]:
+        scenario = tried(**{field.name: field.default})
+    start = scenario.arrivals[0].at
+    scenario = tried(arrivals=tuple(a._replace(at=a.at - start) for a in scenario.arrivals))
+    for name, default in Arrival._field_defaults.items():
+        scenario = tried(arrivals=tuple(a._replace(**{name: default}) for a in scenario.arrivals))
+    return scenario

@@ -1,0 +1,133 @@
+"""Drives a batch policy through everything that should not shake it.
+
+Random scenarios come first, the short ones before the long, each twice with two fresh policies; a
+scenario that breaks a promise is cut down to what is needed to show it. Then comes a long run, in
+which nothing may pile up. Whether a policy is a good one, or a fast one, is not judged.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+from carpool import plugins
+from carpool.testing import BrokenPromise, Report
+from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, Broken, check_drive
+from sidecar.conformance.scenarios import Scenario, drawn, shortest
+from sidecar.conformance.watched import Watched
+from sidecar.core.states import IllegalTransition
+from sidecar.testing import Arrival, Stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sidecar.core.policy import BatchPolicy
+
+__all__ = ["check_policy"]
+
+_LONG = 3000  # requests in each part of the long run
+_LEAK_BYTES = 1.0  # a request: a fourth of a list that gets an entry with every batch
+
+
+def check_policy(
+    policy: type[Any] | str,
+    params: Mapping[str, Any],
+    *,
+    seed: int,
+    scenarios: int,
+    wait_max_s: float,
+) -> Report:
+    """What `carpool.testing.check_policy` says."""
+    policy_class = plugins.resolve("batch", policy) if isinstance(policy, str) else policy
+    name = policy if isinstance(policy, str) else policy.__qualname__
+    requests = batches = 0
+
+    def fresh() -> BatchPolicy:
+        made: BatchPolicy = plugins.build(policy_class, params)
+        return made
+
+    def drive_twice(scenario: Scenario) -> int:
+        return _driven_twice(scenario, fresh, wait_max_s)
+
+    for number in range(seed, seed + scenarios):
+        scenario = drawn(number)
+        try:
+            batches += drive_twice(scenario)
+        except Broken as broken:
+            raise _reduced(name, number, broken, drive_twice) from broken
+        requests += len(scenario.arrivals)
+    _check_memory(name, fresh, wait_max_s)
+    return Report(name, PROMISES, scenarios, requests, batches)
+
+
+def _reduced(
+    name: str, seed: int, broken: Broken, drive: Callable[[Scenario], object]
+) -> BrokenPromise:
+    """The same promise, broken in the shortest scenario."""
+    seen = broken
+
+    def shows(scenario: Scenario) -> bool:
+        nonlocal seen
+        try:
+            drive(scenario)
+        except Broken as found:
+            if found.promise == broken.promise:
+                seen = found
+                return True
+        return False
+
+    scenario = shortest(drawn(seed), shows)
+    return BrokenPromise(name, seen.promise, seen.detail, seed, str(scenario))
+
+
+def _driven_twice(scenario: Scenario, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> int:
+    """Drive two policies through ``scenario``; the number of batches that one of them made."""
+    first, batches = _driven(scenario, fresh(), wait_max_s)
+    first.check_forgotten()
+    second, _ = _driven(scenario, fresh(), wait_max_s)
+    first.check_same(second)
+    return batches
+
+
+def _driven(scenario: Scenario, policy: BatchPolicy, wait_max_s: float) -> tuple[Watched, int]:
+    watched = Watched(policy)
+    drive = scenario.drive(watched)
+    try:
+        ends = drive.run(scenario.arrivals)
+    except Stuck as stuck:
+        raise Broken(LEAVES, str(stuck)) from stuck
+    except IllegalTransition as error:
+        raise Broken(ONE_END, str(error)) from error
+    check_drive(len(scenario.arrivals), ends, drive.batches, scenario.batch_max, wait_max_s)
+    return watched, len(drive.batches)
+
+
+def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> None:
+    """Nothing piles up: what grows in three parts of a long run grows for ever."""
+    drive = Scenario(()).drive(fresh())
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    sizes_bytes: list[int] = []
+    try:
+        for _ in range(4):
+            drive.run(_steady(drive.clock.now, wait_max_s)).clear()
+            drive.batches.clear()
+            gc.collect()
+            sizes_bytes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+    grown = [after - before for before, after in itertools.pairwise(sizes_bytes)]
+    if min(grown) > _LEAK_BYTES * _LONG:
+        detail = f"{min(grown) / _LONG:.1f} bytes a request, over {4 * _LONG} requests"
+        raise BrokenPromise(name, BOUNDED, detail)
+
+
+def _steady(start: float, gap_s: float) -> Iterator[Arrival]:
+    """One part of the long run, by fours; every fourth has a key that never comes again."""
+    for number in range(_LONG):
+        at = start + gap_s * (1 + number // 4)
+        yield Arrival(at, key="x" if number % 4 else f"only at {at}")

@@ -1,0 +1,122 @@
+"""A policy under observation: every question it is asked, every answer, and who it holds on to."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sidecar.conformance.promises import FORGETS, READS, SAME, SANE, Broken
+from sidecar.core.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.policy import BatchPolicy, Executed, Waiting
+    from sidecar.core.request import Request
+
+__all__ = ["Watched"]
+
+
+class _Call(NamedTuple):
+    method: str
+    about: str
+    answer: object
+
+    def __str__(self) -> str:
+        return f"{self.method}({self.about}) -> {self.answer}"
+
+
+class _Payload:
+    """Lives as long as the request that it belongs to."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Watched:
+    """Passes a batcher's questions on to a policy, and looks at the answers.
+
+    Raises:
+        Broken: from any method, if the policy raises, answers nonsense or changes a request.
+    """
+
+    def __init__(self, policy: BatchPolicy) -> None:
+        self._policy = policy
+        self._calls: list[_Call] = []
+        self._payloads: list[weakref.ref[_Payload]] = []
+
+    def depart(self, request: Request) -> float:
+        """The latest departure time of ``request``."""
+        request.payload = payload = _Payload()
+        self._payloads.append(weakref.ref(payload))
+        about = repr(request)
+        depart = self._asked("depart", about, self._policy.depart, request, [request])
+        if not isinstance(depart, (int, float)) or math.isnan(depart):
+            raise Broken(SANE, f"depart({about}) returned {depart!r}, which is no time in seconds")
+        self._calls.append(_Call("depart", about, depart))
+        return depart
+
+    def decide(self, waiting: Waiting) -> Decision:
+        """How many may leave now."""
+        about = f"now={waiting.now}, count={waiting.count}, limit={waiting.limit}"
+        riders = waiting.first(waiting.count)
+        answer = self._asked("decide", about, self._policy.decide, waiting, riders)
+        decision = _decision(answer)
+        if decision is None:
+            expected = "a Decision: seats, at least 1, and how many to give up, at least 0"
+            raise Broken(SANE, f"decide({about}) returned {answer!r}: expected {expected}")
+        self._calls.append(_Call("decide", about, decision))
+        return decision
+
+    def observe(self, executed: Executed) -> None:
+        """Learn from a batch that ran."""
+        self._asked("observe", repr(executed), self._policy.observe, executed, [])
+
+    def check_same(self, other: Watched) -> None:
+        """Both were asked and answered the same; ``other`` was driven through the same scenario."""
+        for mine, others in zip(self._calls, other._calls, strict=False):
+            if mine != others:
+                raise Broken(SAME, f"one said {mine}, the other {others}")
+        if len(self._calls) != len(other._calls):
+            counts = f"{len(self._calls)} and {len(other._calls)}"
+            raise Broken(SAME, f"they were asked {counts} times")
+
+    def check_forgotten(self) -> None:
+        """All requests have ended, and nobody else holds them: are they gone?"""
+        if any(payload() for payload in self._payloads):
+            gc.collect()  # they may have been waiting for that alone
+        kept = sum(payload() is not None for payload in self._payloads)
+        if kept:
+            raise Broken(FORGETS, f"{kept} of {len(self._payloads)} requests live on in it")
+
+    def _asked(
+        self,
+        method: str,
+        about: str,
+        ask: Callable[[Any], object],
+        question: object,
+        riders: list[Request],
+    ) -> Any:  # noqa: ANN401 - whatever a policy answers
+        before = [_properties(rider) for rider in riders]
+        try:
+            answer = ask(question)
+        except Exception as error:
+            said = f"{method}({about}) raised {type(error).__name__}: {error}"
+            raise Broken(SANE, said) from error
+        if [_properties(rider) for rider in riders] != before:
+            raise Broken(READS, f"{method}({about}) changed one")
+        return answer
+
+
+def _properties(request: Request) -> list[object]:
+    return [getattr(request, name) for name in request.__slots__]
+
+
+def _decision(answer: Any) -> Decision | None:  # noqa: ANN401 - whatever a policy answers
+    try:
+        size, late = answer
+    except (TypeError, ValueError):
+        return None
+    sane = isinstance(size, int) and isinstance(late, int) and size >= 1 and late >= 0
+    return Decision(size, late) if sane else None

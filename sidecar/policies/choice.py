@@ -1,0 +1,63 @@
+"""The batch policy that a function's settings name, made with the parameters that they give."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations, plugins
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.settings import FunctionSettings
+    from sidecar.core.policy import BatchPolicy
+
+__all__ = ["build_policy"]
+
+
+def build_policy(settings: FunctionSettings) -> BatchPolicy:
+    """The batch policy that ``settings`` name, with their parameters.
+
+    Raises:
+        ConfigError: unknown policy, parameters that it does not take, a window given twice or to a
+            policy without one, or a batch larger than ``batch.max``.
+    """
+    policy_class = plugins.resolve("batch", settings.batch_policy)
+    policy: BatchPolicy = plugins.build(policy_class, _params(policy_class, settings))
+    largest = getattr(policy, "largest", 0)
+    if largest > settings.batch_max:
+        problems = Problems()
+        expected = f"batches of at most batch.max, which is {settings.batch_max}"
+        problems.add("batch.params", _shown(settings), expected, f"set batch.max to {largest}")
+        problems.raise_if_any()
+    return policy
+
+
+def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str, Any]:
+    """The parameters given, with the window of ``batch.wait`` among them."""
+    if settings.batch_wait_s is None:
+        return settings.batch_params
+    problems = Problems()
+    wait = durations.format(settings.batch_wait_s)
+    form = getattr(policy_class, "Params", None)
+    fields = dataclasses.fields(form) if dataclasses.is_dataclass(form) else ()
+    known = plugins.knobs(policy_class)
+    windows = [
+        name
+        for name in settings.batch_params
+        if name == "wait_s" or (name in known and known[name].parameter == "wait_s")
+    ]
+    if "wait_s" not in {field.name for field in fields}:
+        expected = f"nothing, as policy {settings.batch_policy!r} has no window"
+        problems.add("batch.wait", wait, expected, "use batch.policy fixed, or leave it out")
+    elif windows:
+        expected = f"to stand alone, and batch.params has {windows[0]} too"
+        problems.add("batch.wait", wait, expected, "give one of them")
+    problems.raise_if_any()
+    return {**settings.batch_params, "wait_s": settings.batch_wait_s}
+
+
+def _shown(settings: FunctionSettings) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in settings.batch_params.items())

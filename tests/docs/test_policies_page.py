@@ -1,0 +1,64 @@
+"""docs/policies.md says what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carpool import plugins
+from carpool.settings import FunctionSettings
+from sidecar.conformance.promises import PROMISES
+from sidecar.policies.choice import build_policy
+from sidecar.policies.fixed import FixedWindow
+from sidecar.policies.knobs import KNOBS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+
+
+def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it() -> None:
+    """The first table is about the policies that there are, and no others."""
+    table = PAGE.partition("## Which one")[2].partition("\n- ")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert set(plugins.BATCH_POLICIES) == set(named)
+    assert len(named) == len(plugins.BATCH_POLICIES)
+
+
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: str(knob.name))
+def test_every_foreign_name_has_its_line(knob: plugins.Knob) -> None:
+    """The translation is printed from the table that does it."""
+    (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{knob.name}` |")]
+    assert (knob.parameter or "refused") in line
+    assert knob.note in line
+
+
+def test_every_promise_is_listed() -> None:
+    """A reader knows what `check_policy` checks."""
+    assert [] == [promise for promise in PROMISES if f"- {promise}\n" not in PAGE]
+
+
+def test_the_parameters_shown_are_accepted() -> None:
+    """What the page says to write in batch.params, `fixed` takes."""
+    shown = re.findall(r"com\.carpool\.batch\.params: '(.*)'", PAGE)
+    assert 3 == len(shown)
+    for text in shown:
+        settings = FunctionSettings(
+            batch_policy="fixed", batch_max=64, batch_params=json.loads(text)
+        )
+        assert isinstance(build_policy(settings), FixedWindow)
+
+
+def test_the_policy_of_ones_own_is_written_checked_and_driven(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The blocks of Python run one after the other as they are printed."""
+    names: dict[str, Any] = {"__name__": __name__}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "policies.md", "exec"), names)
+    assert "Patient keeps every promise" in str(names["report"])
+    assert 1000 == len(names["ends"])
+    assert 0 == names["late"]
+    assert capsys.readouterr().out

@@ -1,0 +1,184 @@
+"""Batch policies that each break one promise of a policy; not collected as tests."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sidecar.core.policy import Decision
+from sidecar.core.states import State, advance
+
+if TYPE_CHECKING:
+    from sidecar.core.policy import Executed, Waiting
+    from sidecar.core.request import Request
+
+
+class Sound:
+    """Leaves at once with all there are; the others each spoil one method of it."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+        answer: object = None
+
+    def __init__(self, params: Params) -> None:
+        self.answer: Any = params.answer
+
+    def depart(self, request: Request) -> float:
+        return request.arrived
+
+    def decide(self, waiting: Waiting) -> Decision:
+        return Decision(waiting.limit)
+
+    def observe(self, executed: Executed) -> None:
+        del executed
+
+
+class Raising(Sound):
+    """Divides by how many wait beyond one."""
+
+    def decide(self, waiting: Waiting) -> Decision:
+        return Decision(1 + 1 // (waiting.count - 1))
+
+
+class Departing(Sound):
+    """Departs as told."""
+
+    def depart(self, request: Request) -> float:
+        del request
+        return self.answer  # type: ignore[no-any-return]
+
+
+class Deciding(Sound):
+    """Decides as told."""
+
+    def decide(self, waiting: Waiting) -> Decision:
+        del waiting
+        return self.answer  # type: ignore[no-any-return]
+
+
+class Unlearned(Sound):
+    """Lacks a method."""
+
+    observe: Any = None
+
+
+class Hoarding(Sound):
+    """Holds everybody until the batch is full."""
+
+    def depart(self, request: Request) -> float:
+        del request
+        return math.inf
+
+
+class Dawdling(Sound):
+    """Keeps everybody for two hours."""
+
+    def depart(self, request: Request) -> float:
+        return request.arrived + 7200.0
+
+
+class Counting(Sound):
+    """Waits for all that it believes to be there, and forgets those who left or failed."""
+
+    def __init__(self, params: Sound.Params) -> None:
+        super().__init__(params)
+        self.waiting = 0
+
+    def depart(self, request: Request) -> float:
+        self.waiting += request.seats
+        return math.inf
+
+    def decide(self, waiting: Waiting) -> Decision:
+        del waiting
+        return Decision(max(1, self.waiting))
+
+    def observe(self, executed: Executed) -> None:
+        self.waiting -= executed.size
+
+
+class Postponing(Sound):
+    """Gives its requests another day."""
+
+    def depart(self, request: Request) -> float:
+        request.deadline = math.inf
+        return request.arrived
+
+
+class Cancelling(Sound):
+    """Throws out the last in the queue by itself."""
+
+    def decide(self, waiting: Waiting) -> Decision:
+        if waiting.count > 2:
+            advance(waiting.first(waiting.count)[-1], State.CANCELLED)
+        return Decision(waiting.limit)
+
+
+class Gambling(Sound):
+    """Throws dice."""
+
+    def decide(self, waiting: Waiting) -> Decision:
+        return Decision(random.randint(1, waiting.limit))
+
+
+class Sharing(Sound):
+    """Learns for all of its kind at once."""
+
+    batches: ClassVar[list[int]] = [0]
+
+    def depart(self, request: Request) -> float:
+        return request.arrived + 0.001 * (self.batches[0] % 7)
+
+    def observe(self, executed: Executed) -> None:
+        del executed
+        self.batches[0] += 1
+
+
+class Remembering(Sound):
+    """Remembers the last requests."""
+
+    def __init__(self, params: Sound.Params) -> None:
+        super().__init__(params)
+        self.last: deque[Request] = deque(maxlen=3)
+
+    def depart(self, request: Request) -> float:
+        self.last.append(request)
+        return request.arrived
+
+
+class Logging(Sound):
+    """Logs the size of every batch."""
+
+    def __init__(self, params: Sound.Params) -> None:
+        super().__init__(params)
+        self.sizes: list[int] = []
+
+    def observe(self, executed: Executed) -> None:
+        self.sizes.append(executed.size)
+
+
+class Sorting(Sound):
+    """Keeps books for every key it has seen."""
+
+    def __init__(self, params: Sound.Params) -> None:
+        super().__init__(params)
+        self.seen: dict[object, int] = {}
+
+    def depart(self, request: Request) -> float:
+        self.seen[request.key] = self.seen.get(request.key, 0) + 1
+        return request.arrived
+
+
+class Windowed(Sound):
+    """Keeps a window of what it has seen, and no more."""
+
+    def __init__(self, params: Sound.Params) -> None:
+        super().__init__(params)
+        self.exec_s: deque[float] = deque(maxlen=1000)
+
+    def observe(self, executed: Executed) -> None:
+        self.exec_s.append(executed.exec_s)

@@ -1,0 +1,181 @@
+"""The suite for batch policies passes the sound ones and catches each way of being broken."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool import __main__ as command
+from carpool import plugins
+from carpool.errors import ConfigError
+from carpool.testing import BrokenPromise, check_policy
+from sidecar.conformance import promises
+from sidecar.conformance.scenarios import drawn
+from sidecar.policies.planned import Planned
+from tests.sidecar import broken_policies as broken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = "tests.sidecar.broken_policies"
+BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BATCH_POLICIES]
+BUILT_IN += [("fixed", {"preferred_batch_size": [2, 4], "max_queue_delay_microseconds": 500})]
+
+CASES: list[tuple[type[Any], Any, str, str]] = [
+    (broken.Raising, None, promises.SANE, "raised ZeroDivisionError"),
+    (broken.Departing, math.nan, promises.SANE, "returned nan"),
+    (broken.Departing, "soon", promises.SANE, "returned 'soon'"),
+    (broken.Departing, None, promises.SANE, "returned None"),
+    (broken.Deciding, None, promises.SANE, "returned None"),
+    (broken.Deciding, (1.5, 0), promises.SANE, "returned (1.5, 0)"),
+    (broken.Deciding, (math.nan, 0), promises.SANE, "returned (nan, 0)"),
+    (broken.Deciding, (0, 0), promises.SANE, "returned (0, 0)"),
+    (broken.Deciding, (1, -1), promises.SANE, "returned (1, -1)"),
+    (broken.Deciding, 3, promises.SANE, "returned 3"),
+    (broken.Unlearned, None, promises.SANE, "observe("),
+    (broken.Postponing, None, promises.READS, "depart("),
+    (broken.Cancelling, None, promises.READS, "decide("),
+    (broken.Hoarding, None, promises.LEAVES, "nothing will ever happen"),
+    (broken.Counting, None, promises.LEAVES, "nothing will ever happen"),
+    (broken.Dawdling, None, promises.LEAVES, "after 7200 s"),
+    (broken.Gambling, None, promises.SAME, "the other decide("),
+    (broken.Sharing, None, promises.SAME, "the other depart("),
+    (broken.Remembering, None, promises.FORGETS, "live on in it"),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), BUILT_IN)
+def test_the_built_in_policies_keep_every_promise(name: str, params: Mapping[str, Any]) -> None:
+    """What is shipped passes what others are asked to pass."""
+    report = check_policy(name, params, scenarios=150)
+    assert (name, 150, promises.PROMISES) == (report.policy, report.scenarios, report.promises)
+    assert report.requests > report.batches > 0
+    assert str(report).startswith(f"{name} keeps every promise (150 scenarios, ")
+
+
+@pytest.mark.parametrize(("policy", "answer", "promise", "detail"), CASES)
+def test_a_broken_policy_is_caught(
+    policy: type[Any], answer: object, promise: str, detail: str
+) -> None:
+    """The promise is named, with what the policy did and a scenario of one or two arrivals."""
+    with pytest.raises(AssertionError) as caught:
+        check_policy(policy, {"answer": answer})
+    fault = caught.value
+    assert isinstance(fault, BrokenPromise)
+    assert (policy.__name__, promise) == (fault.policy, fault.promise)
+    assert detail in fault.detail
+    assert f"seed {fault.seed}, " in str(fault)
+    assert fault.scenario in str(fault)
+    assert 1 <= fault.scenario.count("Arrival(") <= 3
+
+
+@pytest.mark.parametrize("policy", [broken.Logging, broken.Sorting])
+def test_what_piles_up_is_found_in_a_long_run(policy: type[Any]) -> None:
+    """A few bytes a request that never go are a leak."""
+    with pytest.raises(BrokenPromise, match="bytes a request") as caught:
+        check_policy(policy, scenarios=1)
+    assert (promises.BOUNDED, None) == (caught.value.promise, caught.value.seed)
+
+
+class Waits(Planned):
+    """The policy of a plan, with a form that can be filled from outside."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """Parameters."""
+
+        max_wait_s: dict[str, float] = field(default_factory=lambda: {"web": 0.0, "*": 0.01})
+
+
+@pytest.mark.parametrize("policy", [broken.Sound, broken.Windowed, Waits])
+def test_a_sound_policy_passes(policy: type[Any]) -> None:
+    """A window of the past is no leak."""
+    assert policy.__name__ == check_policy(policy, scenarios=50).policy
+
+
+def test_a_policy_may_be_allowed_to_wait_longer() -> None:
+    """The bound of a wait is the author's to set."""
+    params = {"wait_s": 100.0}
+    with pytest.raises(BrokenPromise, match="after 100 s"):
+        check_policy("fixed", params, scenarios=5)
+    check_policy("fixed", params, scenarios=5, wait_max_s=100.0)
+
+
+def test_a_failure_comes_again_with_its_seed() -> None:
+    """The seed alone leads back to the same scenario."""
+    with pytest.raises(BrokenPromise) as first:
+        check_policy(broken.Counting)
+    assert first.value.seed is not None
+    with pytest.raises(BrokenPromise) as second:
+        check_policy(f"{HERE}:Counting", seed=first.value.seed, scenarios=1)
+    assert first.value.scenario == second.value.scenario
+    assert drawn(first.value.seed) == drawn(first.value.seed)
+
+
+def test_the_reason_of_a_policy_is_passed_on() -> None:
+    """An author sees the line of his own that raised."""
+    with pytest.raises(BrokenPromise) as caught:
+        check_policy(broken.Raising)
+    reason = caught.value.__cause__
+    assert reason is not None
+    assert isinstance(reason.__cause__, ZeroDivisionError)
+
+
+def test_the_scenarios_meet_everything_a_policy_can_meet() -> None:
+    """Among them is every kind of request, function, fault and limit."""
+    scenarios = [drawn(seed) for seed in range(300)]
+    arrivals = [arrival for scenario in scenarios for arrival in scenario.arrivals]
+    assert {"*", "web", "fails", "breaks"} == {arrival.app for arrival in arrivals}
+    assert {"x", "y", "z"} == {arrival.key for arrival in arrivals}
+    assert {True, False} == {arrival.background for arrival in arrivals}
+    assert {0.0, math.inf} < {arrival.budget_s for arrival in arrivals}
+    assert any(arrival.patience_s < math.inf for arrival in arrivals)
+    assert any(arrival.seats > 32 for arrival in arrivals)
+    assert {1, 2, 3} == {len(scenario.instances) for scenario in scenarios}
+    assert 4 == len({scenario.fault for scenario in scenarios})
+    assert 3 == len({scenario.shed for scenario in scenarios})
+    assert {None, 9} == {scenario.slow_after for scenario in scenarios}
+
+
+def test_a_policy_that_is_not_there_is_a_configuration_error() -> None:
+    """A wrong name and wrong parameters are told from a broken policy."""
+    with pytest.raises(ConfigError, match="did you mean 'deadline'"):
+        check_policy("dedline")
+    with pytest.raises(ConfigError, match="the policy has no parameters"):
+        check_policy("none", {"size": 3})
+
+
+def test_it_needs_no_tool_of_ours() -> None:
+    """The suite runs where only the package itself is installed."""
+    code = (
+        "import sys; from carpool.testing import check_policy; check_policy('none', scenarios=3);"
+        "sys.exit(', '.join({'hypothesis', 'pytest', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (0, b"") == (ran.returncode, ran.stderr)
+
+
+def test_the_command_checks_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    """`carpool policies --check` exits with 0 where every promise is kept."""
+    params = '{"batch_timeout_micros": 500}'
+    assert 0 == command.main(["policies", "--check", "fixed", "--params", params, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (True, "fixed") == (report["ok"], report["policy"])
+
+
+def test_the_command_shows_a_broken_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    """It exits with 1, and with 2 if there is nothing to check."""
+    check = ["policies", "--check", f"{HERE}:Hoarding"]
+    assert 1 == command.main(check)
+    assert promises.LEAVES in capsys.readouterr().out
+    assert 1 == command.main([*check, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert (False, promises.LEAVES, 0) == (report["ok"], report["promise"], report["seed"])
+    assert 2 == command.main(["policies", "--check", "fixed", "--params", "[]"])
+    assert 2 == command.main(["policies", "--check", "fixed", "--params", "{"])
