@@ -1,14 +1,13 @@
 """What is measured: a model, the form of a request, and the latency that must be kept.
 
-A case makes its own request bodies, and knows the answer that a server must give to the first of
-them, so that nobody is measured answering something else.
+A case makes its own request bodies, and knows the answer that a server must give to each of them,
+so that nobody is measured answering something else.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "GARBAGE", "OIP", "RAW", "SHORT", "V1", "Case"]
 
 _BODIES = 16
 _DIGITS = 6
 _TOLERANCE = 1e-3
 
 V1, OIP, RAW = "v1", "oip", "raw"
+SHORT, GARBAGE = "one value short", "not the format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Case:
         slo_s: 99 % of the answers must come within this time of the request's due time.
         batch_max: largest batch, for every server.
         start_rps: where the search for the highest rate begins.
+        burst: so many requests at once can be answered in time.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Case:
     slo_s: float
     batch_max: int
     start_rps: float
+    burst: int = 16
 
     @property
     def model_path(self) -> Path:
@@ -73,10 +75,20 @@ class Case:
         }
         return [encode[form](row) for row in _rows(self.shape)]
 
-    def is_right(self, answer: bytes) -> bool:
-        """Whether ``answer`` carries the model's outputs for the first body."""
+    def misfits(self, form: str, draw: int) -> dict[str, bytes]:
+        """Bodies that no model can answer, by what is wrong; other ones for another ``draw``."""
+        row = np.full(self.shape, draw, np.float32).ravel()[:-1]
+        if form == RAW:
+            return {SHORT: row.tobytes(), GARBAGE: b"\0" * (2 * draw + 1)}
+        values = _numbers(row)
+        tensor = {"name": "x", "shape": [1, len(values)], "datatype": "FP32", "data": values}
+        body = {"instances": [values]} if form == V1 else {"inputs": [tensor]}
+        return {SHORT: _json(body), GARBAGE: b'{"in": %d' % draw}
+
+    def is_right(self, answer: bytes, which: int = 0) -> bool:
+        """Whether ``answer`` carries the model's outputs for body number ``which``."""
         found = np.frombuffer(answer, np.float32) if self.raw else _first_numbers(answer)
-        expected = _expected(str(self.model_path), self.shape)
+        expected = _expected(str(self.model_path), self.shape)[which]
         return found.shape == expected.shape and bool(
             np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE)
         )
@@ -92,7 +104,16 @@ CASES = {
         Case("tiny", "tiny", (64,), raw=False, slo_s=0.05, batch_max=64, start_rps=4000),
         Case("wide", "wide", (512,), raw=False, slo_s=0.1, batch_max=32, start_rps=600),
         Case("wide-raw", "wide", (512,), raw=True, slo_s=0.1, batch_max=32, start_rps=600),
-        Case("resnet50", "resnet50", (3, 224, 224), raw=True, slo_s=1, batch_max=8, start_rps=8),
+        Case(
+            "resnet50",
+            "resnet50",
+            (3, 224, 224),
+            raw=True,
+            slo_s=1,
+            batch_max=8,
+            start_rps=8,
+            burst=4,
+        ),
     )
 }
 
@@ -105,10 +126,11 @@ def _rows(shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
 
 @functools.lru_cache(maxsize=4)
 def _expected(model_path: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """The model's outputs for every body."""
     session = ort.InferenceSession(model_path, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    outputs = session.run(None, {name: _rows(shape)[0][None]})
-    return np.asarray(outputs[0][0], np.float32)
+    runs = [session.run(None, {name: row[None]})[0][0] for row in _rows(shape)]
+    return np.asarray(runs, np.float32)
 
 
 def _numbers(row: NDArray[np.float32]) -> list[float]:
@@ -123,11 +145,8 @@ def _first_numbers(answer: bytes) -> NDArray[np.float32]:
     """The innermost list of numbers in an answer of any of the servers' JSON forms."""
     try:
         value = json.loads(answer)
-    except ValueError:
+        if isinstance(value, dict):
+            value = value["outputs"][0]["data"] if "outputs" in value else value["predictions"]
+        return np.asarray(value, np.float32).ravel()
+    except (ValueError, TypeError, LookupError):
         return np.empty(0, np.float32)
-    if isinstance(value, dict) and "outputs" in value:
-        value = value["outputs"][0]["data"]
-    elif isinstance(value, dict):
-        value = value.get("predictions", [])
-    numbers = np.asarray(value, np.float32)
-    return numbers.reshape(math.prod(numbers.shape))

@@ -1,59 +1,86 @@
-"""One server under one case: tune its waiting time, find its highest rate, look at half of it."""
+"""One server under one case: tune its waiting time, find its highest rate, look closer there."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+import contextlib
+import math
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import poison
 from benchmarks.launch import DidNotStart, Running, free_port
-from benchmarks.probe import Probe, send
-from benchmarks.search import highest_rate
-from benchmarks.servers.recipe import APPS, Setup
+from benchmarks.probe import Load, Probe, send
+from benchmarks.search import NARROW, WIDE, highest_rate
+from benchmarks.servers.recipe import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.cases import Case
+    from benchmarks.poison import Neighbours
     from benchmarks.servers.recipe import Server
 
-__all__ = ["WAITS_MS", "Contest", "Outcome", "ceiling"]
+__all__ = ["Closer", "Contest", "Found", "Outcome"]
 
-WAITS_MS = (0.0, 1.0, 2.0, 5.0)
-
-_WARMUP_S = 0.5
 _TUNING_RESOLUTION = 0.2
 _REQUESTS = 40  # at low rates a probe lasts long enough for about so many
 _LONGEST_S = 8.0
-_HALF_SPAN = 2.0  # the look at half the rate lasts longer than a probe
+_CLOSER_SPAN = 2.0  # a closer look lasts so many times longer than a probe
 _NEARLY = 0.9
+_OVERLOAD = 2.0
+# Under overload whoever waits in time needs a connection: fewer would hide the queue in the client.
+# Opening them floods a server's backlog, and what is dropped there comes back after a second.
+_CONNECTIONS = range(1024, 4000)
+_OPENING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one search and the look at half its rate found.
+class Found:
+    """What a search found.
 
     Attributes:
-        max_rps: highest rate sustained within the objective.
-        top: the probe at that rate.
-        half: the probe at half of it.
-        cpu_s_per_1000: of all the server's processes, during ``half``.
-        mean_batch: during ``half``; None where unknown.
-        mean_batch_top: at the highest rate.
+        max_rps: highest rate sustained within the objective; 0 if none is.
+        mean_batch: at that rate; None where unknown.
+        probes: all that were sent, in order.
     """
 
     max_rps: float
-    top: Probe
+    mean_batch: float | None
+    probes: list[Probe]
+
+
+@dataclass(frozen=True, slots=True)
+class Closer:
+    """What there is to see beside the highest rate.
+
+    Attributes:
+        half: the probe at half of the highest rate.
+        cpu_s_per_1000: of all the server's processes, during ``half``.
+        memory_mb: theirs after ``half``.
+        mean_batch: during ``half``; None where unknown.
+        neighbours: of a bad request; None where requests are alone.
+        overload: the probe at twice the highest rate.
+        recovered_s: how long after it a burst got all its answers again; None if that took too
+            long.
+    """
+
     half: Probe
     cpu_s_per_1000: float
     memory_mb: float
     mean_batch: float | None
-    mean_batch_top: float | None
+    neighbours: Neighbours | None
+    overload: Probe
+    recovered_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One repeat."""
+
+    found: Found
+    closer: Closer | None
 
 
 @dataclass(slots=True)
@@ -63,6 +90,9 @@ class Contest:
     Attributes:
         span_s: how long one probe lasts.
         resolution: of the search.
+        wait_ms: the waiting time the server is started with.
+        near_rps: about where its highest rate is; 0 if nobody knows.
+        seed: of the next probe's arrivals.
     """
 
     server: Server
@@ -71,134 +101,93 @@ class Contest:
     span_s: float
     resolution: float
     wait_ms: float = 0.0
+    near_rps: float = 0.0
     seed: int = 0
 
-    def tune(self, waits_ms: tuple[float, ...] = WAITS_MS) -> dict[float, float]:
-        """The highest rate by waiting time; the best becomes this contest's."""
-        found: dict[float, float] = {}
-        for wait_ms in waits_ms:
-            self.wait_ms = wait_ms
-            with self._running() as running:
-                start_rps = max(found.values(), default=self.case.start_rps)
-                found[wait_ms] = self._search(running, start_rps, _TUNING_RESOLUTION)[0]
-        self.wait_ms = max(found, key=lambda wait_ms: found[wait_ms])
-        return found
+    def tune(self, wait_ms: float) -> Found:
+        """A coarse search with ``wait_ms``."""
+        self.wait_ms = wait_ms
+        with self._running() as running:
+            return self._search(running, WIDE, _TUNING_RESOLUTION)
 
-    def measure(self, start_rps: float) -> Outcome:
-        """Search, then look at half the rate found.
+    def measure(self, *, closer: bool) -> Outcome:
+        """Search, then, if asked, look closer.
 
         Raises:
             DidNotStart: it did not start, or sustained nothing.
         """
         with self._running() as running:
-            max_rps, top, batch_top = self._search(running, start_rps, self.resolution)
-            if top is None:
+            found = self._search(running, NARROW if self.near_rps else WIDE, self.resolution)
+            if not found.max_rps:
                 msg = f"it sustains no rate within {self.case.slo_s:g} s"
                 raise DidNotStart(msg)
-            before, batches = running.used, running.batches()
-            half = self._probe(running, max_rps / 2, _HALF_SPAN)
-            after = running.used
-            sent = half.requests * (1 + _WARMUP_S / self._span(max_rps / 2, _HALF_SPAN))
-            return Outcome(
-                max_rps=round(max_rps, 2),
-                top=top,
-                half=half,
-                cpu_s_per_1000=round(1e3 * (after.cpu_s - before.cpu_s) / max(1.0, sent), 4),
-                memory_mb=round(after.rss_mb, 1),
-                mean_batch=_mean(batches, running.batches()),
-                mean_batch_top=batch_top,
-            )
+            return Outcome(found, self._look_closer(running, found.max_rps) if closer else None)
 
-    def _search(
-        self, running: Running, start_rps: float, resolution: float
-    ) -> tuple[float, Probe | None, float | None]:
-        best: list[tuple[Probe, float | None]] = []
+    def _look_closer(self, running: Running, max_rps: float) -> Closer:
+        before, batches = running.used, running.batches()
+        load = self._load(max_rps / 2, _CLOSER_SPAN)
+        half = send(running.requests, running.port, load)
+        after, mean_batch = running.used, running.mean_batch(batches)
+        sent = max(1.0, half.requests * (1 + load.warmup_s / load.span_s))
+        neighbours = poison.visit(running, self.case) if self.server.batches else None
+        running.settle()
+        overload = self._flood(running, max_rps * _OVERLOAD)
+        return Closer(
+            half=half,
+            cpu_s_per_1000=round(1e3 * (after.cpu_s - before.cpu_s) / sent, 4),
+            memory_mb=round(after.rss_mb, 1),
+            mean_batch=mean_batch,
+            neighbours=neighbours,
+            overload=overload,
+            recovered_s=poison.all_right_after_s(running, self.case),
+        )
+
+    def _flood(self, running: Running, rate_rps: float) -> Probe:
+        in_time = math.ceil(rate_rps * self.case.slo_s)
+        load = self._load(rate_rps, _CLOSER_SPAN)
+        load.connections = min(max(in_time, _CONNECTIONS.start), _CONNECTIONS.stop)
+        load.warmup_s = _OPENING_S
+        return send(running.requests, running.port, load)
+
+    def _search(self, running: Running, step: float, resolution: float) -> Found:
+        probes: list[Probe] = []
+        batches: list[float | None] = []
 
         def sustained(rate_rps: float) -> bool:
             for probe, mean_batch in self._attempts(running, rate_rps):
+                probes.append(probe)
                 if probe.sustained(self.case.slo_s):
-                    best.append((probe, mean_batch))
+                    batches.append(mean_batch)
                     return True
                 running.settle()
             return False
 
-        rate = highest_rate(sustained, start_rps, resolution=resolution)
-        top, mean_batch = best[-1] if best else (None, None)
-        return rate, top, mean_batch
+        start_rps = self.near_rps or self.case.start_rps * self.server.start_share
+        rate_rps = highest_rate(sustained, start_rps, step=step, resolution=resolution)
+        return Found(round(rate_rps, 2), batches[-1] if batches else None, probes)
 
     def _attempts(self, running: Running, rate_rps: float) -> Iterator[tuple[Probe, float | None]]:
         """One probe, and a second one where the first was a near miss: the machine hiccups."""
         for _ in range(2):
             batches = running.batches()
-            probe = self._probe(running, rate_rps)
-            yield probe, _mean(batches, running.batches())
+            probe = send(running.requests, running.port, self._load(rate_rps))
+            yield probe, running.mean_batch(batches)
             if probe.achieved < _NEARLY:
                 return
 
-    def _probe(self, running: Running, rate_rps: float, times: float = 1.0) -> Probe:
+    def _load(self, rate_rps: float, times: float = 1.0) -> Load:
         self.seed += 1
-        return send(
-            running.requests,
-            running.port,
-            rate_rps,
-            span_s=self._span(rate_rps, times),
-            warmup_s=_WARMUP_S,
-            seed=self.seed,
-        )
+        span_s = max(self.span_s * times, min(_LONGEST_S, _REQUESTS / rate_rps))
+        return Load(rate_rps, span_s, self.case.slo_s, self.seed)
 
-    def _span(self, rate_rps: float, times: float = 1.0) -> float:
-        return max(self.span_s * times, min(_LONGEST_S, _REQUESTS / rate_rps))
-
-    def _running(self) -> _Scratch:
-        return _Scratch(self)
-
-
-class _Scratch:
-    """A running server in a folder of its own, which goes with it."""
-
-    def __init__(self, contest: Contest) -> None:
-        self._contest = contest
-        self._folder = tempfile.TemporaryDirectory(prefix="carpool-bench-")
-        self._running: Running | None = None
-
-    def __enter__(self) -> Running:
-        contest = self._contest
-        setup = Setup(
-            contest.case,
-            free_port(),
-            contest.python.absolute(),
-            Path(self._folder.name),
-            contest.wait_ms,
-        )
-        self._running = Running(contest.server, setup)
-        try:
-            return self._running.__enter__()
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        if self._running:
-            self._running.__exit__()
-        self._folder.cleanup()
-
-
-def ceiling(case: Case, span_s: float) -> dict[str, float]:
-    """Rows a second of ONNX Runtime alone, one thread, by batch size."""
-    sizes = sorted({1, case.batch_max, 32} if case.batch_max > 1 else {1})
-    with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
-        setup = Setup(case, 0, Path(sys.executable), Path(folder), 0.0)
-        done = subprocess.run(
-            [sys.executable, str(APPS / "ceiling.py"), *map(str, sizes)],
-            env={**os.environ, **setup.environment(), "BENCH_SPAN_S": f"{span_s:g}"},
-            check=True,
-            capture_output=True,
-            timeout=60 + 10 * span_s,
-        )
-    return {size: round(rate, 1) for size, rate in json.loads(done.stdout).items()}
-
-
-def _mean(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
-    if before is None or after is None or after[0] <= before[0]:
-        return None
-    return round((after[1] - before[1]) / (after[0] - before[0]), 2)
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[Running]:
+        """The server, running in a folder of its own, which goes with it."""
+        with tempfile.TemporaryDirectory(
+            prefix="carpool-bench-", ignore_cleanup_errors=True
+        ) as folder:
+            setup = Setup(
+                self.case, free_port(), self.python.absolute(), Path(folder), self.wait_ms
+            )
+            with Running(self.server, setup) as running:
+                yield running

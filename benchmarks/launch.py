@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DidNotStart", "Running", "free_port"]
 
+_ROOT = Path(__file__).parent.parent
 _START_S = 90.0
 _STOP_S = 8.0
 _POLL_S = 0.1
@@ -54,7 +56,8 @@ class Running:
         bodies = self._case.bodies(self._launch.form)
         self._body = bodies[0]
         self.port = setup.port
-        self.requests = [self._request(body) for body in bodies]
+        self.form = self._launch.form
+        self.requests = [self.request(body) for body in bodies]
 
     def __enter__(self) -> Self:
         environment = {
@@ -98,6 +101,14 @@ class Running:
         assert self._process
         return usage.of_tree(self._process.pid)
 
+    def request(self, body: bytes) -> bytes:
+        """A whole request that carries ``body``."""
+        head = (
+            f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self._setup.port}\r\n"
+            f"content-type: {self._case.content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
     def batches(self) -> tuple[float, float] | None:
         """Batches run and requests in them so far, where the server can be asked."""
         counts = self._setup.scratch / "counts"
@@ -110,6 +121,13 @@ class Running:
         if status != _OK or "batch_size_count" not in values:
             return None
         return values["batch_size_count"], values["batch_size_sum"]
+
+    def mean_batch(self, before: tuple[float, float] | None) -> float | None:
+        """Requests per batch since ``before``; None where that is unknown."""
+        after = self.batches()
+        if before is None or after is None or after[0] <= before[0]:
+            return None
+        return round((after[1] - before[1]) / (after[0] - before[0]), 2)
 
     def settle(self) -> None:
         """Wait until a single request is answered quickly again."""
@@ -154,16 +172,10 @@ class Running:
         finally:
             connection.close()
 
-    def _request(self, body: bytes) -> bytes:
-        head = (
-            f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self._setup.port}\r\n"
-            f"content-type: {self._case.content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
-
     def _tail(self) -> str:
         text = (self._setup.scratch / "log").read_bytes()[-_TAIL_BYTES:]
-        return " ".join(text.decode("utf-8", "replace").split())
+        plain = text.decode("utf-8", "replace").replace(str(self._setup.scratch), ".")
+        return " ".join(plain.replace(str(_ROOT), ".").split())
 
 
 def free_port() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,12 @@ from faas_stack.load_tally import Tally, quantile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Probe", "send"]
+__all__ = ["Load", "Probe", "send"]
 
-_CONNECTIONS = 512
 _ACHIEVED = 0.98
 _LAG_S = 0.005
+_TIMEOUT_S = 5.0
+_REFUSALS = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,12 @@ class Probe:
 
     Attributes:
         rate_rps: offered on average.
-        achieved: answers a second, as a share of what was due in the time.
+        errors: requests without a good answer, refused ones among them.
+        achieved: good answers a second, as a share of what was due in the time.
+        in_time: share of requests that got a good answer within the objective.
+        refused: share of requests answered 429 or 503.
+        p50_ms: of good answers; None if there was none, as below.
+        refused_p99_ms: time until a refusal.
         generator_cpu: share of one core that the generator used.
         generator_late: share of requests that left over 5 ms late although the server was ready.
     """
@@ -40,60 +47,92 @@ class Probe:
     requests: int
     errors: int
     achieved: float
-    p50_ms: float
-    p99_ms: float
+    in_time: float
+    refused: float
+    p50_ms: float | None
+    p99_ms: float | None
+    refused_p99_ms: float | None
     generator_cpu: float
     generator_late: float
 
     def sustained(self, slo_s: float) -> bool:
         """Whether the server kept up, answered everybody, and in time."""
         enough = self.requests > 0 and not self.errors and self.achieved >= _ACHIEVED
-        return enough and self.p99_ms <= 1e3 * slo_s
+        return enough and self.p99_ms is not None and self.p99_ms <= 1e3 * slo_s
 
 
-def send(
-    requests: Sequence[bytes],
-    port: int,
-    rate_rps: float,
-    *,
-    span_s: float,
-    warmup_s: float,
-    seed: int,
-) -> Probe:
-    """Send Poisson arrivals at ``rate_rps`` for ``warmup_s`` uncounted and ``span_s`` counted."""
-    tally = Tally()
-    whole_s = warmup_s + span_s
+class _Outcomes(Tally):
+    """A tally that also knows how long refusals took."""
+
+    def __init__(self, slo_s: float) -> None:
+        super().__init__(slo_s)
+        self.refusals_s = array("d")
+
+    def answered(self, status: int, latency_s: float, batch: int) -> None:
+        super().answered(status, latency_s, batch)
+        if status in _REFUSALS:
+            self.refusals_s.append(latency_s)
+
+
+@dataclass(slots=True)
+class Load:
+    """How a probe sends.
+
+    Attributes:
+        connections: most at once, with one request at a time on each.
+        warmup_s: how long it sends before it counts.
+    """
+
+    rate_rps: float
+    span_s: float
+    slo_s: float
+    seed: int
+    connections: int = 512
+    warmup_s: float = 0.5
+
+
+def send(requests: Sequence[bytes], port: int, load: Load) -> Probe:
+    """Send Poisson arrivals at a rate, and see what comes of them."""
+    outcomes = _Outcomes(load.slo_s)
+    whole_s = load.warmup_s + load.span_s
     plan = LoadPlan(
         url=f"http://127.0.0.1:{port}",
-        target=Target("127.0.0.1", port, requests, _CONNECTIONS, timeout_s=5.0),
-        segments=load_arrivals.constant(rate_rps, whole_s),
+        target=Target("127.0.0.1", port, requests, load.connections, _TIMEOUT_S),
+        segments=load_arrivals.constant(load.rate_rps, whole_s),
         arrivals="poisson",
-        seed=seed,
-        warmup_s=warmup_s,
+        seed=load.seed,
+        warmup_s=load.warmup_s,
         span_s=whole_s,
-        slo_s=None,
+        slo_s=load.slo_s,
         as_json=False,
     )
     cpu_s, start_s = time.process_time(), time.perf_counter()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(measure(plan, tally))
+        runner.run(measure(plan, outcomes))
     took_s = time.perf_counter() - start_s
     cpu_s = time.process_time() - cpu_s
-    return _outcome(tally, rate_rps, span_s, cpu_s / took_s)
+    return _probe(outcomes, load, cpu_s / took_s)
 
 
-def _outcome(tally: Tally, rate_rps: float, span_s: float, generator_cpu: float) -> Probe:
-    ordered = sorted(tally.latencies_s) or [float("inf")]
-    served_rps = tally.ok / max(tally.elapsed_s, 1e-9)
-    due_rps = max(1, tally.requests) / span_s
-    late = sum(lag > _LAG_S for lag in tally.lags_s)
+def _probe(outcomes: _Outcomes, load: Load, generator_cpu: float) -> Probe:
+    ordered, refusals = sorted(outcomes.latencies_s), sorted(outcomes.refusals_s)
+    served_rps = outcomes.ok / max(outcomes.elapsed_s, 1e-9)
+    count = max(1, outcomes.requests)
+    late = sum(lag > _LAG_S for lag in outcomes.lags_s)
     return Probe(
-        rate_rps=rate_rps,
-        requests=tally.requests,
-        errors=tally.errors.total(),
-        achieved=round(served_rps / due_rps, 4),
-        p50_ms=round(1e3 * quantile(ordered, 0.5), 3),
-        p99_ms=round(1e3 * quantile(ordered, 0.99), 3),
+        rate_rps=round(load.rate_rps, 2),
+        requests=outcomes.requests,
+        errors=outcomes.errors.total(),
+        achieved=round(served_rps / (count / load.span_s), 4),
+        in_time=round((outcomes.ok - outcomes.misses) / count, 4),
+        refused=round(len(refusals) / count, 4),
+        p50_ms=_quantile_ms(ordered, 0.5),
+        p99_ms=_quantile_ms(ordered, 0.99),
+        refused_p99_ms=_quantile_ms(refusals, 0.99),
         generator_cpu=round(generator_cpu, 3),
-        generator_late=round(late / max(1, len(tally.lags_s)), 4),
+        generator_late=round(late / max(1, len(outcomes.lags_s)), 4),
     )
+
+
+def _quantile_ms(ordered: list[float], share: float) -> float | None:
+    return round(1e3 * quantile(ordered, share), 3) if ordered else None

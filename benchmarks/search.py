@@ -11,30 +11,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["highest_rate"]
+__all__ = ["NARROW", "WIDE", "highest_rate"]
 
-_STEP = 1.6
+# Factors between probes until the rate is bracketed: with no idea where it is, and with one.
+WIDE, NARROW = 1.6, 1.15
 _LOWEST_RPS = 0.5
 _HIGHEST_RPS = 200_000.0
 
 
 def highest_rate(
-    sustained: Callable[[float], bool], start_rps: float, *, resolution: float = 0.05
+    sustained: Callable[[float], bool],
+    start_rps: float,
+    *,
+    step: float = WIDE,
+    resolution: float = 0.05,
 ) -> float:
     """The highest rate found for which ``sustained`` is true; 0 if there is none.
 
     Args:
         sustained: probes one rate.
         start_rps: first guess.
+        step: factor between rates until one holds and one does not.
         resolution: how close, as a share, the rates that did and did not hold must come.
     """
     good, bad = 0.0, math.inf
     rate = start_rps
     while not (good and bad < math.inf):
         if sustained(rate):
-            good, rate = rate, rate * _STEP
+            good, rate = rate, rate * step
         else:
-            bad, rate = rate, rate / _STEP
+            bad, rate = rate, rate / step
         if not _LOWEST_RPS <= rate <= _HIGHEST_RPS:
             return good
     while bad / good > 1 + resolution:

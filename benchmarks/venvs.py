@@ -53,7 +53,8 @@ def prepared(server: Server) -> Path:
 
 def versions(server: Server, python: Path) -> dict[str, str]:
     """The installed versions of what the server is made of."""
-    names = [*server.packages, *MODEL_PACKAGES]
+    packages = [*server.packages, *MODEL_PACKAGES]
+    names = [package.partition("[")[0] for package in packages]  # less its extras
     ask = "import sys, importlib.metadata as m; print(*map(m.version, sys.argv[1:]))"
     done = subprocess.run([python, "-c", ask, *names], check=True, capture_output=True, text=True)
     return dict(zip(names, done.stdout.split(), strict=True))

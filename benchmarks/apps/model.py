@@ -14,7 +14,7 @@ import onnxruntime as ort
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BATCH_MAX", "PORT", "RAW", "WAIT_S", "Model", "row", "row_of_bytes"]
+__all__ = ["BATCH_MAX", "PORT", "RAW", "SHAPE", "WAIT_S", "Model", "row", "row_of_bytes"]
 
 BATCH_MAX = int(os.environ["BENCH_BATCH_MAX"])
 PORT = int(os.environ["BENCH_PORT"])

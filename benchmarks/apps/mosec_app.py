@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from model import BATCH_MAX, RAW, Array, Model, row, row_of_bytes
 from mosec import Server, Worker
+from mosec.errors import DecodingError
 
 ORJSON = os.environ["BENCH_JSON"] == "orjson"
 
@@ -29,8 +30,11 @@ class BenchOrjson(Bench):
     """JSON by orjson, straight from NumPy."""
 
     def deserialize(self, data: bytes) -> object:
-        """One body."""
-        return orjson.loads(data)
+        """One body; what is none is refused as the base class does."""
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise DecodingError from error
 
     def forward(self, data: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A batch of parsed bodies."""

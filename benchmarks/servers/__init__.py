@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from benchmarks.servers.bentoml import BENTOML
 from benchmarks.servers.carpool import CARPOOL, CARPOOL_WATCHDOG
 from benchmarks.servers.litserve import LITSERVE
 from benchmarks.servers.mlserver import MLSERVER
 from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
 from benchmarks.servers.openfaas import OPENFAAS, OPENFAAS_WATCHDOG
+from benchmarks.servers.rayserve import RAYSERVE
 
 __all__ = ["SERVERS"]
 
@@ -18,6 +20,8 @@ SERVERS = {
         MOSEC,
         LITSERVE,
         MLSERVER,
+        BENTOML,
+        RAYSERVE,
         OPENFAAS,
         CARPOOL_WATCHDOG,
         OPENFAAS_WATCHDOG,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import RAW, V1
-from benchmarks.servers.recipe import Launch, Server
+from benchmarks.servers.recipe import Launch, Server, no_wait
 from carpool import durations
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CARPOOL", "CARPOOL_WATCHDOG"]
 
 _ROOT = Path(__file__).parent.parent.parent
+_PACKAGES = ("httptools", "orjson", "uvloop")  # of the running environment, for the record
 _RAW_HANDLER = '''"""Raw float32 in and out."""
 
 import numpy as np
@@ -44,6 +45,7 @@ def _launch(setup: Setup, watchdog: str = "off") -> Launch:
         "sidecar_watchdog": watchdog,
         "carpool_slo": durations.format(setup.case.slo_s),
         "carpool_batch_max": str(setup.case.batch_max),
+        "carpool_shed": "on",  # what an objective is for: late ones are refused, not served late
         "carpool_cpu": "1",
     }
     return Launch([str(setup.python), "-m", "sidecar"], "/", RAW if setup.case.raw else V1, env)
@@ -52,18 +54,18 @@ def _launch(setup: Setup, watchdog: str = "off") -> Launch:
 CARPOOL = Server(
     name="carpool",
     venv="",
-    packages=(),
+    packages=_PACKAGES,
     launch=_launch,
     parses='v1 {"instances": [[...]]} by orjson, checked against the model; or float32 bytes',
-    batches=False,  # it does, but there is no waiting time to tune
+    waits_ms=no_wait,
 )
 
 CARPOOL_WATCHDOG = Server(
     name="carpool-watchdog",
     venv="",
-    packages=(),
+    packages=_PACKAGES,
     launch=lambda setup: _launch(setup, "on"),
     parses=CARPOOL.parses + "; of-watchdog between sidecar and handler",
-    batches=False,
+    waits_ms=no_wait,
     refuses=lambda _: "" if shutil.which("fwatchdog") else "fwatchdog is not on the PATH",
 )

@@ -22,5 +22,7 @@ LITSERVE = Server(
     venv="litserve",
     packages=("litserve",),
     launch=_launch,
+    waits_ms=lambda _: (2.0, 0.0, 1.0, 5.0),  # without a wait it hardly batches
+    start_share=0.2,
     parses='{"instances": [[...]]} by FastAPI (standard json); or float32 bytes',
 )

@@ -43,6 +43,7 @@ MLSERVER = Server(
     venv="mlserver",
     packages=("mlserver",),
     launch=_launch,
+    start_share=0.3,
     parses="Open Inference Protocol JSON, by its own (orjson and pydantic)",
     refuses=lambda case: "its REST endpoint takes no raw tensors" if case.raw else "",
 )

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import RAW, V1
-from benchmarks.servers.recipe import Launch, Server, app
+from benchmarks.servers.recipe import Launch, Server, app, no_wait
 
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Setup
@@ -40,6 +40,8 @@ OPENFAAS = Server(
     launch=_launch,
     parses='{"instances": [[...]]} by the standard json; or float32 bytes; without of-watchdog',
     batches=False,
+    waits_ms=no_wait,
+    start_share=0.3,
 )
 
 OPENFAAS_WATCHDOG = Server(
@@ -49,5 +51,7 @@ OPENFAAS_WATCHDOG = Server(
     launch=_behind_watchdog,
     parses='{"instances": [[...]]} by the standard json; or float32 bytes; behind of-watchdog',
     batches=False,
+    waits_ms=no_wait,
+    start_share=0.3,
     refuses=lambda _: "" if shutil.which("fwatchdog") else "fwatchdog is not on the PATH",
 )

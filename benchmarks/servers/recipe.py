@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from benchmarks.cases import Case
 
-__all__ = ["APPS", "MODEL_PACKAGES", "Launch", "Server", "Setup"]
+__all__ = ["APPS", "MODEL_PACKAGES", "Launch", "Server", "Setup", "app", "no_wait"]
 
 APPS = Path(__file__).parent.parent / "apps"
 # The same runtime for everybody, at the versions of the running environment.
@@ -61,7 +61,10 @@ class Server:
         packages: what is installed there beside NumPy and ONNX Runtime.
         launch: how it is started.
         parses: what its handler takes and gives, and with which JSON library.
-        batches: whether it batches by itself, so that its waiting time is worth tuning.
+        batches: whether requests share a run of the model.
+        waits_ms: the waiting times worth trying under a case, the one to take untried first; none:
+            it has no such setting.
+        start_share: of the case's rate, where the first search begins: flooding takes time.
         refuses: why it cannot run a case; empty if it can.
     """
 
@@ -71,7 +74,14 @@ class Server:
     launch: Callable[[Setup], Launch]
     parses: str
     batches: bool = True
+    waits_ms: Callable[[Case], tuple[float, ...]] = lambda _: (0.0, 1.0, 2.0, 5.0)
+    start_share: float = 1.0
     refuses: Callable[[Case], str] = lambda _: ""
+
+
+def no_wait(_: Case) -> tuple[float, ...]:
+    """For servers that have no waiting time."""
+    return ()
 
 
 def app(setup: Setup, name: str) -> list[str]:

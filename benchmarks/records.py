@@ -1,0 +1,48 @@
+"""The results: a JSON object a line, written when measured, so that a run can be taken up again.
+
+Every record has a ``kind``. This file knows the form and none of the contents.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Records"]
+
+
+class Records:
+    """What has been measured so far, in memory and in a file.
+
+    Args:
+        path: of the file, which is begun anew.
+        resume: go on with what the file has instead.
+    """
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        old = path.read_text() if resume and path.exists() else ""
+        whole = old[: old.rfind("\n") + 1]  # less a line torn by a sudden end
+        path.write_text(whole)
+        self._all: list[dict[str, Any]] = [json.loads(line) for line in whole.splitlines()]
+
+    def add(self, kind: str, **fields: object) -> None:
+        """Keep one more record, in the file at once."""
+        record = {"kind": kind, **fields}
+        self._all.append(record)
+        with self._path.open("a") as file:
+            file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+
+    def find(self, kind: str, **fields: object) -> list[dict[str, Any]]:
+        """The records of one kind with these fields, in order."""
+        wanted = {"kind": kind, **fields}
+        return [r for r in self._all if all(r.get(key) == value for key, value in wanted.items())]
+
+    def last(self, kind: str, **fields: object) -> dict[str, Any] | None:
+        """The newest of them, if there is one."""
+        found = self.find(kind, **fields)
+        return found[-1] if found else None

@@ -1,0 +1,154 @@
+"""The course of a comparison: everybody prepared and tuned, then rounds in which each has a turn.
+
+What the records have already is not measured again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from benchmarks import venvs
+from benchmarks.ceiling import ceiling
+from benchmarks.contest import Contest
+from benchmarks.launch import DidNotStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.cases import Case
+    from benchmarks.contest import Outcome
+    from benchmarks.records import Records
+    from benchmarks.servers.recipe import Server
+
+__all__ = ["Course"]
+
+
+@dataclass(slots=True)
+class Course:
+    """One comparison.
+
+    Attributes:
+        repeats: rounds.
+        closer: how many of them look closer than at the highest rate.
+        tuning: whether waiting times are tried out.
+        budget_s: no round is begun that would end later than this after the start, but the first.
+        after_round: called after tuning and after each round.
+    """
+
+    records: Records
+    cases: list[Case]
+    servers: list[Server]
+    span_s: float
+    resolution: float
+    repeats: int
+    closer: int
+    tuning: bool
+    budget_s: float
+    after_round: Callable[[], None]
+    _contests: dict[str, dict[str, Contest]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Prepare everybody, then measure round by round."""
+        start_s = time.monotonic()
+        for case in self.cases:
+            about = {"slo_s": case.slo_s, "batch_max": case.batch_max, "burst": case.burst}
+            self.records.add("case", name=case.name, **about)
+            self._contests[case.name] = {}
+            for server in self.servers:
+                self._prepare(case, server)
+        self.after_round()
+        longest_s = 0.0
+        for repeat in range(self.repeats):
+            round_s = time.monotonic()
+            if longest_s and round_s - start_s + longest_s > self.budget_s:
+                _say(f"another round of {longest_s:.0f} s would exceed the budget")
+                return
+            measured = [self._round(case, repeat) for case in self.cases]
+            if any(measured):
+                longest_s = max(longest_s, time.monotonic() - round_s)
+            self.after_round()
+
+    def _prepare(self, case: Case, server: Server) -> None:
+        """Install and tune; a server that cannot take part is recorded with the reason."""
+        reason = server.refuses(case)
+        if not reason:
+            try:
+                python = venvs.prepared(server)
+                made_of = venvs.versions(server, python)
+                self.records.add("server", name=server.name, parses=server.parses, versions=made_of)
+                contest = Contest(server, case, python, self.span_s, self.resolution)
+                self._tune(contest)
+            except (venvs.NotInstalled, DidNotStart) as error:
+                reason = str(error)
+            else:
+                self._contests[case.name][server.name] = contest
+                return
+        self.records.add("skipped", case=case.name, server=server.name, why=reason)
+        _say(f"{case.name} {server.name}: skipped, {reason}")
+
+    def _tune(self, contest: Contest) -> None:
+        """Leave the contest with the best waiting time, and about its highest rate."""
+        of = {"case": contest.case.name, "server": contest.server.name}
+        waits_ms = contest.server.waits_ms(contest.case)
+        for wait_ms in waits_ms if self.tuning and len(waits_ms) > 1 else ():
+            if not self.records.find("tuning", **of, wait_ms=wait_ms):
+                found = contest.tune(wait_ms)
+                contest.near_rps = max(contest.near_rps, found.max_rps)
+                self.records.add("tuning", **of, wait_ms=wait_ms, **asdict(found))
+                _say(f"{of['case']} {of['server']}: {found.max_rps:.0f}/s waiting {wait_ms:g} ms")
+        tried = [t for t in self.records.find("tuning", **of) if t["wait_ms"] in waits_ms]
+        best = max(tried, key=lambda t: t["max_rps"], default=None)
+        contest.wait_ms = best["wait_ms"] if best else (waits_ms or (0.0,))[0]
+        contest.near_rps = best["max_rps"] if best else 0.0
+
+    def _round(self, case: Case, repeat: int) -> bool:
+        """Everybody's turn, the first one another in each round; whether there was one to take."""
+        names = list(self._contests[case.name])
+        first = repeat % max(1, len(names))
+        have = {p["server"] for p in self.records.find("point", case=case.name, repeat=repeat)}
+        missing = [name for name in names[first:] + names[:first] if name not in have]
+        if missing and not self.records.find("ceiling", case=case.name, repeat=repeat):
+            rows_rps = ceiling(case, self.span_s)
+            self.records.add("ceiling", case=case.name, repeat=repeat, rows_rps=rows_rps)
+            _say(f"{case.name} ceiling {rows_rps}")
+        for name in missing:
+            self._turn(self._contests[case.name][name], repeat)
+        return bool(missing)
+
+    def _turn(self, contest: Contest, repeat: int) -> None:
+        case, server = contest.case.name, contest.server.name
+        last = self.records.last("point", case=case, server=server, error=None)
+        contest.near_rps = last["found"]["max_rps"] if last else contest.near_rps
+        contest.seed = 1000 * repeat
+        start_s = time.monotonic()
+        point = {"case": case, "server": server, "repeat": repeat, "wait_ms": contest.wait_ms}
+        try:
+            outcome = contest.measure(closer=repeat < self.closer)
+        except DidNotStart as error:
+            self.records.add("point", **point, error=str(error), found=None, closer=None)
+            _say(f"{case} {server}: no result, {error}")
+            return
+        self.records.add("point", **point, error=None, **asdict(outcome))
+        _say(f"{case} {server}: {_in_words(outcome)} ({time.monotonic() - start_s:.0f} s)")
+
+
+def _in_words(outcome: Outcome) -> str:
+    found, closer = outcome.found, outcome.closer
+    words = f"{found.max_rps:.0f}/s in batches of {found.mean_batch}"
+    if not closer:
+        return words
+    harm = closer.neighbours.harm if closer.neighbours else {}
+    right = " ".join(f"{each.median:g} ({each.worst})" for each in harm.values())
+    over = closer.overload
+    return (
+        f"{words}; half: p99 {closer.half.p99_ms} ms, {closer.cpu_s_per_1000:.3f} CPU s per 1000;"
+        f" twice: {over.in_time:.0%} in time, {over.refused:.0%} refused, p99 {over.p99_ms} ms;"
+        f" neighbours right: {right or '-'}"
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
