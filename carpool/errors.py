@@ -8,13 +8,15 @@ never carry payloads.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "Answer",
     "BadRequest",
     "BodyTooLarge",
     "CarpoolError",
@@ -27,6 +29,7 @@ __all__ = [
     "Overloaded",
     "Problem",
     "QueueFull",
+    "answer",
     "body",
 ]
 
@@ -120,6 +123,22 @@ class FunctionFault(CarpoolError):
     """The function crashed, cannot be reached, or answered something that is not an answer."""
 
     status: ClassVar[int] = 502
+
+
+class Answer(NamedTuple):
+    """What a client is told of an error."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
+
+
+def answer(error: CarpoolError) -> Answer:
+    """Status, body and headers that report ``error``: what it is, and when to try again."""
+    headers: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, Overloaded) and error.retry_after_s is not None:
+        headers = (("retry-after", str(max(1, math.ceil(error.retry_after_s)))),)
+    return Answer(error.status, body(error), headers)
 
 
 def body(error: BaseException | str) -> bytes:

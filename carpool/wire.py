@@ -59,6 +59,7 @@ _ANSWER = b"CPA1"
 _PREFIX = struct.Struct("<4sIII")
 _ALIGNMENT = 64
 _ITEM_BYTES = 8 + 4 + 4 + 4
+_KEPT_BYTES = 2048  # larger heads are rare, and would let a client fill the cache with megabytes
 
 
 class WireError(FunctionFault):
@@ -135,31 +136,41 @@ def build_head(first_line: str, headers: Iterable[tuple[str, str]]) -> bytes:
         WireError: a line break inside a name or value, which would forge another header.
     """
     lines = [first_line, *(f"{name.lower()}: {value}" for name, value in headers)]
-    if any("\n" in line or "\r" in line for line in lines):
-        msg = "a head line contains a line break"
+    if any("\n" in line or "\r" in line or "\0" in line for line in lines):
+        msg = "a head line contains a line break or a zero"
         raise WireError(msg)
     return "".join(f"{line}\n" for line in lines).encode("latin-1", "replace")
 
 
-@functools.lru_cache(maxsize=1024)
 def parse_head(head: bytes) -> Head:
     """The meaning of a head; cached, because batches of one function repeat the same few.
 
     Raises:
-        WireError: a header line without a colon, or no first line.
+        WireError: no first line, a header line without a colon or a name, or a character that
+            would mean something else in HTTP.
     """
+    return _parse_and_keep(head) if len(head) <= _KEPT_BYTES else _parse_head(head)
+
+
+def _parse_head(head: bytes) -> Head:
     if not head.endswith(b"\n"):
         msg = "a head does not end with a line break"
+        raise WireError(msg)
+    if b"\r" in head or b"\0" in head:
+        msg = "a head contains a carriage return or a zero"
         raise WireError(msg)
     first_line, *lines = head.decode("latin-1").split("\n")[:-1]
     headers = []
     for line in lines:
         name, colon, value = line.partition(": ")
-        if not colon:
+        if not name or not colon:
             msg = f"a head has a line that is not 'name: value': {line[:80]!r}"
             raise WireError(msg)
         headers.append((name, value))
     return Head(first_line, tuple(headers))
+
+
+_parse_and_keep = functools.lru_cache(maxsize=1024)(_parse_head)
 
 
 def _encode(

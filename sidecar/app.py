@@ -7,6 +7,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -44,6 +45,12 @@ log = logging.getLogger(__name__)
 _GRACE_S = 5.0
 
 
+def _allow_open_files() -> None:
+    """As many connections as the system lets us have; the usual soft limit is far below."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
@@ -52,6 +59,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         OSError: the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
+    _allow_open_files()
     metrics = Metrics()
 
     def replaced(reason: str) -> None:
@@ -83,6 +91,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         side_door = await serve(admin, listen=options.admin)
         log.info("admin API on %s", side_door.address)
 
+    metrics.watch_server(lambda: server.held_bytes)
     gc.freeze()  # what is here now stays; requests leave no cycles, so looking for them is rare
     gc.set_threshold(50_000)
     stop = asyncio.Event()

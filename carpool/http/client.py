@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from carpool.wire import Buffer
 
-__all__ = ["ConnectionFailed", "Pool", "Response", "StreamedResponse"]
+__all__ = ["Begun", "ConnectionFailed", "Pool", "Response", "StreamedResponse"]
 
 _HIGH_WATER_BYTES = 256 * 1024
 _JOIN_BELOW_BYTES = 64 * 1024
@@ -89,6 +89,7 @@ class _Connection(asyncio.Protocol):
         self.open = False
         self.used_at = 0.0
         self._reset()
+        self.complete = True  # no request is under way
 
     def _reset(self) -> None:
         self.status = 0
@@ -140,17 +141,21 @@ class _Connection(asyncio.Protocol):
         self.open = True
 
     def data_received(self, data: bytes) -> None:
+        if self.complete:  # nobody asked: this must not become the answer to the next request
+            self.close()
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(f"the answer is not HTTP/1.1: {error}")
-            self.transport.abort()
-            return
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.close()
+            if not self.complete:
+                self._fail(f"the answer is not HTTP/1.1: {error}")
+                return
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
-        if self.head_complete and not self.complete and self._ends_with_connection():
+        if self.head_complete and not (self.complete or exc) and self._ends_with_connection():
             self.complete = True
             self._wake()
         elif not self.complete:
@@ -171,11 +176,17 @@ class _Connection(asyncio.Protocol):
 
     # -- httptools --------------------------------------------------------------------------
 
+    def on_message_begin(self) -> None:
+        if self.complete:  # more than was asked for
+            self.reusable = False
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_complete:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         self.status = self._parser.get_status_code()
         if self.status < 200:  # noqa: PLR2004 - an interim answer: the real one follows
             self.headers = []
@@ -187,6 +198,8 @@ class _Connection(asyncio.Protocol):
             self.reusable = False
 
     def on_body(self, body: bytes) -> None:
+        if self.complete:
+            return
         self.chunks.append(body)
         self._buffered += len(body)
         if self._buffered > _HIGH_WATER_BYTES and not self._paused:
@@ -200,6 +213,37 @@ class _Connection(asyncio.Protocol):
 
 def _because(exc: BaseException | None) -> str:
     return f": {exc}" if exc else ""
+
+
+async def _whole(connection: _Connection) -> Response:
+    """The whole answer, when it is there."""
+    parts: list[bytes] = []
+    while True:
+        while connection.chunks:
+            parts.append(connection.next_chunk())
+        if connection.complete:
+            break
+        await connection.progress()
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    return Response(connection.status, connection.headers, body)
+
+
+class Begun:
+    """A request that was sent and whose answer is still to come; made by `Pool.begin`."""
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: Pool, connection: _Connection) -> None:
+        self._pool = pool
+        self._connection = connection
+
+    async def response(self, timeout_s: float | None = None) -> Response:
+        """Wait for the whole answer; raises as `Pool.request` does."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await _whole(self._connection)
+        finally:
+            self._pool.give_back(self._connection)
 
 
 class Pool:
@@ -235,14 +279,21 @@ class Pool:
             TimeoutError: not complete after ``timeout_s``.
         """
         async with asyncio.timeout(timeout_s), self._exchange(method, target, headers, body) as c:
-            parts: list[bytes] = []
-            while True:
-                while c.chunks:
-                    parts.append(c.next_chunk())
-                if c.complete:
-                    break
-                await c.progress()
-            return Response(c.status, c.headers, parts[0] if len(parts) == 1 else b"".join(parts))
+            return await _whole(c)
+
+    def begin(
+        self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
+    ) -> Begun | None:
+        """Send one request now, without waiting for the event loop; None if no connection is idle.
+
+        It does not count towards ``max_connections``.
+        """
+        connection = self._reuse()
+        if connection is None:
+            return None
+        self._busy.add(connection)
+        connection.send(method, self._head(method, target, headers, len(body)), body)
+        return Begun(self, connection)
 
     @asynccontextmanager
     async def stream(
@@ -280,8 +331,7 @@ class Pool:
                 connection.send(method, head, body)
                 yield connection
             finally:
-                self._busy.discard(connection)
-                self._give_back(connection)
+                self.give_back(connection)
 
     def _head(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], size: int
@@ -324,7 +374,9 @@ class Pool:
             raise ConnectionFailed(msg, sent=False) from error
         return connection
 
-    def _give_back(self, connection: _Connection) -> None:
+    def give_back(self, connection: _Connection) -> None:
+        """Its request is over, well or not: keep it for the next one if it can be used again."""
+        self._busy.discard(connection)
         if connection.open and connection.complete and connection.reusable:
             connection.used_at = asyncio.get_running_loop().time()
             self._idle.append(connection)

@@ -1,45 +1,33 @@
-"""One socket of the server edge: parsing, the order of pipelined answers, limits.
+"""One socket of the server edge: the order of pipelined answers, back-pressure, time, memory.
 
 Rules: there is no timer per connection (`expire` is called from one sweep); a client that closes
-its side has gone, half-closed or not; a request whose framing is ambiguous is refused and its
-connection closed.
+its side has gone, half-closed or not; a client that does not read answers is not read either;
+whatever is held for a client, in either direction, is counted in `Owner.held_bytes`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import httptools
+from carpool.http.limits import Limits, Refused
+from carpool.http.reader import Reader
 
-from carpool import errors
-from carpool.http.exchange import Exchange
+if TYPE_CHECKING:
+    from carpool.http.exchange import Exchange
 
-__all__ = ["Connection", "Limits"]
+__all__ = ["Connection"]
 
-_PIPELINE = 64  # requests read ahead on one connection before reading pauses
+log = logging.getLogger(__name__)
+
+_PIPELINE = 64  # most requests of one connection that the application has at once
 _LINGER_S = 2.0  # a refused client may still be sending; closing at once could destroy the answer
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one server edge accepts.
-
-    Attributes:
-        head_bytes: largest request line and headers together (431 beyond).
-        body_bytes: largest request body (413 beyond).
-        idle_s: how long a connection may stay open between requests.
-        read_s: how long a request may take to arrive, and a client to read its answer.
-        connections: most connections at once (503 beyond).
-    """
-
-    head_bytes: int = 64 * 1024
-    body_bytes: int = 64 * 1024 * 1024
-    idle_s: float = 75.0
-    read_s: float = 30.0
-    connections: int = 4096
+_SMALL_BYTES = 16 * 1024  # who sends one request of this size is served however full memory is
+_EXCHANGE_BYTES = 1024  # the objects of one request, about
+_HEADER_BYTES = 128  # and of one header
+_AGAIN_S = 1.0
 
 
 class Owner(Protocol):
@@ -47,12 +35,20 @@ class Owner(Protocol):
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
-    connections: set[Connection]
+    held_bytes: int
+    most_held_bytes: int
     closing: bool
     date: bytes
+    quiet: asyncio.Future[None] | None
 
     def now(self) -> float:
         """Event-loop time, seconds."""
+
+    def join(self, connection: Connection) -> Refused | None:
+        """Count a new connection in; or the reason why not."""
+
+    def part(self, connection: Connection) -> None:
+        """A connection is no more."""
 
     def dispatch(self, exchange: Exchange) -> None:
         """Hand a whole request to the application."""
@@ -62,267 +58,288 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One socket: parsing, order of pipelined answers, limits."""
+    """One socket.
+
+    Attributes:
+        exchanges: requests that are not answered yet, in order.
+    """
 
     __slots__ = (
-        "_body",
-        "_body_bytes",
+        "_active_since",
         "_closing",
-        "_exchange",
-        "_head_bytes",
-        "_headers",
-        "_headers_done",
+        "_handed_over",
+        "_handing_over",
+        "_leaving",
         "_limits",
         "_lingering",
-        "_parser",
         "_paused",
-        "_server",
-        "_target",
+        "_reader",
+        "_unclaimed",
+        "_unread",
         "_writable",
-        "active_since",
         "exchanges",
+        "server",
         "transport",
     )
 
     transport: asyncio.Transport
 
     def __init__(self, server: Owner) -> None:
-        self._server = server
-        self._limits = server.limits
-        self._parser = httptools.HttpRequestParser(self)
-        self._closing = False
-        self._lingering = False
-        self._paused = False
-        self._writable: asyncio.Future[None] | None = None
+        self.server = server
         self.exchanges: deque[Exchange] = deque()
-        self.active_since = server.now()
-        self._reset()
-
-    def _reset(self) -> None:
-        self._target = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
-        self._headers_done = False
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._exchange: Exchange | None = None
-
-    @property
-    def date(self) -> bytes:
-        """The Date header line of answers."""
-        return self._server.date
-
-    @property
-    def last_answer(self) -> bool:
-        """Whether the answer being written is the last one of this connection."""
-        return self._server.closing and len(self.exchanges) <= 1
+        self._limits = server.limits
+        self._reader = Reader(self, server.limits)
+        self._closing = False  # no further request is read
+        self._leaving = False  # no further answer is written
+        self._lingering = False  # the client was refused; what it still sends is dropped
+        self._paused = False
+        self._handing_over = False
+        self._handed_over = 0  # how many of the exchanges the application has
+        self._unclaimed = 0  # bytes that were read and belong to no whole request
+        self._unread = 0  # bytes that were written to a client that is behind
+        self._writable: asyncio.Future[None] | None = None  # there is one while it is behind
+        self._active_since = server.now()
 
     # -- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
         self.transport = transport  # type: ignore[assignment]
-        if len(self._server.connections) >= self._limits.connections:
-            self._refuse(503, "too many connections")
-        else:
-            self._server.connections.add(self)
+        refused = self.server.join(self)
+        if refused and not self._closing:
+            self._refuse(refused)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; refuse what it cannot read."""
+        """Read requests; refuse what cannot be read."""
         if self._closing:
             return
-        if not self.exchanges and self._exchange is None and not self._head_bytes:
-            self.active_since = self._server.now()
-        if not self._headers_done:
-            self._head_bytes += len(data)  # corrected when the head is complete
+        reader = self._reader
+        begins = not reader.partial
+        self._unclaimed += len(data)
+        self.server.held_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._closing = True  # we stay with HTTP/1.1: answer, then close
-            self._last_answer_closes()
-        except httptools.HttpParserError as error:
-            cause = error.__context__
-            if isinstance(cause, _Refused):
-                self._refuse(cause.status, str(cause))
-            else:
-                self._refuse(400, f"not an HTTP/1.1 request: {error}")
-        else:
-            if not self._headers_done and self._head_bytes > self._limits.head_bytes:
-                self._refuse(431, f"headers are larger than {self._limits.head_bytes} bytes")
+            reader.feed(data)
+            if self._unclaimed:
+                self._weigh(begins=begins)
+        except Refused as refused:
+            if not self._closing:
+                self._refuse(refused)
 
     def eof_received(self) -> bool:
         """The client closed its side: it is not waiting any more."""
+        self._depart()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel what was asked and not answered."""
         del exc
-        self._closing = True
-        self._server.connections.discard(self)
+        self._depart()
+        self.server.held_bytes -= self._unclaimed + self._unread
+        self._unclaimed = self._unread = 0
         if self._writable and not self._writable.done():
             self._writable.set_result(None)
-        while self.exchanges:
-            exchange = self.exchanges.popleft()
-            exchange.gone = True
-            if exchange.on_gone:
-                exchange.on_gone()
-        self._server.noticed()
+        self.server.part(self)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
-        self._writable = self._server.loop.create_future()
-        self.active_since = self._server.now()
+        self._writable = self.server.loop.create_future()
+        self._active_since = self.server.now()
+        self._unread = self.transport.get_write_buffer_size()
+        self.server.held_bytes += self._unread
+        self._throttle()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         if self._writable and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        self.server.held_bytes -= self._unread
+        self._unread = 0
+        self._hand_over()
 
     async def writable(self) -> None:
         """Wait until the client has caught up."""
         if self._writable:
             await self._writable
 
-    # -- httptools --------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------
 
-    def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
-        self._target += url
+    def accept(self, exchange: Exchange) -> None:
+        """Take a whole request; it goes to the application at once if that may have it.
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; trailers are read and dropped."""
-        if not self._headers_done:
-            self._headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        """The head is whole: check its framing and sizes."""
-        self._headers_done = True
-        parser, headers = self._parser, self._headers
-        if self._head_bytes > self._limits.head_bytes:  # body bytes of this read count too: look
-            size = sum([len(name) + len(value) + 4 for name, value in headers]) + len(self._target)
-            if size > self._limits.head_bytes:
-                raise _Refused(431, f"headers are larger than {self._limits.head_bytes} bytes")
-        exchange = Exchange(
-            self, parser.get_method().decode("latin-1"), self._target.decode("latin-1"), headers
-        )
-        exchange.keep_alive = parser.should_keep_alive()
-        self._exchange = exchange
-        for name, value in headers:
-            if name == b"transfer-encoding":
-                self._check_transfer_encoding(value)
-            elif name == b"content-length" and int(value) > self._limits.body_bytes:
-                raise _Refused(413, self._too_large())
-            elif name == b"expect" and value.lower() == b"100-continue" and not self.exchanges:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        self._body_bytes += len(body)
-        if self._body_bytes > self._limits.body_bytes:
-            raise _Refused(413, self._too_large())
-        self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        """The request is whole: hand it over."""
-        exchange = self._exchange
-        if exchange is None:
+        Raises:
+            Refused: there is no memory for it.
+        """
+        if self._closing:
             return
-        body = self._body
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
-        exchange.received = self._server.now()
+        server = self.server
+        if server.held_bytes > server.most_held_bytes:
+            self._check_memory()
+        size_bytes = _EXCHANGE_BYTES + _HEADER_BYTES * len(exchange.headers)
+        server.held_bytes += size_bytes
+        exchange.held_bytes = size_bytes + self._unclaimed
+        self._unclaimed = 0
+        exchange.received = self._active_since = server.now()
+        if server.closing:
+            exchange.keep_alive = False
         if not exchange.keep_alive:
             self._closing = True
-        self._reset()
-        self.exchanges.append(exchange)
-        if len(self.exchanges) >= _PIPELINE and not self._paused:
-            self._paused = True
+        exchanges = self.exchanges
+        exchanges.append(exchange)
+        if len(exchanges) == 1 and self._writable is None:
+            self._handed_over = 1
+            server.dispatch(exchange)
+        elif not self._handing_over:
+            self._hand_over()
+
+    def invite(self) -> None:
+        """The client waits for a sign before it sends its body."""
+        if not self.exchanges:
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _go_on(self) -> None:
+        """Hand over later: the application that has just answered is still at work."""
+        if self._handed_over < len(self.exchanges) and not self._handing_over:
+            self._handing_over = True
+            self.server.loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give the application what it may have now."""
+        exchanges = self.exchanges
+        self._handing_over = True
+        while (
+            self._handed_over < len(exchanges)
+            and self._handed_over < _PIPELINE
+            and self._writable is None
+        ):
+            exchange = exchanges[self._handed_over]
+            self._handed_over += 1
+            if not exchange.answered:  # a refusal is
+                self.server.dispatch(exchange)
+        self._handing_over = False
+        if self._paused or self._handed_over < len(exchanges):
+            self._throttle()
+
+    def _throttle(self) -> None:
+        """Stop reading while there is more than may be handed over."""
+        stop = self._writable is not None or len(self.exchanges) > self._handed_over
+        if stop == self._paused:
+            return
+        self._paused = stop
+        if stop:
             self.transport.pause_reading()
-        self._server.dispatch(exchange)
+        else:
+            self._active_since = self.server.now()
+            self.transport.resume_reading()
 
-    def _check_transfer_encoding(self, value: bytes) -> None:
-        both = any(name == b"content-length" for name, _ in self._headers)
-        if both or self._parser.get_http_version() != "1.1":
-            raise _Refused(400, "transfer-encoding beside content-length, or before HTTP/1.1")
-        if value.strip().lower() != b"chunked":
-            raise _Refused(501, "the only transfer-encoding understood is 'chunked'")
+    def _weigh(self, *, begins: bool) -> None:
+        """Account for what was read and is no whole request."""
+        if not self._reader.partial:  # line breaks between requests
+            self.server.held_bytes -= self._unclaimed
+            self._unclaimed = 0
+        elif begins:
+            self._active_since = self.server.now()
+        if self.server.held_bytes > self.server.most_held_bytes:
+            self._check_memory()
 
-    def _too_large(self) -> str:
-        return f"the body is larger than {self._limits.body_bytes} bytes"
+    def _check_memory(self) -> None:
+        if self.exchanges or self._unclaimed > _SMALL_BYTES:
+            raise Refused(503, "too much is held for other requests", _AGAIN_S)
+
+    def _refuse(self, refused: Refused) -> None:
+        """Answer what is not read further, then close: its framing is lost."""
+        self._closing = self._lingering = True
+        exchange = self._reader.take()
+        exchange.keep_alive = False
+        exchange.held_bytes, self._unclaimed = self._unclaimed, 0
+        self.exchanges.append(exchange)
+        refused.answer(exchange)
 
     # -- answers ----------------------------------------------------------------------------
 
+    def write(self, data: bytes) -> None:
+        """Send; a client that is far behind is dropped when memory is needed."""
+        if self._writable is not None:
+            self._unread += len(data)
+            self.server.held_bytes += len(data)
+            if self.server.held_bytes > self.server.most_held_bytes:
+                self.abort()
+                return
+        self.transport.write(data)
+
     def advance(self) -> None:
-        """The first unanswered exchange may have been answered: send what can go, in order."""
-        exchanges = self.exchanges
-        while exchanges and exchanges[0].answered:
+        """The first exchange has been answered: go on to those whose turn it is now."""
+        exchanges, server = self.exchanges, self.server
+        while True:
             done = exchanges.popleft()
-            for data in done.release_held():
-                self.transport.write(data)
+            server.held_bytes -= done.held_bytes
+            if self._handed_over:
+                self._handed_over -= 1
             if not done.keep_alive:
                 self._leave()
                 return
-            if exchanges:
-                for data in exchanges[0].release_held():
-                    self.transport.write(data)
-        if self._paused and len(exchanges) < _PIPELINE // 2:
-            self._paused = False
-            self.transport.resume_reading()
-        if not exchanges:
-            self.active_since = self._server.now()
-            if self._server.closing:
-                self.transport.close()
-            self._server.noticed()
+            if not exchanges:
+                break
+            for data in exchanges[0].release_held():
+                self.write(data)
+            if not exchanges[0].answered:
+                self._go_on()
+                return
+        self._active_since = server.now()
+        if server.quiet:
+            server.noticed()
 
     def close_when_idle(self) -> None:
         """Close now if nothing is unanswered; else the last answer says that it is the last."""
         if self.exchanges:
-            self._last_answer_closes()
-        elif not self._head_bytes:
-            self.transport.close()
-
-    def _last_answer_closes(self) -> None:
-        if self.exchanges:
             self.exchanges[-1].keep_alive = False
-
-    def _leave(self) -> None:
-        self.active_since = self._server.now()
-        if self._lingering and self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
-            self.transport.close()
+            self._closing = True
+        elif not self._reader.partial:
+            self._leave()
 
     def abort(self) -> None:
         """Close at once, answered or not."""
-        self._closing = True
+        self._closing = self._leaving = True
         self.transport.abort()
 
     def expire(self, now: float) -> None:
         """Enforce the time limits; called about once a second."""
         limits = self._limits
-        if self._writable or self._lingering:
-            patience_s = _LINGER_S if self._lingering else limits.read_s
-            if now - self.active_since > patience_s:
+        waited_s = now - self._active_since
+        if self._leaving or self._writable:
+            patience_s = _LINGER_S if self._leaving and self._lingering else limits.read_s
+            if waited_s > patience_s:
                 self.abort()
-        elif self._head_bytes or self._exchange:
-            if now - self.active_since > limits.read_s:
-                self._refuse(408, f"the request did not arrive within {limits.read_s:g} s")
-        elif not self.exchanges and now - self.active_since > limits.idle_s:
+        elif self._reader.partial and not self._closing:
+            if waited_s > limits.read_s and not self._paused:
+                self._refuse(Refused(408, f"the request did not arrive within {limits.read_s:g} s"))
+        elif not self.exchanges and waited_s > limits.idle_s:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Close when what is written has been sent."""
+        if self._leaving:
+            return
+        self._depart()
+        if self._lingering and self.transport.can_write_eof():
+            self._throttle()
+            self.transport.write_eof()
+        else:
             self.transport.close()
 
-    def _refuse(self, status: int, reason: str) -> None:
-        """Answer what cannot be read as a request, then close: its framing is lost."""
-        self._closing = self._lingering = True
-        exchange = self._exchange or Exchange(self, "GET", "", [])
-        self._exchange = None
-        exchange.keep_alive = False
-        self.exchanges.append(exchange)
-        exchange.reply(status, errors.body(reason))
-
-
-class _Refused(Exception):
-    """A request the edge will not read further."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
+    def _depart(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._closing = self._leaving = True
+        self._active_since = self.server.now()
+        self._handed_over = 0
+        gone = tuple(self.exchanges)
+        self.exchanges.clear()
+        for exchange in gone:
+            self.server.held_bytes -= exchange.held_bytes
+            exchange.gone = True
+        for exchange in gone:
+            if exchange.on_gone:
+                try:
+                    exchange.on_gone()
+                except Exception:
+                    log.exception("cancelling %s %s failed", exchange.method, exchange.target)

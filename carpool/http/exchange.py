@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -23,12 +22,13 @@ _JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second writ
 
 
 @functools.lru_cache(maxsize=256)
-def _first_lines(status: int, content_type: str | None) -> bytes:
-    """Status line and content type; cached, as an application repeats a few."""
+def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
+    """Status line, content type and date; cached, as an application repeats a few."""
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
     if not content_type:
-        return line
-    return b"%bcontent-type: %b\r\n" % (line, content_type.encode("latin-1", "replace"))
+        return line + date
+    kind = content_type.encode("latin-1", "replace")
+    return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
 
 
 class Exchange:
@@ -41,16 +41,23 @@ class Exchange:
         received: event-loop time at which the request was complete, seconds.
         on_gone: called once if the client leaves before the answer is complete.
         gone: the client has left; answers are dropped.
+        keep_alive: whether the connection stays open after the answer.
+        chunked: whether the client understands an answer in chunks; else its end is the
+            connection's.
+        answered: the answer is complete.
+        held_bytes: what the server's memory holds for it, about.
     """
 
     __slots__ = (
-        "_answered",
         "_connection",
         "_held",
         "_streaming",
+        "answered",
         "body",
+        "chunked",
         "gone",
         "headers",
+        "held_bytes",
         "keep_alive",
         "method",
         "on_gone",
@@ -63,20 +70,22 @@ class Exchange:
         connection: Connection,
         method: str,
         target: str,
-        headers: list[tuple[bytes, bytes]],
+        headers: tuple[tuple[bytes, bytes], ...],
     ) -> None:
         self._connection = connection
-        self._held: list[bytes] | None = None
-        self._answered = False
+        self._held: list[bytes] = []
         self._streaming = False
         self.method = method
         self.target = target
         self.headers = headers
         self.body: bytes = b""
         self.keep_alive = True
+        self.chunked = True
+        self.held_bytes = 0
         self.received = 0.0
         self.on_gone: Callable[[], object] | None = None
         self.gone = False
+        self.answered = False
 
     @property
     def path(self) -> str:
@@ -109,23 +118,24 @@ class Exchange:
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
         """Answer whole. Does nothing when the client has gone or was answered already."""
-        if self._answered or self._streaming:
+        if self.answered or self._streaming:
             return
-        head = self._head(status, content_type, headers, len(body))
+        size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
-            self._finish(head)
-        elif len(body) < _JOIN_BELOW_BYTES:
-            self._finish(b"".join((head, body)))
-        else:
-            self._send(head)
+            self._finish(self._head(status, content_type, headers, size))
+        elif size >= _JOIN_BELOW_BYTES:
+            self._send(self._head(status, content_type, headers, size))
             self._finish(bytes(body))
+        elif headers or not self.keep_alive:
+            self._finish(self._head(status, content_type, headers, size) + body)
+        else:  # as `_head` would, in one step: this is nearly every answer
+            first = _first_lines(status, content_type, self._connection.server.date)
+            self._finish(b"%bcontent-length: %d\r\n\r\n" % (first, size) + body)
 
     def fail(self, error: errors.CarpoolError, headers: Iterable[tuple[str, str]] = ()) -> None:
         """Answer with what ``error`` means: its status, its text, when to try again."""
-        headers = list(headers)
-        if isinstance(error, errors.Overloaded) and error.retry_after_s is not None:
-            headers.append(("retry-after", str(max(1, math.ceil(error.retry_after_s)))))
-        self.reply(error.status, errors.body(error), headers=headers)
+        status, body, own = errors.answer(error)
+        self.reply(status, body, headers=(*headers, *own))
 
     def start(self, status: int, headers: Iterable[tuple[str, str]] = ()) -> None:
         """Begin a streamed answer; ``write`` its chunks, then ``end``."""
@@ -135,12 +145,12 @@ class Exchange:
     def write(self, chunk: bytes) -> None:
         """Send a part of a streamed answer now."""
         if chunk and self.method != "HEAD":
-            self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.chunked else chunk)
 
     def end(self) -> None:
         """Complete a streamed answer."""
-        if not self._answered:
-            self._finish(b"" if self.method == "HEAD" else b"0\r\n\r\n")
+        if not self.answered:
+            self._finish(b"0\r\n\r\n" if self.chunked and self.method != "HEAD" else b"")
 
     def abort(self) -> None:
         """Close the connection without completing the answer: the client sees it was cut off."""
@@ -157,13 +167,13 @@ class Exchange:
         headers: Iterable[tuple[str, str]],
         size: int | None,
     ) -> bytes:
-        parts = [_first_lines(status, content_type), self._connection.date]
+        parts = [_first_lines(status, content_type, self._connection.server.date)]
         parts += [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in headers]
-        if size is None:
-            parts.append(b"transfer-encoding: chunked\r\n")
-        elif status not in _NO_BODY:
+        if size is not None and status not in _NO_BODY:
             parts.append(b"content-length: %d\r\n" % size)
-        if not self.keep_alive or self._connection.last_answer:
+        elif size is None and self.chunked:
+            parts.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts.append(b"\r\n")
         return b"".join(parts)
@@ -172,25 +182,29 @@ class Exchange:
         if self.gone:
             return
         if self._connection.exchanges[0] is self:
-            self._connection.transport.write(data)
-        elif self._held is None:
-            self._held = [data]
+            self._connection.write(data)
         else:
-            self._held.append(data)
+            self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what may not be sent before the answers to earlier requests."""
+        self._held.append(data)
+        self.held_bytes += len(data)
+        self._connection.server.held_bytes += len(data)
 
     def _finish(self, data: bytes) -> None:
-        self._answered = True
+        self.answered = True
         self.on_gone = None
-        if not self.gone:
-            self._send(data)
-            self._connection.advance()
-
-    @property
-    def answered(self) -> bool:
-        """Whether the answer is complete."""
-        return self._answered
+        if self.gone:
+            return
+        connection = self._connection
+        if connection.exchanges[0] is self:
+            connection.write(data)
+            connection.advance()
+        else:
+            self._hold(data)
 
     def release_held(self) -> list[bytes]:
         """What was answered while earlier requests of the connection were still unanswered."""
-        held, self._held = self._held or [], None
+        held, self._held = self._held, []
         return held

@@ -2,10 +2,15 @@
 
 Theory of operation
 -------------------
-One `Connection` per socket feeds httptools. When a request is complete, its `Exchange` goes to
+One `Connection` per socket feeds a `Reader`. When a request is complete, its `Exchange` goes to
 the application in a plain call on the event loop; the application answers whenever it likes, from
-any later callback. Requests pipelined on one connection are handed over at once, and their answers
-are put back into order here.
+any later callback. Requests pipelined on one connection are handed over some at a time, without
+waiting for answers, and their answers are put back into order.
+
+Memory: whatever is read and not yet answered, and whatever is written to a client that is behind,
+counts towards one limit. Beyond it a client still has room for one small request and one answer,
+so hostile clients can make the server hold `Limits.held_bytes`, and for each connection 16 KiB,
+the transport's buffer (64 KiB) and one answer; nothing they send makes it more.
 
 Rules: there is no task and no timer per request (one sweep a second enforces every time limit);
 an answer is one write; a client that closes its side has gone, half-closed or not, and what it
@@ -17,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import time
 from contextlib import suppress
 from email.utils import formatdate
@@ -25,8 +31,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from carpool import address as addresses
 from carpool import errors
-from carpool.http.connection import Connection, Limits
+from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
+from carpool.http.limits import Limits, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 
 log = logging.getLogger(__name__)
+
+_FOYER = 64  # most connections that are being told that there are too many
+_AGAIN_S = 1.0
 
 Application: TypeAlias = "Callable[[Exchange], None]"
 
@@ -45,12 +55,16 @@ class Server:
         self._app = app
         self._listener: asyncio.Server | None = None
         self._unix_path = ""
-        self._quiet: asyncio.Future[None] | None = None
+        self.quiet: asyncio.Future[None] | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._room, self._foyer = _places(limits.connections)
         self.limits = limits
         self.loop = loop
         self.now = loop.time
         self.connections: set[Connection] = set()
+        self._turned_away: set[Connection] = set()
+        self.held_bytes = 0
+        self.most_held_bytes = max(limits.held_bytes, 2 * limits.body_bytes)
         self.closing = False
         self.date = b""
         self.address = ""
@@ -72,6 +86,22 @@ class Server:
             host, port = self._listener.sockets[0].getsockname()[:2]
             self.address = str(addresses.Address(host, port, ""))
         self._tick()
+
+    def join(self, connection: Connection) -> Refused | None:
+        """Count a new connection in; or the reason why not, unless too many wait to hear it."""
+        if len(self.connections) < self._room:
+            self.connections.add(connection)
+            return None
+        self._turned_away.add(connection)
+        if len(self._turned_away) > self._foyer:
+            connection.abort()
+        return Refused(503, f"more than {self._room} connections", _AGAIN_S)
+
+    def part(self, connection: Connection) -> None:
+        """A connection is no more."""
+        self.connections.discard(connection)
+        self._turned_away.discard(connection)
+        self.noticed()
 
     def dispatch(self, exchange: Exchange) -> None:
         """Hand a whole request to the application; its exceptions are answered with 500."""
@@ -95,10 +125,10 @@ class Server:
         """Wait until every accepted request is answered; False if ``timeout_s`` was not enough."""
         end = self.now() + timeout_s
         while self._busy():
-            self._quiet = self.loop.create_future()
+            self.quiet = self.loop.create_future()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(end):
-                    await self._quiet
+                    await self.quiet
             if self.now() >= end:
                 return not self._busy()
         return True
@@ -108,16 +138,16 @@ class Server:
         self.close()
         if self._sweep:
             self._sweep.cancel()
-        for connection in tuple(self.connections):
-            connection.transport.abort()
+        for connection in (*self.connections, *self._turned_away):
+            connection.abort()
         if self._unix_path:
             _remove_socket(self._unix_path)
         await asyncio.sleep(0)
 
     def noticed(self) -> None:
         """A connection became idle or went away: a drain may be over."""
-        if self._quiet and not self._quiet.done() and not self._busy():
-            self._quiet.set_result(None)
+        if self.quiet and not self.quiet.done() and not self._busy():
+            self.quiet.set_result(None)
 
     def _busy(self) -> bool:
         return any(connection.exchanges for connection in self.connections)
@@ -125,9 +155,24 @@ class Server:
     def _tick(self) -> None:
         self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
         now = self.now()
-        for connection in tuple(self.connections):
+        for connection in (*self.connections, *self._turned_away):
             connection.expire(now)
         self._sweep = self.loop.call_later(1.0, self._tick)
+
+
+def _places(wanted: int) -> tuple[int, int]:
+    """How many connections may be open, and how many more may be told that there are too many.
+
+    A process that cannot open another file cannot even refuse; others need files as well.
+    """
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return wanted, _FOYER
+    reserve = min(256, files // 2)
+    room = min(wanted, files - reserve)
+    if room < wanted:
+        log.info("at most %d connections, as the process may open %d files", room, files)
+    return room, min(_FOYER, reserve // 4)
 
 
 def _remove_socket(path: str) -> None:

@@ -192,7 +192,7 @@ def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     ]
 
 
-def _named_by_connection(headers: list[tuple[bytes, bytes]]) -> frozenset[bytes]:
+def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     """Headers that ``Connection`` declares to be for this hop only."""
     values = [value for name, value in headers if name == b"connection"]
     return frozenset(word.strip().lower() for value in values for word in value.split(b","))

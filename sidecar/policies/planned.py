@@ -2,7 +2,8 @@
 
 The wait belongs to the application, so that a batch leaves at the earliest departure time in it:
 ``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). A plan brings it along; it has no name to
-be chosen by.
+be chosen by. What else a plan says of batches is translated here too, so that a sidecar and a
+simulation read it alike.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sidecar.core.dispatch import Route
 from sidecar.core.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.plan import Plan
     from sidecar.core.policy import Executed, Waiting
     from sidecar.core.request import Request
 
-__all__ = ["Planned"]
+__all__ = ["Planned", "policy_of", "routes_of"]
 
 
 class Planned:
@@ -48,3 +51,17 @@ class Planned:
 
     def observe(self, executed: Executed) -> None:
         """Nothing to learn; the scaler does."""
+
+
+def policy_of(plan: Plan) -> Planned:
+    """The batch policy that ``plan`` brings along."""
+    return Planned(Planned.Params({route.app: route.max_wait_s for route in plan.routes}))
+
+
+def routes_of(plan: Plan) -> dict[str, Route]:
+    """A route for each application; those with the same shares have one, so they share batches."""
+    shared: dict[tuple[tuple[str, float], ...], Route] = {}
+    return {
+        route.app: shared.setdefault(tuple(sorted(route.weights.items())), Route(route.weights))
+        for route in plan.routes
+    }

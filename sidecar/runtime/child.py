@@ -118,6 +118,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._ending = False
         self._deaths = 0
+        self._backoff = Backoff()
         self._tail = b""
         self._task: asyncio.Task[None] | None = None
 
@@ -132,6 +133,7 @@ class Child:
     def became_ready(self) -> None:
         """The process answers: what it died of before is history."""
         self._deaths = 0
+        self._backoff = Backoff()
 
     def start(self) -> None:
         """Start it, and keep it running until `stop`."""
@@ -155,7 +157,6 @@ class Child:
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
-        backoff = Backoff()
         while not self._ending:
             began = loop.time()
             code = await self._run_once()
@@ -163,7 +164,7 @@ class Child:
                 return
             self._deaths += 1
             self._on_exit()
-            wait_s = backoff.after(loop.time() - began)
+            wait_s = self._backoff.after(loop.time() - began)
             log.warning("the function's process ended with %s; next in %.1f s", code, wait_s)
             await asyncio.sleep(wait_s)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from carpool.http.client import Pool, Response
     from sidecar.core.batch import Batch
 
-__all__ = ["AnswerHead", "Answers", "send"]
+__all__ = ["AnswerHead", "Answers", "Sending"]
 
 _HEADERS = (("content-type", wire.CONTENT_TYPE),)
 _REASON_BYTES = 500
@@ -37,34 +37,47 @@ class Answers(NamedTuple):
     padding: tuple[int, int]
 
 
-async def send(batch: Batch, pool: Pool, now: float, timeout_s: float) -> Answers:
-    """Post ``batch`` through ``pool`` and return its answers.
+class Sending:
+    """A batch on its way; where a connection is idle it is sent at once.
 
     Args:
         batch: as the batcher closed it.
         pool: connections to its instance.
-        now: the time on which the members' deadlines are counted.
-        timeout_s: how long the function may take.
-
-    Raises:
-        FunctionFault: no answer, or not one for each member.
-        DeadlineMissed: not within ``timeout_s``.
     """
-    requests = batch.requests
-    riders = [request.payload for request in requests]
-    message = wire.encode_request(
-        [request.id for request in requests],
-        [request.deadline - now for request in requests],
-        [rider.head for rider in riders],
-        [rider.exchange.body for rider in riders],
-    )
-    timeout = timeout_s if timeout_s < math.inf else None
-    try:
-        response = await pool.request("POST", "/", _HEADERS, message, timeout)
-    except TimeoutError as error:
-        msg = f"the function did not answer within {timeout_s:g} s"
-        raise DeadlineMissed(msg) from error
-    return _answers(response, [request.id for request in requests])
+
+    def __init__(self, batch: Batch, pool: Pool) -> None:
+        requests = batch.requests
+        riders = [request.payload for request in requests]
+        self._ids = [request.id for request in requests]
+        self._message = wire.encode_request(
+            self._ids,
+            [request.deadline - batch.sent for request in requests],
+            [rider.head for rider in riders],
+            [rider.exchange.body for rider in riders],
+        )
+        self._pool = pool
+        self._begun = pool.begin("POST", "/", _HEADERS, self._message)
+
+    async def answers(self, timeout_s: float) -> Answers:
+        """Wait for the answers.
+
+        Args:
+            timeout_s: how long the function may take.
+
+        Raises:
+            FunctionFault: no answer, or not one for each member.
+            DeadlineMissed: not within ``timeout_s``.
+        """
+        timeout = timeout_s if timeout_s < math.inf else None
+        try:
+            if self._begun:
+                response = await self._begun.response(timeout)
+            else:
+                response = await self._pool.request("POST", "/", _HEADERS, self._message, timeout)
+        except TimeoutError as error:
+            msg = f"the function did not answer within {timeout_s:g} s"
+            raise DeadlineMissed(msg) from error
+        return _answers(response, self._ids)
 
 
 @functools.lru_cache(maxsize=256)

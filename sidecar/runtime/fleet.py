@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from carpool import address
 from carpool.errors import ConfigError, Conflict, Problem
 from carpool.strict import Problems
-from sidecar.core.dispatch import Route, Upstream
+from sidecar.core.dispatch import Upstream
 from sidecar.core.exec_time import ExecTime
-from sidecar.policies.planned import Planned
+from sidecar.policies.planned import policy_of, routes_of
 from sidecar.runtime.instances import Instance
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ class Fleet:
         self.plan = plan
         for gone in self._by_address.keys() - members.keys():
             self._leaving.append(self._by_address.pop(gone))
-        policy = Planned(Planned.Params({route.app: route.max_wait_s for route in plan.routes}))
-        self._batcher.replan(policy, _routes(plan), upstreams)
+        self._batcher.replan(policy_of(plan), routes_of(plan), upstreams)
         self.let_go()
 
     def let_go(self) -> None:
@@ -153,12 +152,3 @@ def _members(
                 members[text] = classes[name]
     problems.raise_if_any()
     return members
-
-
-def _routes(plan: Plan) -> dict[str, Route]:
-    """A route for each application; those with the same shares have one, so they share batches."""
-    shared: dict[tuple[tuple[str, float], ...], Route] = {}
-    return {
-        route.app: shared.setdefault(tuple(sorted(route.weights.items())), Route(route.weights))
-        for route in plan.routes
-    }

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric
 
@@ -64,12 +64,17 @@ class Metrics(Collector):
         self.elements: dict[str, int] = {}
         self.policy_failures = 0
         self._batcher: Batcher | None = None
+        self._held_bytes: Callable[[], int] = int
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
     def watch(self, batcher: Batcher) -> None:
         """Read the queue's gauges from ``batcher``."""
         self._batcher = batcher
+
+    def watch_server(self, held_bytes: Callable[[], int]) -> None:
+        """Ask ``held_bytes`` how much of requests and answers the listener holds."""
+        self._held_bytes = held_bytes
 
     def ended(self, fate: str, count: int = 1) -> None:
         """Count requests that came to an end, by terminal state."""
@@ -119,6 +124,7 @@ class Metrics(Collector):
             yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
+        yield _gauge("batch_held_bytes", "Requests and answers in memory", self._held_bytes())
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> Metric:

@@ -18,6 +18,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from carpool import errors
 from carpool.errors import (
     CarpoolError,
     DeadlineMissed,
@@ -87,6 +88,7 @@ class Shell:
         self._stepping = False
         self._began = self._ended = 0.0
         self._unread_s = 0.0
+        self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._rides: set[asyncio.Task[None]] = set()
@@ -118,8 +120,7 @@ class Shell:
         request = self._ingress.read(exchange, self._unread_s)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
-            self._metrics.refused(refusal.value)
-            exchange.fail(self._refusal(refusal))
+            self._refuse(exchange, refusal)
             return
         exchange.on_gone = partial(self._gone, request)
         if self._batcher.full:
@@ -152,6 +153,13 @@ class Shell:
     def _does_not_start(self) -> Overloaded:
         return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
 
+    def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        self._metrics.refused(refusal.value)
+        told = self._told.get(refusal)
+        if told is None:
+            told = self._told[refusal] = errors.answer(self._refusal(refusal))
+        exchange.reply(told.status, told.body, headers=told.headers)
+
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
@@ -180,13 +188,16 @@ class Shell:
         self._stepping = False
         self._ended = self._now()
         self._unread_s = self._ended - self._began  # for what is read in the next one
+        self._told.clear()
         self._step()
 
     def _step(self) -> None:
         now = self._now()
         actions = self._batcher.step(now)
         for batch in actions.send:
-            ride = self._loop.create_task(self._ride(batch))
+            instance = self._fleet.of(batch.upstream)
+            sending = egress.Sending(batch, instance.pool)
+            ride = self._loop.create_task(self._ride(batch, instance, sending))
             self._rides.add(ride)
             ride.add_done_callback(self._rides.discard)
         if actions.expired:
@@ -209,15 +220,14 @@ class Shell:
 
     # -- batches ----------------------------------------------------------------------------
 
-    async def _ride(self, batch: Batch) -> None:
-        instance = self._fleet.of(batch.upstream)
+    async def _ride(self, batch: Batch, instance: Instance, sending: egress.Sending) -> None:
         metrics = self._metrics
         metrics.batch_closed(batch.closed.value)
         metrics.size.observe(batch.seats)
         for request in batch.requests:
             metrics.wait.observe(batch.sent - request.arrived)
         try:
-            answers = await egress.send(batch, instance.pool, batch.sent, self._exec_timeout_s)
+            answers = await sending.answers(self._exec_timeout_s)
         except CarpoolError as error:
             self._broken(batch, instance, error)
         except Exception:

@@ -101,14 +101,50 @@ def test_garbage_is_refused(data: bytes) -> None:
                 assert () == decode(magic + data).ids
 
 
-@given(st.data())
-def test_damaged_messages_are_refused_or_read(data: st.DataObject) -> None:
-    """One byte changed, or the end cut off: WireError or some columns, never a crash."""
-    message = bytearray(wire.encode_request(*REQUEST))
-    message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
+@pytest.mark.parametrize("answers", [False, True], ids=["requests", "answers"])
+@given(data=st.data())
+def test_damaged_messages_are_refused_or_read(data: st.DataObject, answers: bool) -> None:  # noqa: FBT001
+    """Some bytes changed, the end cut off or grown: WireError or whole columns, never a crash."""
+    message = bytearray(wire.encode_answer(*ANSWER) if answers else wire.encode_request(*REQUEST))
+    for _ in range(data.draw(st.integers(0, 3))):
+        message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     del message[data.draw(st.integers(0, len(message))) :]
+    message += data.draw(st.binary(max_size=4))
     with suppress(wire.WireError):
-        wire.decode_request(bytes(message))
+        columns = (wire.decode_answer if answers else wire.decode_request)(bytes(message))
+        assert {len(columns.ids)} == {len(column) for column in columns}
+        for head in columns.heads:
+            wire.parse_head(head)
+
+
+@given(
+    st.binary(max_size=60)
+    | st.lists(st.sampled_from([b"a", b": ", b"\n", b"\r", b"\0"])).map(b"".join)
+)
+def test_a_head_is_refused_or_survives(data: bytes) -> None:
+    """Bytes that are read as a head are what is written of it, in lower case; others: WireError."""
+    with suppress(wire.WireError):
+        head = wire.parse_head(data)
+        assert data.decode("latin-1").lower() == wire.build_head(*head).decode("latin-1").lower()
+
+
+@given(
+    st.text("abcXYZ /?", max_size=20),
+    st.lists(st.tuples(st.text(min_size=1, max_size=9), st.text(max_size=9)), max_size=3),
+)
+def test_a_head_that_can_be_written_can_be_read(line: str, headers: list[tuple[str, str]]) -> None:
+    """Whatever `build_head` lets through comes back as the same number of headers."""
+    with suppress(wire.WireError):
+        head = wire.build_head(line, headers)
+        assert (line, len(headers)) == (wire.parse_head(head)[0], len(wire.parse_head(head)[1]))
+
+
+def test_large_heads_are_not_kept() -> None:
+    """The cache of heads holds what a function repeats, not megabytes that a client made up."""
+    kept = wire._parse_and_keep.cache_info().currsize
+    for i in range(10):
+        wire.parse_head(b"POST /%d\nx: %b\n" % (i, bytes([97]) * 10_000))
+    assert kept == wire._parse_and_keep.cache_info().currsize
 
 
 def test_a_message_that_promises_too_much_costs_nothing() -> None:
@@ -117,14 +153,17 @@ def test_a_message_that_promises_too_much_costs_nothing() -> None:
         wire.decode_request(struct.pack("<4sIII", b"CPQ1", 2**32 - 1, 1, 0))
 
 
-@pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb"])
+@pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
 def test_a_header_cannot_forge_another(value: str) -> None:
     """A line break in a value is refused when the head is built."""
     with pytest.raises(wire.WireError, match="line break"):
         wire.build_head("", [("x", value)])
 
 
-@pytest.mark.parametrize("head", [b"", b"no newline", b"POST /\nno colon\n"])
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"no newline", b"POST /\nno colon\n", b"\na: b\rc: d\n", b"\na: b\0\n", b"\n: a\n"],
+)
 def test_a_malformed_head_is_refused(head: bytes) -> None:
     """A head has a first line and 'name: value' lines."""
     with pytest.raises(wire.WireError):

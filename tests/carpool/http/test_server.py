@@ -1,69 +1,17 @@
-"""The HTTP edge, spoken to in raw bytes over real sockets."""
+"""The HTTP edge over real sockets: requests, answers and their order, errors, the end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from carpool.errors import Overloaded, QueueFull
-from carpool.http.server import Exchange, Limits, Server, serve
+from tests.carpool.http.edge import CLOSE, connect, once, serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-LIMITS = Limits(head_bytes=2000, body_bytes=1000, idle_s=1.0, read_s=1.0, connections=20)
-
-
-def echo(exchange: Exchange) -> None:
-    """Answer with what was asked."""
-    line = f"{exchange.method} {exchange.target} ".encode()
-    exchange.reply(200, line + exchange.body, "text/plain")
-
-
-@contextlib.asynccontextmanager
-async def serving(
-    app: Callable[[Exchange], None] = echo, limits: Limits = LIMITS
-) -> AsyncIterator[Server]:
-    """A server on a port of the system's choice."""
-    server = await serve(app, listen="127.0.0.1:0", limits=limits)
-    try:
-        yield server
-    finally:
-        await server.stop()
-
-
-async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client's side of a new connection."""
-    host, _, port = server.address.rpartition(":")
-    return await asyncio.open_connection(host, int(port))
-
-
-async def spoken(server: Server, *pieces: bytes) -> bytes:
-    """Send ``pieces`` one write each, and return all that comes back within five seconds."""
-    reader, writer = await connect(server)
-    for piece in pieces:
-        writer.write(piece)
-        await writer.drain()
-    async with asyncio.timeout(5):
-        answer = await reader.read()
-    writer.close()
-    return answer
-
-
-def once(*pieces: bytes, app: Callable[[Exchange], None] = echo) -> bytes:
-    """What a server answers to ``pieces``; they must ask for the connection to be closed."""
-
-    async def run() -> bytes:
-        async with serving(app) as server:
-            return await spoken(server, *pieces)
-
-    return asyncio.run(run())
-
-
-CLOSE = b"connection: close\r\n\r\n"
+    from carpool.http.server import Exchange
 
 
 def test_a_request_is_answered() -> None:
@@ -123,75 +71,54 @@ def test_head_has_no_body() -> None:
 
 
 def test_expect_100_continue_is_answered() -> None:
-    """A client that asks before it sends is told to go on."""
-    raw = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n" + CLOSE
-    assert once(raw, b"x").startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+    """A client that asks before it sends is told to go on, once; not where it has sent already."""
+
+    async def run() -> tuple[bytes, bytes]:
+        async with serving() as server, asyncio.timeout(5):
+            reader, writer = await connect(server)
+            writer.write(
+                b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n" + CLOSE
+            )
+            interim = await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"x")
+            final = await reader.read()
+            writer.close()
+            return interim, final
+
+    interim, final = asyncio.run(run())
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == interim
+    assert final.startswith(b"HTTP/1.1 200 OK")
+    unasked = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n" + CLOSE + b"x"
+    assert once(unasked).startswith(b"HTTP/1.1 200 OK")
 
 
-REFUSED = {
-    "both lengths": (
-        400,
-        b"POST / HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
-    ),
-    "two lengths": (400, b"POST / HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n"),
-    "negative length": (400, b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n"),
-    "signed length": (400, b"POST / HTTP/1.1\r\ncontent-length: +1\r\n\r\nx"),
-    "bad chunk size": (400, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
-    "chunked in 1.0": (400, b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
-    "other coding": (501, b"POST / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n"),
-    "folded header": (400, b"GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n"),
-    "space in name": (400, b"GET / HTTP/1.1\r\na : b\r\n\r\n"),
-    "no method": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
-    "huge header": (431, b"GET / HTTP/1.1\r\na: " + b"b" * 3000 + b"\r\n\r\n"),
-    "endless header": (431, b"GET / HTTP/1.1\r\na: " + b"b" * 3000),
-    "large body": (413, b"POST / HTTP/1.1\r\ncontent-length: 1001\r\n\r\n"),
-    "large chunks": (
-        413,
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001,
-    ),
-}
+@pytest.mark.parametrize("framing", [b"content-length: 3\r\n", b"transfer-encoding: chunked\r\n"])
+def test_an_offer_of_another_protocol_is_declined(framing: bytes) -> None:
+    """HTTP/2 in the clear is offered by Java's client by default: body and connection survive."""
+    body = b"abc" if b"length" in framing else b"3\r\nabc\r\n0\r\n\r\n"
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    first = b"POST /1 HTTP/1.1\r\n" + offer + framing + b"\r\n" + body
+    bare = b"GET /2 HTTP/1.1\r\n" + offer + b"\r\n"
+    answer = once(first + first + bare + b"GET /3 HTTP/1.1\r\n" + CLOSE)
+    assert 4 == answer.count(b"HTTP/1.1 200 OK")
+    assert 2 == answer.count(b"POST /1 abc")
+    assert answer.index(b"GET /2 ") < answer.index(b"GET /3 ")
 
 
-@pytest.mark.parametrize(("status", "raw"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_read_is_refused_and_closed(status: int, raw: bytes) -> None:
-    """A clear status, a reason, and an end: the framing behind it cannot be trusted."""
-    answer = once(raw)
-    assert answer.startswith(b"HTTP/1.1 %d " % status)
-    assert b'{"error": "' in answer
-    assert 1 == answer.count(b"\r\ndate: ")
+def test_a_client_of_http_1_0_gets_no_chunks() -> None:
+    """Its answers end with the connection, streamed ones too."""
 
+    def stream(exchange: Exchange) -> None:
+        exchange.start(200)
+        exchange.write(b"ab")
+        exchange.write(b"c")
+        exchange.end()
 
-def test_an_oversized_upload_still_hears_why() -> None:
-    """The client goes on sending while it is refused; the answer arrives all the same."""
-    raw = b"POST / HTTP/1.1\r\ncontent-length: 5000000\r\n\r\n"
-    assert b" 413 " in once(raw + b"x" * 500_000)
-
-
-def test_a_slow_request_is_given_up() -> None:
-    """A request that trickles in for longer than read_s gets 408 and the door."""
-    answer = once(b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab")
-    assert answer.startswith(b"HTTP/1.1 408 ")
-
-
-def test_an_idle_connection_is_closed_silently() -> None:
-    """Nothing asked for longer than idle_s: closed, with nothing said."""
-    assert b"" == once()
-
-
-def test_too_many_connections_are_turned_away() -> None:
-    """Beyond the limit a client gets 503 instead of an ever longer queue of sockets."""
-
-    async def run() -> bytes:
-        async with serving(limits=Limits(connections=2)) as server:
-            held = [await connect(server) for _ in range(2)]
-            while len(server.connections) < 2:  # noqa: ASYNC110 - two accepts of the loop
-                await asyncio.sleep(0)
-            answer = await spoken(server)
-            for _, writer in held:
-                writer.close()
-            return answer
-
-    assert asyncio.run(run()).startswith(b"HTTP/1.1 503 ")
+    raw = b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"
+    answer = once(raw, app=stream)
+    assert answer.endswith(b"connection: close\r\n\r\nabc")
+    assert b"transfer-encoding" not in answer
+    assert once(raw).endswith(b"connection: close\r\n\r\nGET / ")
 
 
 def test_a_client_that_leaves_is_noticed() -> None:

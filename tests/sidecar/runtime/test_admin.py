@@ -141,9 +141,9 @@ async def test_plans_that_change_under_load_lose_nothing(
 async def test_what_an_instance_leaves_behind_goes_to_another(
     sidecar: Start, handler: Handlers
 ) -> None:
-    """One of two handlers dies of a request: neighbours are answered elsewhere, he alone fails."""
-    a, b = handler("a"), handler("b")
-    async with sidecar(sidecar_upstreams=f"{a},{b}") as running:
+    """Two of three handlers die of a request: neighbours are answered elsewhere, he alone fails."""
+    addresses = ",".join(handler(name) for name in "abc")
+    async with sidecar(sidecar_upstreams=addresses) as running:
         words = ["crash", *(f"fine {number}" for number in range(15))]
         answers = await asyncio.gather(*[running.ask(word) for word in words])
         assert [b"fine %d" % number for number in range(15)] == [a.body for a in answers[1:]]

@@ -1,0 +1,283 @@
+"""Bytes of one connection in, whole requests out: parsing, framing, sizes.
+
+Rules: what is ambiguous is refused and never mended, as another server on the way may mend it in
+another way (RFC 9112, section 11.2); how the bytes were cut into reads does not change what is
+read; nothing grows without a limit. This file knows neither sockets nor time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import httptools
+
+from carpool.http.exchange import Exchange
+from carpool.http.limits import Refused
+
+if TYPE_CHECKING:
+    from carpool.http.connection import Connection
+    from carpool.http.limits import Limits
+
+__all__ = ["Reader"]
+
+log = logging.getLogger(__name__)
+
+_HEADERS = 100  # most in one request: each takes more memory than its bytes
+_LINE_BYTES = 64  # of a head that are neither target nor headers, at most
+_PIECE_BYTES = 4096  # smaller pieces of a body are put together, for the same reason
+_FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+_DECISIVE = _FRAMING | {b"connection", b"expect", b"host", b"upgrade"}
+
+
+class Reader:
+    """Reads the requests of one connection.
+
+    Attributes:
+        partial: a request has begun and is not whole.
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_connection",
+        "_exchange",
+        "_expects",
+        "_fed",
+        "_fed_before",
+        "_feeding",
+        "_first",
+        "_headers",
+        "_limits",
+        "_parser",
+        "_progress",
+        "_target",
+        "_trailer_bytes",
+        "_upgrade",
+        "partial",
+    )
+
+    def __init__(self, connection: Connection, limits: Limits) -> None:
+        self._connection = connection
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._exchange: Exchange | None = None
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes | bytearray] = []
+        self._body_bytes = self._trailer_bytes = 0
+        self._upgrade = self._expects = False
+        self._feeding = 0  # size of the read that is being parsed
+        self._first = False  # whether a request that begins now begins with the read
+        self._fed = 0  # bytes read for the head, and later since body or trailers last grew
+        self._fed_before = 0  # size of the read in whose midst the request began
+        self._progress = 0
+        self.partial = False
+
+    def feed(self, data: bytes) -> None:
+        """Read on; whole requests go to `Connection.accept` at once.
+
+        Raises:
+            Refused: the bytes are no request, or one beyond the limits.
+        """
+        self._feeding = len(data)
+        self._fed += self._feeding
+        self._first = not self.partial
+        offset = self._parse(data)
+        if offset is not None:
+            self._stay(memoryview(data)[offset:])
+        if self.partial:
+            self._check_progress()
+
+    def take(self) -> Exchange:
+        """The request being read, to be refused; its body is dropped."""
+        exchange = self._exchange or Exchange(self._connection, "GET", "", ())
+        self._exchange = None
+        self._body = []
+        self.partial = False
+        return exchange
+
+    def _parse(self, data: bytes | memoryview) -> int | None:
+        """Parse; where the parser stops at the offer of another protocol, how far it came."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            offset: int = upgrade.args[0]
+            return offset
+        except httptools.HttpParserError as error:
+            raise _refusal(error) from error
+        return None
+
+    def _stay(self, rest: memoryview) -> None:
+        """Go on with HTTP/1.1 where the client offered another protocol.
+
+        The parser takes such a request for whole without its body, and stops. Another one is told
+        the framing again, so that it reads on from the body.
+        """
+        offset: int | None = 0
+        while offset is not None:
+            rest = rest[offset:]
+            framing = [header for header in self._headers if header[0] in _FRAMING]
+            lines = [b"%b: %b\r\n" % header for header in framing]
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines))
+            offset = self._parse(rest)
+
+    def _check_progress(self) -> None:
+        """Refuse a head, or framing between the parts of a body, that grows and never ends."""
+        if self._expects:
+            self._expects = False
+            self._connection.invite()
+        progress = self._body_bytes + self._trailer_bytes
+        if progress != self._progress:
+            self._progress = progress
+            self._fed = 0
+        elif self._fed > self._limits.head_bytes + _LINE_BYTES:
+            raise self._large_head()
+
+    def _head_bytes(self) -> int:
+        lines = sum([len(name) + len(value) + 4 for name, value in self._headers])
+        return lines + len(self._target)
+
+    def _large_head(self) -> Refused:
+        return Refused(431, f"headers are larger than {self._limits.head_bytes} bytes")
+
+    # -- httptools --------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        if self._upgrade:
+            return
+        self.partial = True
+        if self._first:
+            self._first = False
+            self._fed, self._fed_before = self._feeding, 0
+        else:
+            self._fed, self._fed_before = 0, self._feeding
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header; trailers are read and dropped."""
+        if self._exchange is None:
+            self._headers.append((name.lower(), value))
+        else:
+            self._trailer_bytes += len(name) + len(value) + 4
+            if self._trailer_bytes > self._limits.head_bytes:
+                raise self._large_head()
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: check its framing and sizes."""
+        if self._upgrade:  # told again by `_stay`
+            self._upgrade = False
+            return
+        parser, headers = self._parser, self._headers
+        limit = self._limits.head_bytes
+        if self._fed + self._fed_before > limit and self._head_bytes() > limit:
+            raise self._large_head()
+        self._fed = 0
+        if len(headers) > _HEADERS:
+            raise Refused(431, f"{len(headers)} headers: expected at most {_HEADERS}")
+        method, target = parser.get_method().decode("latin-1"), self._target.decode("latin-1")
+        exchange = self._exchange = Exchange(self._connection, method, target, tuple(headers))
+        exchange.keep_alive = parser.should_keep_alive()
+        if target[:1] != "/" or method == "CONNECT":
+            exchange.target = _origin_form(method, target)
+        self._check(exchange)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body_bytes += len(body)
+        if self._body_bytes > self._limits.body_bytes:
+            raise self._large_body()
+        pieces = self._body
+        if len(body) >= _PIECE_BYTES or not pieces:
+            pieces.append(body)
+        elif type(pieces[-1]) is bytearray:
+            pieces[-1] += body
+        else:
+            pieces.append(bytearray(body))
+
+    def on_message_complete(self) -> None:
+        """The request is whole: hand it over."""
+        exchange = self._exchange
+        if exchange is None or self._upgrade:
+            return
+        pieces = self._body
+        if pieces:
+            exchange.body = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+            self._body = []
+        self._exchange = None
+        self._target = b""
+        self._headers = []
+        self._body_bytes = self._trailer_bytes = self._progress = 0
+        self._expects = self.partial = False
+        self._connection.accept(exchange)
+
+    # -- framing ----------------------------------------------------------------------------
+
+    def _check(self, exchange: Exchange) -> None:
+        hosts = 0
+        for name, value in exchange.headers:
+            if name not in _DECISIVE:
+                continue
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
+                if int(value) > self._limits.body_bytes:
+                    raise self._large_body()
+            else:
+                self._check_rarer(name, value, exchange)
+        if hosts > 1:
+            raise Refused(400, f"{hosts} host headers: expected one")
+        if not exchange.keep_alive:
+            self._check_version(exchange)
+
+    def _check_rarer(self, name: bytes, value: bytes, exchange: Exchange) -> None:
+        if name == b"upgrade":
+            self._upgrade = self._parser.should_upgrade()
+            return
+        self._check_version(exchange)
+        if name == b"transfer-encoding":
+            if exchange.header(b"content-length") is not None or not exchange.chunked:
+                raise Refused(400, "transfer-encoding beside content-length, or before HTTP/1.1")
+            if value.lower() != b"chunked":
+                raise Refused(501, "the only transfer-encoding understood is 'chunked'")
+        elif name == b"expect":
+            self._expects = exchange.chunked and value.lower() == b"100-continue"
+
+    def _check_version(self, exchange: Exchange) -> None:
+        """Only HTTP/1.1 keeps a connection of which no ``Connection`` header speaks."""
+        version = self._parser.get_http_version()
+        if version == "1.0":  # its persistence is an extension that proxies get wrong
+            exchange.keep_alive = exchange.chunked = False
+        elif version != "1.1":
+            raise Refused(505, f"HTTP/{version}: expected HTTP/1.1")
+
+    def _large_body(self) -> Refused:
+        return Refused(413, f"the body is larger than {self._limits.body_bytes} bytes")
+
+
+def _origin_form(method: str, target: str) -> str:
+    """Path and query of a target in another form (RFC 9112, section 3.2)."""
+    if method == "CONNECT":
+        raise Refused(501, "CONNECT: this is no proxy for connections")
+    if target == "*" and method == "OPTIONS":
+        return target
+    scheme, _, rest = target.partition("://")
+    if scheme.lower() not in ("http", "https"):
+        raise Refused(400, "the target is neither a path nor an http URL")
+    end = min([at for at in (rest.find("/"), rest.find("?")) if at >= 0], default=len(rest))
+    return rest[end:] if rest[end : end + 1] == "/" else f"/{rest[end:]}"
+
+
+def _refusal(error: httptools.HttpParserError) -> Refused:
+    cause = error.__context__ or error
+    if isinstance(cause, Refused):
+        return cause
+    if isinstance(cause, httptools.HttpParserError):
+        return Refused(400, f"not an HTTP/1.1 request: {error}")
+    log.error("reading a request failed", exc_info=cause)
+    return Refused(500, "internal error")

@@ -1,0 +1,168 @@
+"""The server edge under test: over real sockets, or piece by piece and without any."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from carpool.http.connection import Connection
+from carpool.http.server import Exchange, Limits, Server, serve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+__all__ = [
+    "CLOSE",
+    "LIMITS",
+    "Socketless",
+    "connect",
+    "deaf_client",
+    "echo",
+    "once",
+    "serving",
+    "spoken",
+]
+
+LIMITS = Limits(head_bytes=2000, body_bytes=1000, idle_s=1.0, read_s=1.0, connections=20)
+CLOSE = b"connection: close\r\n\r\n"
+
+
+def echo(exchange: Exchange) -> None:
+    """Answer with what was asked."""
+    line = f"{exchange.method} {exchange.target} ".encode()
+    exchange.reply(200, line + exchange.body, "text/plain")
+
+
+class Socketless(asyncio.Transport):
+    """A connection whose client is the test: it decides what is read when, and at what time.
+
+    Args:
+        server: it need not listen.
+        stuck: the client does not read, so that the connection is never closed in peace.
+
+    Attributes:
+        sent: what the client got.
+        reading: whether the server wants more.
+        closed: whether the server has closed it.
+    """
+
+    def __init__(self, server: Server, *, stuck: bool = False) -> None:
+        super().__init__()
+        self._stuck = stuck
+        self._loop = server.loop
+        self._protocol = Connection(server)
+        self.sent = bytearray()
+        self.reading = True
+        self.closed = False
+        self._protocol.connection_made(self)
+
+    def feed(self, *pieces: bytes) -> None:
+        """Deliver ``pieces``, one read each, as long as they are wanted."""
+        for piece in pieces:
+            if piece and self.reading and not self.closed:
+                self._protocol.data_received(piece)
+
+    def later(self, seconds: float) -> None:
+        """Let the server look at its clock."""
+        self._protocol.expire(self._loop.time() + seconds)
+
+    def hang_up(self) -> None:
+        """The client goes."""
+        self.abort()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self.closed:
+            self.sent += data
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        assert not self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        del name
+        return default
+
+    def close(self) -> None:
+        if not self._stuck:
+            self.abort()
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._loop.call_soon(self._protocol.connection_lost, None)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: Callable[[Exchange], None] = echo, limits: Limits = LIMITS
+) -> AsyncIterator[Server]:
+    """A server that has given all its memory back in the end."""
+    server = await serve(app, listen="127.0.0.1:0", limits=limits)
+    try:
+        yield server
+    finally:
+        await server.stop()
+    await asyncio.sleep(0)
+    assert 0 == server.held_bytes
+    assert not server.connections
+
+
+async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client's side of a new connection."""
+    host, _, port = server.address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+@contextlib.asynccontextmanager
+async def deaf_client(server: Server, *pieces: bytes) -> AsyncIterator[asyncio.StreamWriter]:
+    """A client that sends ``pieces`` as fast as the server takes them, and never reads."""
+    reader, writer = await connect(server)
+    writer.transport.pause_reading()  # type: ignore[attr-defined] # there is no other way
+    sending = asyncio.create_task(_send(writer, pieces))
+    try:
+        yield writer
+    finally:
+        sending.cancel()
+        writer.transport.abort()
+        del reader
+
+
+async def _send(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> None:
+    with contextlib.suppress(ConnectionError):
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+
+
+async def spoken(server: Server, *pieces: bytes) -> bytes:
+    """Send ``pieces`` one write each, and return all that comes back within five seconds."""
+    reader, writer = await connect(server)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def once(*pieces: bytes, app: Callable[[Exchange], None] = echo, limits: Limits = LIMITS) -> bytes:
+    """What a server answers to ``pieces``; they must ask for the connection to be closed."""
+
+    async def run() -> bytes:
+        async with serving(app, limits) as server:
+            return await spoken(server, *pieces)
+
+    return asyncio.run(run())

@@ -1,0 +1,252 @@
+"""Clients that trickle, stall, half-close or do not read are given up in time; others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.server import Exchange, Limits, Server
+from tests.carpool.http.edge import Socketless, connect, deaf_client, echo, serving, spoken
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GET = b"GET / HTTP/1.1\r\n\r\n"
+PATIENT = Limits(idle_s=100.0, read_s=10.0)
+
+
+def played(script: Callable[[Server], None], app: Callable[[Exchange], None] = echo) -> None:
+    """Run ``script`` with a server of patient limits and no socket."""
+
+    async def run() -> None:
+        server = Server(app, PATIENT, asyncio.get_running_loop())
+        script(server)
+        for connection in tuple(server.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+        assert 0 == server.held_bytes
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "part", [GET[:1], GET[:-1], b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\nab"]
+)
+def test_a_slow_request_is_given_up(part: bytes) -> None:
+    """A request that trickles in for longer than read_s gets 408 and the door."""
+
+    def script(server: Server) -> None:
+        client = Socketless(server)
+        client.later(90.0)
+        client.feed(part)
+        client.later(9.0)
+        assert not client.sent
+        client.later(11.0)
+        assert client.sent.startswith(b"HTTP/1.1 408 ")
+
+    played(script)
+
+
+def test_a_slow_request_behind_another_is_given_up() -> None:
+    """The beginning of a second request counts, though it came with the end of the first."""
+
+    def script(server: Server) -> None:
+        client = Socketless(server)
+        client.feed(GET + GET[:5])
+        client.later(11.0)
+        assert b"HTTP/1.1 408 " in client.sent
+
+    played(script)
+
+
+def test_an_idle_connection_is_closed_silently() -> None:
+    """Nothing asked for longer than idle_s: closed, with nothing said; blank lines ask nothing."""
+
+    def script(server: Server) -> None:
+        client = Socketless(server)
+        client.feed(b"\r\n\r\n")
+        client.later(99.0)
+        assert not client.closed
+        client.later(101.0)
+        assert client.closed
+        assert not client.sent
+
+    played(script)
+
+
+def test_waiting_for_the_application_is_not_the_clients_fault() -> None:
+    """Neither the one who waits for his answer nor the part of his next request times out."""
+    waiting: list[Exchange] = []
+
+    def script(server: Server) -> None:
+        client = Socketless(server)
+        client.feed(GET * 100 + GET[:5])
+        client.later(1000.0)
+        assert not client.closed
+        assert not client.sent
+
+    played(script, waiting.append)
+
+
+def test_a_refusal_waits_for_the_answers_before_it() -> None:
+    """However long those take: its place is behind them."""
+    waiting: list[Exchange] = []
+
+    def script(server: Server) -> None:
+        client = Socketless(server)
+        client.feed(GET + b"\0")
+        client.later(1000.0)
+        assert not client.closed
+        waiting[0].reply(200, b"first")
+        assert client.sent.startswith(b"HTTP/1.1 200 ")
+        assert client.sent.index(b"first") < client.sent.index(b"HTTP/1.1 400 ")
+        client.later(1.0)
+        assert not client.closed
+        client.later(3.0)
+        assert client.closed
+
+    played(script, waiting.append)
+
+
+def test_time_limits_hold_over_sockets() -> None:
+    """The sweep looks at every connection: a slow one hears 408, an idle one nothing."""
+
+    async def run() -> tuple[bytes, bytes]:
+        async with serving(limits=Limits(idle_s=0.1, read_s=0.1)) as server:
+            return await asyncio.gather(spoken(server, GET[:9]), spoken(server))
+
+    slow, idle = asyncio.run(run())
+    assert slow.startswith(b"HTTP/1.1 408 ")
+    assert b"" == idle
+
+
+def test_a_trickle_does_not_hold_up_others() -> None:
+    """While one client sends byte by byte, another is served at once."""
+
+    async def run() -> bytes:
+        async with serving() as server, asyncio.timeout(5):
+            _, slow = await connect(server)
+            reader, fast = await connect(server)
+            answers = b""
+            for byte in b"GET /slow":
+                slow.write(bytes([byte]))
+                fast.write(GET)
+                answers += await reader.readuntil(b"GET / ")
+            slow.close()
+            fast.close()
+            return answers
+
+    assert 9 == asyncio.run(run()).count(b"HTTP/1.1 200 ")
+
+
+LEFT_UNREAD = {
+    "kept open": (GET, lambda _: None),
+    "asked to close": (GET[:-2] + b"connection: close\r\n\r\n", lambda _: None),
+    "half-closed": (GET, asyncio.StreamWriter.write_eof),
+}
+
+
+@pytest.mark.parametrize(("raw", "then"), LEFT_UNREAD.values(), ids=LEFT_UNREAD)
+def test_a_client_that_does_not_read_is_dropped(
+    raw: bytes, then: Callable[[asyncio.StreamWriter], None]
+) -> None:
+    """An answer larger than all buffers is not kept for longer than read_s."""
+
+    async def run() -> None:
+        answered = asyncio.Event()
+
+        def app(exchange: Exchange) -> None:
+            exchange.reply(200, bytes(20_000_000))
+            answered.set()
+
+        limits = Limits(read_s=0.1)
+        async with serving(app, limits) as server, deaf_client(server, raw) as client:
+            await answered.wait()
+            assert server.held_bytes > 1_000_000
+            then(client)
+            await wait_until_async(lambda: not server.connections)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("raw", [GET, GET[:-2] + b"connection: close\r\n\r\n"])
+def test_closing_does_not_wait_for_a_client_that_does_not_read(raw: bytes) -> None:
+    """Not even for the few bytes of an answer that no buffer limit has noticed."""
+
+    def script(server: Server) -> None:
+        client = Socketless(server, stuck=True)
+        client.feed(raw)
+        client.later(101.0)
+        client.later(11.0)
+        assert client.closed
+
+    played(script)
+
+
+def test_half_closing_is_leaving() -> None:
+    """What a client asked for before it closed its side is cancelled at once."""
+
+    async def run() -> None:
+        arrived, gone = asyncio.Event(), asyncio.Event()
+
+        def app(exchange: Exchange) -> None:
+            exchange.on_gone = gone.set
+            arrived.set()
+
+        async with serving(app) as server, asyncio.timeout(5):
+            reader, writer = await connect(server)
+            writer.write(GET)
+            await arrived.wait()
+            writer.write_eof()
+            await gone.wait()
+            assert b"" == await reader.read()
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_reset_cancels_what_was_asked() -> None:
+    """The application hears of a connection that was cut, and a late answer is dropped."""
+
+    async def run() -> None:
+        asked: list[Exchange] = []
+        async with serving(asked.append) as server, asyncio.timeout(5):
+            _, writer = await connect(server)
+            plain: socket.socket = writer.get_extra_info("socket")
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            writer.write(GET * 3)
+            await wait_until_async(lambda: len(asked) == 3)
+            writer.transport.abort()
+            await wait_until_async(lambda: all(exchange.gone for exchange in asked))
+            for exchange in asked:
+                exchange.reply(200)
+
+    asyncio.run(run())
+
+
+def test_an_error_while_cancelling_harms_nobody_else() -> None:
+    """Every request of a lost connection is cancelled, though the first one's callback fails."""
+    cancelled: list[str] = []
+
+    def app(exchange: Exchange) -> None:
+        def gone() -> None:
+            cancelled.append(exchange.target)
+            if exchange.target == "/1":
+                raise ZeroDivisionError
+
+        exchange.on_gone = gone
+
+    async def run() -> None:
+        async with serving(app) as server, asyncio.timeout(5):
+            _, writer = await connect(server)
+            writer.write(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
+            await wait_until_async(lambda: server.held_bytes)
+            writer.close()
+            await wait_until_async(lambda: len(cancelled) == 2)
+
+    asyncio.run(run())
+    assert ["/1", "/2"] == cancelled

@@ -1,0 +1,163 @@
+"""The edge under arbitrary bytes: cut anywhere they mean the same, and nothing gets out of hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.http.server import Exchange, Limits, Server, serve
+from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, spoken
+from tests.fuzz.http_bytes import Sent, cuts, requests, streams
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIMITS = Limits(head_bytes=400, body_bytes=150)
+quick = settings(max_examples=300, derandomize=True, deadline=None)
+
+
+class Edge:
+    """A server without sockets, and the loop that it runs on."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.seen: list[Exchange] = []
+        self.errors: list[dict[str, object]] = []
+        self.loop.set_exception_handler(lambda _, context: self.errors.append(context))
+
+    def run(self, *pieces: bytes, app: Callable[[Exchange], None] = echo) -> Socketless:
+        """A client that sent ``pieces``; what the application saw of them is in ``seen``."""
+        self.seen = []
+
+        def look(exchange: Exchange) -> None:
+            self.seen.append(exchange)
+            app(exchange)
+
+        server = Server(look, LIMITS, self.loop)
+        client = Socketless(server)
+        client.feed(*pieces)
+        self.turn()
+        return client
+
+    def turn(self) -> None:
+        """Let the loop run what is due."""
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def read(self, *pieces: bytes) -> tuple[list[object], bool]:
+        """What the application reads in ``pieces``, and whether the client was refused."""
+        client = self.run(*pieces)
+        read: list[object] = [
+            (e.method, e.target, e.headers, e.body, e.keep_alive) for e in self.seen
+        ]
+        refused = bytes(client.sent).count(b"HTTP/1.1 4") + bytes(client.sent).count(b"HTTP/1.1 5")
+        server = client._protocol.server
+        client.hang_up()
+        self.turn()
+        assert 0 == server.held_bytes
+        assert not self.errors
+        return read, refused > 0
+
+
+@pytest.fixture(scope="module")
+def edge() -> Iterator[Edge]:
+    """One for all examples."""
+    edge = Edge()
+    yield edge
+    edge.loop.close()
+
+
+@quick
+@given(sent=st.lists(requests(), max_size=4), data=st.data())
+def test_requests_are_read_as_they_were_written(
+    edge: Edge, sent: list[Sent], data: st.DataObject
+) -> None:
+    """However the network cuts them: method, target, headers, body, order."""
+    pieces = data.draw(cuts(b"".join([one.raw for one in sent])))
+    edge.run(*pieces)
+    assert sent == [
+        Sent(one.raw, seen.method, seen.target, list(seen.headers), seen.body)
+        for one, seen in zip(sent, edge.seen, strict=True)
+    ]
+
+
+@quick
+@given(raw=streams(), data=st.data())
+def test_a_cut_changes_nothing(edge: Edge, raw: bytes, data: st.DataObject) -> None:
+    """The same requests are seen, or the same refusal comes, as when all came in one read."""
+    pieces = data.draw(cuts(raw))
+    assert edge.read(raw) == edge.read(*pieces)
+    assert edge.read(raw) == edge.read(*[raw[i : i + 1] for i in range(len(raw))])
+
+
+@quick
+@given(count=st.integers(1, 12), data=st.data())
+def test_answers_keep_the_order_of_the_requests(
+    edge: Edge, count: int, data: st.DataObject
+) -> None:
+    """In whatever order, and in whatever form, the application answers them."""
+    raw = b"".join([b"GET /%d. HTTP/1.1\r\n\r\n" % i for i in range(count)])
+    client = edge.run(raw, app=lambda _: None)
+    for i in data.draw(st.permutations(range(count))):
+        exchange = edge.seen[i]
+        if data.draw(st.booleans()):
+            echo(exchange)
+        else:
+            exchange.start(200)
+            exchange.write(b"GET " + exchange.target.encode())
+            exchange.end()
+    sent = bytes(client.sent)
+    places = [sent.find(b"GET /%d." % i) for i in range(count)]
+    assert places == sorted(places)
+    assert -1 not in places
+    assert 0 == client._protocol.server.held_bytes
+
+
+class Sockets:
+    """A server that listens, and the loop that it runs on."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self._errors: list[dict[str, object]] = []
+        self.runner.get_loop().set_exception_handler(lambda _, it: self._errors.append(it))
+        self._server = self.runner.run(serve(echo, listen="127.0.0.1:0", limits=LIMITS))
+
+    async def visit(self, raw: bytes) -> None:
+        """A client says ``raw`` and goes; the next one is served."""
+        async with asyncio.timeout(5):
+            reader, writer = await connect(self._server)
+            writer.write(raw)
+            writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+            answer = await spoken(self._server, b"GET /next HTTP/1.1\r\n" + CLOSE)
+        assert answer.endswith(b"GET /next ")
+        await wait_until_async(lambda: not self._server.connections)
+        assert 0 == self._server.held_bytes
+        assert not self._errors
+
+    def close(self) -> None:
+        """Stop."""
+        self.runner.run(self._server.stop())
+        self.runner.close()
+
+
+@pytest.fixture(scope="module")
+def sockets() -> Iterator[Sockets]:
+    """One for all examples."""
+    sockets = Sockets()
+    yield sockets
+    sockets.close()
+
+
+@settings(max_examples=150, derandomize=True, deadline=None)
+@given(raw=streams())
+def test_whatever_comes_the_next_client_is_served(sockets: Sockets, raw: bytes) -> None:
+    """Over real sockets: every connection ends, no error reaches the loop, nothing is kept."""
+    sockets.runner.run(sockets.visit(raw))
