@@ -8,7 +8,7 @@ RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench docs lock clean
+.PHONY: help demo test test-all soak lint format bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ test: $(DEV) ## run the tests that take seconds
 
 test-all: $(DEV) ## run every test, the slow end-to-end ones too
 	$(PY) -m pytest -m "slow or not slow"
+
+soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leavers, new plans
+	$(PY) -m tests.soak
 
 lint: $(DEV) ## check form, types, import rules and spelling
 	$(VENV)/bin/ruff format --check .

@@ -161,6 +161,10 @@ class _Connection(asyncio.Protocol):
         elif not self.complete:
             self._fail(f"the connection was closed before the answer was complete{_because(exc)}")
 
+    def forget(self) -> None:
+        """Let go of why it failed: the error's traceback leads to whoever waited, and back here."""
+        self._failure = None
+
     def _ends_with_connection(self) -> bool:
         names = {name for name, _ in self.headers}
         return not names & {b"content-length", b"transfer-encoding"}
@@ -381,5 +385,6 @@ class Pool:
             connection.used_at = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
+            connection.forget()
             with suppress(AttributeError):
                 connection.close()

@@ -134,6 +134,7 @@ class Connection(asyncio.Protocol):
         """Cancel what was asked and not answered."""
         del exc
         self._depart()
+        self._reader.close()
         self.server.held_bytes -= self._unclaimed + self._unread
         self._unclaimed = self._unread = 0
         if self._writable and not self._writable.done():
@@ -338,8 +339,9 @@ class Connection(asyncio.Protocol):
             self.server.held_bytes -= exchange.held_bytes
             exchange.gone = True
         for exchange in gone:
-            if exchange.on_gone:
+            on_gone, exchange.on_gone = exchange.on_gone, None  # it mostly knows its exchange
+            if on_gone:
                 try:
-                    exchange.on_gone()
+                    on_gone()
                 except Exception:
                     log.exception("cancelling %s %s failed", exchange.method, exchange.target)

@@ -97,6 +97,10 @@ class Reader:
         self.partial = False
         return exchange
 
+    def close(self) -> None:
+        """Nothing more will come: let go of the parser and the connection, which know this."""
+        del self._parser, self._connection
+
     def _parse(self, data: bytes | memoryview) -> int | None:
         """Parse; where the parser stops at the offer of another protocol, how far it came."""
         try:

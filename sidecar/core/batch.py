@@ -41,6 +41,8 @@ class Batch:
         requests: the members, in order of boarding.
         seats: items that they carry together.
         upstream: the instance that takes it.
+        instance_class: the class that the instance had when it was sent.
+        plan: version of the plan that it was sent under; None without one.
         closed: why it closed.
         sent: when it was sent.
         starts: when the instance was expected to begin with it.
@@ -59,6 +61,8 @@ class Batch:
     sent: float
     starts: float
     expected_s: float
+    instance_class: str = ""
+    plan: int | None = None
     attempt: int = 1
     lineage: Lineage | None = None
     behind: bool = False

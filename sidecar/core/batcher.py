@@ -74,6 +74,7 @@ class Batcher:
     ) -> None:
         self._policy = policy
         self._routes: Mapping[str, Route] = {}
+        self._version: int | None = None
         self._batch_max = batch_max
         self._queue_max = queue_max
         self._batch_bytes_max = batch_bytes_max
@@ -203,7 +204,11 @@ class Batcher:
         return []
 
     def replan(
-        self, policy: BatchPolicy, routes: Mapping[str, Route], upstreams: Sequence[Upstream]
+        self,
+        policy: BatchPolicy,
+        routes: Mapping[str, Route],
+        upstreams: Sequence[Upstream],
+        version: int | None = None,
     ) -> None:
         """Go on under another plan, losing nothing.
 
@@ -212,7 +217,9 @@ class Batcher:
             routes: by application; ``*`` is every one without its own. Applications without any
                 go anywhere.
             upstreams: the instances from now on; those that stay must be the same objects.
+            version: of the plan; batches carry it.
         """
+        self._version = version
         self.upstreams.keep(upstreams)
         for upstream in upstreams:
             self.upstreams.add(upstream)
@@ -356,7 +363,18 @@ class Batcher:
             seats += request.seats
         self._batches += 1
         expected_s = upstream.exec_time.mean(seats)
-        batch = Batch(self._batches, requests, seats, upstream, closed, now, starts, expected_s)
+        batch = Batch(
+            self._batches,
+            requests,
+            seats,
+            upstream,
+            closed,
+            now,
+            starts,
+            expected_s,
+            upstream.instance_class,
+            self._version,
+        )
         self._flights.sent(batch)
         self._forecast = None
         return batch

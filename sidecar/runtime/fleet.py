@@ -86,7 +86,7 @@ class Fleet:
         self.plan = plan
         for gone in self._by_address.keys() - members.keys():
             self._leaving.append(self._by_address.pop(gone))
-        self._batcher.replan(policy_of(plan), routes_of(plan), upstreams)
+        self._batcher.replan(policy_of(plan), routes_of(plan), upstreams, plan.version)
         self.let_go()
 
     def let_go(self) -> None:

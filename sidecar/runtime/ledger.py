@@ -50,19 +50,18 @@ class Ledger:
         self._entries: deque[_Entry] = deque(maxlen=SIZE)
         self._wall_clock = wall_clock
 
-    def record(self, batch: Batch, outcome: str, plan_version: int | None) -> None:
+    def record(self, batch: Batch, outcome: str) -> None:
         """Remember ``batch``, which has just come back: ``answered``, or how it failed."""
         riders = [(r.id, r.payload.call_id, r.app, r.arrived) for r in batch.requests]
-        upstream = batch.upstream
         self._entries.append(
             _Entry(
                 self._wall_clock(),
-                plan_version,
+                batch.plan,
                 batch.id,
                 batch.lineage is not None,
                 batch.attempt,
-                upstream.name,
-                upstream.instance_class,
+                batch.upstream.name,
+                batch.instance_class,
                 batch.closed.value,
                 outcome,
                 batch.seats,

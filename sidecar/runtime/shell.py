@@ -245,7 +245,7 @@ class Shell:
             self._step()  # the next batch first: the instance is idle
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
-        self._remember(batch, "answered")
+        self._ledger.record(batch, "answered")
         explained = self._explained(batch)
         failures = 0
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
@@ -266,22 +266,17 @@ class Shell:
             instance.lost(str(error))
         fault = _fault(error)
         failed = self._batcher.broken(batch, fault, self._now())
-        self._remember(batch, fault.value)
+        self._ledger.record(batch, fault.value)
         self._fail(failed, error)
-
-    def _remember(self, batch: Batch, outcome: str) -> None:
-        plan = self._fleet.plan
-        self._ledger.record(batch, outcome, plan.version if plan else None)
 
     def _explained(self, batch: Batch) -> list[tuple[str, str]]:
         """What callers who asked are told of the ride."""
-        plan = self._fleet.plan
         told = {
             "batch": len(batch.requests),
             "closed": batch.closed.value,
             "exec-seconds": f"{batch.exec_s:.6f}",
             "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
-            "plan": plan.version if plan else "",
+            "plan": batch.plan if batch.plan is not None else "",
         }
         return [(f"x-carpool-{name}", str(value)) for name, value in told.items() if value != ""]
 

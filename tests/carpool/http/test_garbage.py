@@ -1,0 +1,81 @@
+"""What is over is let go at once.
+
+The collector of cycles comes rarely, and late: until then, whatever hangs on a cycle is held, and
+that may be a body of many megabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.client import ConnectionFailed, Pool
+from carpool.http.connection import Connection
+from carpool.http.server import Exchange, Limits
+from tests.carpool.http.edge import connect, serving
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Cycles stay."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Body(bytearray):
+    """A body that can be watched."""
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_client_that_has_left_leaves_nothing() -> None:
+    """Neither the request that it gave up nor its connection."""
+    watched: list[weakref.ref[Body]] = []
+
+    def app(exchange: Exchange) -> None:
+        body = Body(exchange.body)
+        watched.append(weakref.ref(body))
+        exchange.on_gone = partial(repr, (exchange, body))
+
+    async def run() -> None:
+        async with serving(app, limits=Limits()) as server:
+            _, writer = await connect(server)
+            writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")
+            await wait_until_async(lambda: watched, what="the request")
+            writer.close()
+            await wait_until_async(lambda: not server.connections, what="the client's end")
+            await asyncio.sleep(0)
+            assert [None] == [body() for body in watched]
+            assert [] == [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_request_without_an_answer_is_let_go() -> None:
+    """The peer died: its error, once caught, keeps no body."""
+
+    async def run() -> None:
+        async with serving(Exchange.abort, limits=Limits()) as server:
+            pool = Pool(server.address)
+            body = Body(b"hi")
+            watched = weakref.ref(body)
+            with contextlib.suppress(ConnectionFailed):
+                await pool.request("POST", "/", (), body)
+            del body
+            pool.close()
+            await asyncio.sleep(0)
+            assert watched() is None
+
+    asyncio.run(run())
