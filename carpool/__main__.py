@@ -17,12 +17,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("faas_stack.up:main", "start a stack file's functions on this machine"),
     "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
     "load": ("faas_stack.load:main", "send open-loop load and report latency"),
-    "policies": ("carpool.policies_command:main", "list the batching policies"),
+    "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
+    "policies": ("carpool.policies_command:main", "list the policies, or check one"),
     "provider": ("faas_stack.up:provider_main", "run the OpenFaaS provider alone, for faas-cli"),
+    "simulate": ("simulator.app:main", "run a scenario in simulated time under scaling policies"),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
 }
 
-_OURS = frozenset({"carpool", "faas_stack", "sidecar", "watchdog_plugin"})
+_OURS = frozenset(
+    {"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"}
+)
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 __all__ = ["BATCH_POLICIES", "SCALE_POLICIES", "Found", "Kind", "Knob", "build", "knobs", "listed"]
-__all__ += ["load", "resolve"]
+__all__ += ["PREWARM_POLICIES", "load", "resolve"]
 
-Kind = Literal["batch", "scale"]
+Kind = Literal["batch", "scale", "prewarm"]
 
 BATCH_POLICIES = {
     "none": "sidecar.policies.none:NoBatching",
@@ -33,10 +33,28 @@ BATCH_POLICIES = {
     "deadline": "sidecar.policies.deadline:Deadline",
     "adaptive": "sidecar.policies.adaptive:Adaptive",
 }
-SCALE_POLICIES: dict[str, str] = {}
+SCALE_POLICIES = {
+    "fixed": "scaler.policies.fixed:Fixed",
+    "openfaas": "scaler.policies.openfaas:OpenFaas",
+    "infless": "scaler.policies.infless:Infless",
+}
+PREWARM_POLICIES = {
+    "fixed": "scaler.prewarm.fixed:FixedKeepAlive",
+    "hhp": "scaler.prewarm.hhp:HybridHistogram",
+    "lsth": "scaler.prewarm.lsth:LongShortHistogram",
+    "breakeven": "scaler.prewarm.breakeven:BreakEven",
+}
 
-_BUILT_IN: dict[Kind, dict[str, str]] = {"batch": BATCH_POLICIES, "scale": SCALE_POLICIES}
-_GROUPS: dict[Kind, str] = {"batch": "carpool.batch_policies", "scale": "carpool.scale_policies"}
+_BUILT_IN: dict[Kind, dict[str, str]] = {
+    "batch": BATCH_POLICIES,
+    "scale": SCALE_POLICIES,
+    "prewarm": PREWARM_POLICIES,
+}
+_GROUPS: dict[Kind, str] = {
+    "batch": "carpool.batch_policies",
+    "scale": "carpool.scale_policies",
+    "prewarm": "carpool.prewarm_policies",
+}
 
 
 @dataclass(frozen=True, slots=True)

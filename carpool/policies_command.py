@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import sys
+import typing
 from typing import Any
 
 from carpool import forms, plugins
 from carpool.errors import ConfigError, Problem
-from carpool.testing import BrokenPromise, check_policy
+from carpool.testing import BrokenPromise, check_policy, check_scale_policy
 
 __all__ = ["main"]
 
+_SUITES = {"batch": check_policy, "scale": check_scale_policy}
+
 
 def main(argv: list[str]) -> int:
-    """List the batch policies, or check one; 1 if it breaks a promise.
+    """List the policies, or check one; 1 if it breaks a promise.
 
     Raises:
         ConfigError: the policy to check cannot be found or made.
     """
     parser = argparse.ArgumentParser(
-        prog="carpool policies", description="List batch policies, or check one."
+        prog="carpool policies", description="List policies, or check one."
     )
+    kinds = typing.get_args(plugins.Kind)
+    parser.add_argument("--kind", choices=kinds, help="only these; with --check: which kind it is")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
         "--check", metavar="POLICY", help="a name or pkg.module:Class: does it keep every promise?"
@@ -34,8 +40,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="{}", help="what it is checked with, as JSON")
     arguments = parser.parse_args(argv)
     if arguments.check:
-        return _check(arguments.check, _params(arguments.params), as_json=arguments.json)
-    described = [_described(found) for found in plugins.listed("batch")]
+        kind = arguments.kind or "batch"
+        return _check(kind, arguments.check, _params(arguments.params), as_json=arguments.json)
+    chosen = [arguments.kind] if arguments.kind else kinds
+    described = [_described(kind, found) for kind in chosen for found in plugins.listed(kind)]
     sys.stdout.write(_as_json({"policies": described}) if arguments.json else _as_text(described))
     return 0
 
@@ -50,10 +58,13 @@ def _params(text: str) -> dict[str, Any]:
     return params
 
 
-def _check(policy: str, params: dict[str, Any], *, as_json: bool) -> int:
+def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: bool) -> int:
+    if kind not in _SUITES:
+        expected = f"a kind that can be checked: {', '.join(_SUITES)}"
+        raise ConfigError([Problem("--kind", kind, expected)])
     outcome: dict[str, Any]
     try:
-        report = check_policy(policy, params)
+        report = _SUITES[kind](policy, params)
     except BrokenPromise as broken:
         said, exit_code = str(broken), 1
         outcome = {name: getattr(broken, name) for name in ("promise", "detail", "seed")}
@@ -65,10 +76,10 @@ def _check(policy: str, params: dict[str, Any], *, as_json: bool) -> int:
     return exit_code
 
 
-def _described(found: plugins.Found) -> dict[str, Any]:
+def _described(kind: plugins.Kind, found: plugins.Found) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": found.name,
-        "kind": "batch",
+        "kind": kind,
         "origin": found.origin,
         "target": found.target,
         "params": {},
@@ -108,11 +119,17 @@ def _as_json(document: dict[str, Any]) -> str:
 def _as_text(described: list[dict[str, Any]]) -> str:
     width = max((len(entry["name"]) for entry in described), default=0)
     lines = []
-    for entry in described:
-        lines.append(f"{entry['name']:<{width}}  {entry.get('error') or entry['summary']}")
-        params = ", ".join(f"{name}={value}" for name, value in entry["params"].items())
-        lines.append(f"{'':<{width}}  {entry['origin']}; parameters: {params or 'none'}")
-        if entry["knobs"]:
-            knobs = ", ".join(f"{name} ({own})" for name, own in entry["knobs"].items())
-            lines.append(f"{'':<{width}}  takes other servers' names too: {knobs}")
+    for kind, entries in itertools.groupby(described, lambda entry: str(entry["kind"])):
+        lines.append(f"{kind} policies")
+        lines += [f"  {line}" for entry in entries for line in _lines(entry, width)]
     return "\n".join(lines) + "\n"
+
+
+def _lines(entry: dict[str, Any], width: int) -> list[str]:
+    lines = [f"{entry['name']:<{width}}  {entry.get('error') or entry['summary']}"]
+    params = ", ".join(f"{name}={value}" for name, value in entry["params"].items())
+    lines.append(f"{'':<{width}}  {entry['origin']}; parameters: {params or 'none'}")
+    if entry["knobs"]:
+        knobs = ", ".join(f"{name} ({own})" for name, own in entry["knobs"].items())
+        lines.append(f"{'':<{width}}  takes other servers' names too: {knobs}")
+    return lines

@@ -1,7 +1,7 @@
-"""The door to the suite that anybody's batch policy should pass: ``check_policy``.
+"""The door to the suites that anybody's policy should pass, one for each kind of policy.
 
-What a check reports is defined here; the suite itself drives the sidecar's own core, and is found
-by a string, as nothing here imports another part.
+What a check reports is defined here; the suites themselves drive the sidecar's own core, or that of
+the scaler, and are found by strings, as nothing here imports another part.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BrokenPromise", "Report", "check_policy"]
+__all__ = ["BrokenPromise", "Report", "ScaleReport", "check_policy", "check_scale_policy"]
 
 _SUITE = "sidecar.conformance"
+_SCALE_SUITE = "scaler.conformance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,30 @@ class Report:
 
     def __str__(self) -> str:
         tally = f"{self.scenarios} scenarios, {self.requests} requests, {self.batches} batches"
+        held = "".join(f"\n  - {promise}" for promise in self.promises)
+        return f"{self.policy} keeps every promise ({tally}):{held}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleReport:
+    """What a scaling policy went through without breaking a promise.
+
+    Attributes:
+        policy: its name.
+        promises: what held, in words.
+        scenarios: how many it was driven through, each twice.
+        rounds: how many rounds of planning there were in all of them.
+        plans: how many plans it made in them.
+    """
+
+    policy: str
+    promises: tuple[str, ...]
+    scenarios: int
+    rounds: int
+    plans: int
+
+    def __str__(self) -> str:
+        tally = f"{self.scenarios} scenarios, {self.rounds} rounds, {self.plans} plans"
         held = "".join(f"\n  - {promise}" for promise in self.promises)
         return f"{self.policy} keeps every promise ({tally}):{held}"
 
@@ -90,4 +115,28 @@ def check_policy(
     report: Report = suite.check_policy(
         policy, params or {}, seed=seed, scenarios=scenarios, wait_max_s=wait_max_s
     )
+    return report
+
+
+def check_scale_policy(
+    policy: type[Any] | str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    scenarios: int = 100,
+) -> ScaleReport:
+    """Drive a scaling policy through rounds of planning and check every promise.
+
+    Args:
+        policy: a class, the name of one, or ``module:Class``.
+        params: parameters that it gets, as under ``policies`` in a scenario file.
+        seed: of the first scenario; the others follow.
+        scenarios: how many.
+
+    Raises:
+        BrokenPromise: an ``AssertionError`` with the seed and the snapshot that shows it.
+        ConfigError: there is no such policy, or it does not take the parameters.
+    """
+    suite = importlib.import_module(_SCALE_SUITE)
+    report: ScaleReport = suite.check_policy(policy, params or {}, seed=seed, scenarios=scenarios)
     return report

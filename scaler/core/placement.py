@@ -115,9 +115,18 @@ class Cluster:
         """How many instances are placed."""
         return len(self._placed)
 
+    def __bool__(self) -> bool:
+        """There are servers, even if nothing is placed on them: not the same as no cluster."""
+        return True
+
     def left(self, node: int) -> float:
         """What server number ``node`` has left, in `resource_units`."""
         return self._left[node]
+
+    def free(self) -> tuple[float, float]:
+        """The cores and the percent of GPUs that all servers together have left."""
+        cores = sum(room.cpu for room in self._room)
+        return cores / _MILLION, sum(map(sum, self._gpus)) / _MILLION
 
     def best_fit(self, size: Resources) -> int | None:
         """The server with the least left of those with room for this size, the first of equals."""

@@ -46,7 +46,7 @@ class Forecast(NamedTuple):
         rates = [u.batch_max / max(u.exec_time.mean(u.batch_max), 1e-9) for u in able]
         seats = sum([upstream.batch_max for upstream in able])
         # By the time it leaves, later arrivals will have filled its batch.
-        full_s = max([upstream.exec_time.bound(upstream.batch_max) for upstream in able])
+        full_s = max([upstream.exec_time.mean(upstream.batch_max) for upstream in able])
         free_at = min([flights.free_at(upstream, now) for upstream in able])
         return cls(free_at, full_s, seats, seats / sum(rates))
 

@@ -121,13 +121,23 @@ def test_starting_imports_nothing_heavy() -> None:
 
 def test_policies_as_json(capsys: Captured) -> None:
     """Every built-in is listed with origin, parameters with defaults, and its first line."""
-    assert 0 == policies_command.main(["--json"])
+    assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
     assert set(plugins.BATCH_POLICIES) == set(listed)
     fixed = listed["fixed"]
     assert ("batch", "built-in") == (fixed["kind"], fixed["origin"])
     assert {"size": 0, "wait_s": 0.01} == fixed["params"]
     assert fixed["summary"].startswith("Leave with")
+
+
+def test_policies_of_every_kind(capsys: Captured) -> None:
+    """Without a kind all policies there are are listed, each with its kind."""
+    assert 0 == policies_command.main(["--json"])
+    entries = json.loads(capsys.readouterr().out)["policies"]
+    listed = {(entry["kind"], entry["name"]) for entry in entries}
+    assert listed >= {("scale", name) for name in plugins.SCALE_POLICIES}
+    assert listed >= {("batch", name) for name in plugins.BATCH_POLICIES}
+    assert [] == [entry for entry in entries if "error" in entry]
 
 
 def test_policies_as_text(capsys: Captured) -> None:
@@ -147,7 +157,7 @@ def test_a_broken_policy_hides_no_other(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[carpool.batch_policies]\nodd = no_such_module:Odd\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert 0 == policies_command.main(["--json"])
+    assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
     assert {*plugins.BATCH_POLICIES, "odd"} == set(listed)
     assert "No module named 'no_such_module'" in listed["odd"]["error"]
