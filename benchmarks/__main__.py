@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import compare
+from benchmarks import compare, placement, prewarm, simulator
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BENCHMARKS", "main"]
 
-BENCHMARKS: dict[str, Callable[[list[str]], int]] = {"servers": compare.main}
+BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
+    "servers": compare.main,
+    "placement": placement.main,
+    "prewarm": prewarm.main,
+    "simulator": simulator.main,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -24,9 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
 }
 
-_OURS = frozenset(
-    {"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"}
-)
+_OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
 

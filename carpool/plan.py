@@ -88,8 +88,10 @@ class Plan:
         policy: Name of the policy that made it.
         classes: Which instances, how many of each size.
         routes: Which requests go where; the application ``*`` is every one without its own route.
-        prewarm_s: Seconds after a release at which an instance is loaded again.
-        keep_alive_s: Seconds an idle instance stays; ``None`` keeps it.
+        prewarm_s: Seconds after its last execution at which an instance, released at once, is
+            there again; 0 does not release it.
+        keep_alive_s: Seconds after its last execution until an idle instance is released; ``None``
+            keeps it.
         predicted: What the policy expects of the plan.
         explain: Why, in sentences an operator can read.
 

@@ -11,15 +11,23 @@ import itertools
 import json
 import sys
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from carpool import forms, plugins
 from carpool.errors import ConfigError, Problem
 from carpool.testing import BrokenPromise, check_policy, check_scale_policy
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.testing import Report, ScaleReport
+
 __all__ = ["main"]
 
-_SUITES = {"batch": check_policy, "scale": check_scale_policy}
+_SUITES: dict[plugins.Kind, Callable[[str, dict[str, Any]], Report | ScaleReport]] = {
+    "batch": check_policy,
+    "scale": check_scale_policy,
+}
 
 
 def main(argv: list[str]) -> int:
@@ -31,7 +39,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="carpool policies", description="List policies, or check one."
     )
-    kinds = typing.get_args(plugins.Kind)
+    kinds: tuple[plugins.Kind, ...] = typing.get_args(plugins.Kind)
     parser.add_argument("--kind", choices=kinds, help="only these; with --check: which kind it is")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
@@ -40,7 +48,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="{}", help="what it is checked with, as JSON")
     arguments = parser.parse_args(argv)
     if arguments.check:
-        kind = arguments.kind or "batch"
+        kind: plugins.Kind = arguments.kind or "batch"
         return _check(kind, arguments.check, _params(arguments.params), as_json=arguments.json)
     chosen = [arguments.kind] if arguments.kind else kinds
     described = [_described(kind, found) for kind in chosen for found in plugins.listed(kind)]

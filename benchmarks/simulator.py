@@ -1,0 +1,165 @@
+"""How many requests a second one core simulates: ``python -m benchmarks.simulator``.
+
+Seconds are those of the processor, so that neighbours on the machine change little. The best of
+some rounds counts, as nothing makes a program faster than it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.latency.linear import Linear
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.arrivals import Poisson, Trace
+from scaler.core.cost import Prices
+from scaler.core.policy import Planning
+from scaler.core.scenario import App, Function, Scenario
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+
+if TYPE_CHECKING:
+    from scaler.core.arrivals import ArrivalProcess
+    from scaler.core.snapshot import FunctionView, Snapshot
+
+__all__ = ["main"]
+
+_DAY_S = 86400.0
+_CALM = 0.7  # of what the instances can take
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A load to simulate.
+
+    Attributes:
+        name: What it shows.
+        batch: Requests in a full batch.
+        instances: Of each function.
+        functions: How many there are.
+        load: Of what the instances can take.
+        requests: In all.
+    """
+
+    name: str
+    batch: int
+    instances: int
+    functions: int = 1
+    load: float = _CALM
+    requests: int = 400_000
+
+
+CASES = (
+    Case("batches of 8", 8, 10),
+    Case("batches of 32", 32, 10),
+    Case("no batches", 1, 10),
+    Case("eight functions", 8, 5, functions=8),
+    Case("1000 instances", 8, 1000),
+    Case("overload", 8, 10, load=1.3),
+)
+
+
+class _Following:
+    """As many instances as the measured rate asks for, with a tenth to spare."""
+
+    def __init__(self, batch: int, exec_s: float, least: int = 1, *, fixed: bool = False) -> None:
+        self._kind = InstanceClass("a", 1.0, batch, least, exec_s=exec_s, rate_high=batch / exec_s)
+        self._least = least
+        self._fixed = fixed
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """One class, one route."""
+        return Planning({view.name: self._of(view) for view in snapshot.functions})
+
+    def _of(self, view: FunctionView) -> Plan:
+        kind, before = self._kind, view.plan
+        wanted = self._least
+        if not self._fixed:
+            wanted = max(wanted, math.ceil(1.1 * view.rate_rps / (kind.rate_high or 1.0)))
+        if before and before.classes[0].replicas == wanted:
+            return before
+        only = InstanceClass("a", 1.0, kind.batch_size, wanted, exec_s=kind.exec_s)
+        route = Route("*", {"a": 1.0}, kind.exec_s or 0.0)
+        return Plan(view.name, before.version + 1 if before else 1, "following", (only,), (route,))
+
+
+def _scenario(processes: list[ArrivalProcess], model: Linear, horizon_s: float) -> Scenario:
+    functions = tuple(
+        Function(f"f{number}", "m", model, 1.0, 0.99, 64, (App("all", 1.0, process),))
+        for number, process in enumerate(processes)
+    )
+    return Scenario(Path("benchmark"), (), Prices(), {"m": model}, functions, {}, horizon_s)
+
+
+def speed(case: Case) -> float:
+    """Requests per second of processor time."""
+    model = Linear(0.05, 0.005)
+    exec_s = 0.05 + 0.005 * case.batch
+    rate_rps = case.load * case.instances * case.batch / exec_s
+    horizon_s = case.requests / rate_rps / case.functions
+    scenario = _scenario([Poisson(rate_rps)] * case.functions, model, horizon_s)
+    policy = _Following(case.batch, exec_s, case.instances, fixed=True)
+    began = time.process_time()
+    outcome = Simulation(scenario, policy).run()
+    return sum(track.requests for track in outcome.tracks) / (time.process_time() - began)
+
+
+def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int]:
+    """Seconds that days at 50 requests per second take, what comes out, and how many were run."""
+    hours = [50 * (1 + 0.8 * math.sin(2 * math.pi * hour / 24)) for hour in range(int(24 * days))]
+    trace = Trace(tuple(3600.0 * n for n in range(len(hours))), tuple(hours), 3600.0 * len(hours))
+    scenario = _scenario([trace], Linear(0.05, 0.02, load_s=2.0), days * _DAY_S)
+    policy = _Following(4, 0.13)
+    began = time.process_time()
+    outcome = Simulation(scenario, policy, Settings(rate_level=rate_level)).run()
+    seconds = time.process_time() - began
+    result = measured(outcome)
+    names = ("requests", "mean_batch", "cpu_core_s", "rps_per_resource", "idle_core_s")
+    metrics = {name: float(result[name]) for name in names}
+    metrics |= {name: result["latency_ms"][name] for name in ("mean", "p50", "p95", "p99")}
+    metrics["slo_miss_ratio"] = result["slo_miss_ratio"]
+    return seconds, metrics, outcome.simulated
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print; JSON with ``--json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulator")
+    parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts (3)")
+    parser.add_argument("--days", type=float, default=7.0, help="for the rate-level mode (7)")
+    parser.add_argument("--compare", type=float, default=0.5, help="days run in both modes (0.5)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    flags = parser.parse_args(argv)
+    speeds = {case.name: max(speed(case) for _ in range(flags.rounds)) for case in CASES}
+    seconds, metrics, simulated = week(flags.days, rate_level=True)
+    _, whole, _ = week(flags.compare, rate_level=False)
+    _, quick, _ = week(flags.compare, rate_level=True)
+    apart = {name: quick[name] / whole[name] - 1 for name in whole if whole[name]}
+    if flags.json:
+        document = {
+            "requests_per_cpu_s": speeds,
+            "rate_level": {"days": flags.days, "cpu_s": seconds, "simulated": simulated},
+            "rate_level_over_request_level": apart,
+        }
+        print(json.dumps(document, indent=2))
+        return 0
+    for name, rate in speeds.items():
+        print(f"{name:<16} {rate:>9,.0f} requests a second")
+    print(
+        f"rate level: {flags.days:g} days, {metrics['requests']:,.0f} requests in {seconds:.1f} s, "
+        f"{simulated:,} of them simulated"
+    )
+    print(f"against the request level, {flags.compare:g} days:")
+    for name, off in apart.items():
+        print(f"{name:<16} {100 * off:>+8.2f} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

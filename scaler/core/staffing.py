@@ -1,0 +1,89 @@
+"""How much more than the mean rate instances must be able to take, so that few requests are late.
+
+Requests come at random, so instances that can take just the mean rate are behind for ever. A
+request is late if it waits longer than the slack, what its objective leaves beside the execution.
+With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` seats (requests that run at
+the same time), that is when some stretch of time before it brought more requests than seats became
+free: ``k n`` or more in ``k t - slack`` seconds, for some ``k``. Of all ``k`` the likeliest counts.
+
+* Where it is a long stretch, a backlog has built up over many executions, and Lundberg's exponent
+  gives the share: ``exp(-z C slack)`` with ``R (exp(z) - 1) = C z`` and ``C = n / t``. Solved for
+  ``C`` it is the effective bandwidth of a Poisson stream (Kelly, 1996): ``k / log(1 + k / R)`` with
+  ``k = log(1 / share) / slack``.
+* Where it is the shortest, nobody has to wait long but all instances are busy: a Poisson tail, as
+  if there were no queue, by the approximation of Bahadur and Rao.
+
+Against simulated queues of 1 to 100 instances it is at most one instance short, and at most one and
+a twentieth too many (the tests say so). Batches make instances free in groups; half of the gap
+between two is taken off the slack.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["needed_rps"]
+
+_STEPS = 30  # of halving: far below what a prediction is worth
+
+
+def needed_rps(
+    rate_rps: float, exec_s: float, slack_s: float, miss: float, batch: int = 1
+) -> float:
+    """What instances must be able to take, at least the rate itself; ``inf`` without any slack.
+
+    Args:
+        rate_rps: Mean rate of Poisson arrivals.
+        exec_s: Seconds of a full batch.
+        slack_s: How long a request may wait and still be in time.
+        miss: Share of requests that may wait longer.
+        batch: Requests in a full batch.
+    """
+    busy = rate_rps * exec_s
+    slack = slack_s / exec_s
+    if busy == 0:
+        return 0.0
+    if batch > 1:  # with one instance at least, the gap is one execution at most
+        slack -= min(1.0, batch / busy) / 2
+    if slack <= 0:
+        return math.inf
+    bound = math.log(1 / miss)
+    seats = bound / (slack * math.log1p(bound / (busy * slack)))
+    if slack < 1 and (busy + bound / slack) * (1 - slack) > seats:
+        seats = max(
+            _without_queue(busy * (1 - slack), seats, miss), _backlogged(busy, slack, seats)
+        )
+    return max(seats / exec_s, rate_rps)
+
+
+def _without_queue(arriving: float, most: float, miss: float) -> float:
+    """Seats such that so many requests or more arrive in an execution less the slack."""
+
+    def too_many(seats: float) -> bool:
+        exponent = seats * math.log(seats / arriving) - seats + arriving
+        spread = math.sqrt(2 * math.pi * seats) * (1 - arriving / seats)
+        return math.exp(-exponent) > miss * spread
+
+    return _least(too_many, arriving, max(most, arriving + 1))
+
+
+def _backlogged(busy: float, slack: float, most: float) -> float:
+    """Seats below which a backlog of several executions is the likelier reason."""
+    growth = 1 / (1 - slack)
+
+    def likelier(seats: float) -> bool:
+        return math.log(seats / busy * growth) < growth - busy / seats
+
+    return _least(likelier, busy, most)
+
+
+def _least(fails: Callable[[float], bool], low: float, high: float) -> float:
+    """Where ``fails`` stops to hold between the two."""
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high

@@ -1,0 +1,154 @@
+"""``carpool plan``: one round of planning for a scenario, as a table or as JSON.
+
+The load is each application's mean rate, or its rate at a time; nothing is running yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.errors import ConfigError, Problem
+from scaler.core.placement import Cluster
+from scaler.core.scenario import read_scenario
+from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.policy_choice import chosen_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from carpool.plan import InstanceClass, Plan
+    from scaler.core.policy import Planning
+    from scaler.core.scenario import Scenario
+
+__all__ = ["main", "snapshot_of"]
+
+_MS_PER_S = 1000
+_HEADINGS = ("class", "instances", "cores", "GPU %", "batch", "exec ms", "requests/s")
+
+
+def main(argv: list[str]) -> int:
+    """Plan once and print; 1 if some of the load could not be placed.
+
+    Raises:
+        ConfigError: a scenario, a policy or parameters that cannot be used.
+    """
+    parser = argparse.ArgumentParser(
+        prog="carpool plan", description="Plan once for a scenario, with nothing running yet."
+    )
+    parser.add_argument("scenario", type=Path, help="a scenario file")
+    parser.add_argument(
+        "--policy",
+        required=True,
+        help="a name under the scenario's policies, a scaling policy's, or pkg.module:Class",
+    )
+    parser.add_argument(
+        "--params", default="{}", help="its parameters, before the scenario's; JSON"
+    )
+    parser.add_argument("--at", type=float, metavar="SECONDS", help="plan for the rates at a time")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    arguments = parser.parse_args(argv)
+    scenario = read_scenario(arguments.scenario)
+    policy = chosen_policy(arguments.policy, scenario.policies, _params(arguments.params))
+    snapshot = snapshot_of(scenario, arguments.at)
+    began = time.perf_counter()
+    planning = policy.plan(snapshot)
+    planning_ms = (time.perf_counter() - began) * _MS_PER_S
+    if arguments.json:
+        document = _document(arguments.policy, planning_ms, planning)
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        sys.stdout.write(_table(arguments.policy, planning_ms, snapshot, planning))
+    return 1 if planning.unplaced else 0
+
+
+def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
+    """A scenario as a policy sees it, with nothing running.
+
+    Args:
+        scenario: What runs and where.
+        at_s: For the rates at this time; None: for the mean rates.
+    """
+    functions = [
+        FunctionView(
+            name=function.name,
+            model=function.model,
+            slo_s=function.slo_s,
+            percentile=function.percentile,
+            max_batch=function.max_batch,
+            apps=tuple(
+                AppLoad(
+                    app.name,
+                    app.slo_s,
+                    app.arrivals.mean_rate if at_s is None else app.arrivals.rate(at_s),
+                    app.arrivals,
+                )
+                for app in function.apps
+            ),
+        )
+        for function in scenario.functions
+    ]
+    cluster = Cluster(scenario.nodes) if scenario.nodes else None
+    return Snapshot(at_s or 0.0, tuple(functions), cluster, scenario.prices)
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        params = forms.loads(text)
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem("--params", text, "a JSON object", str(error))]) from error
+    if not isinstance(params, dict):
+        raise ConfigError([Problem("--params", text, 'a JSON object such as {"alpha": 0.5}')])
+    return params
+
+
+def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "planning_ms": round(planning_ms, 3),
+        "functions": {name: plan.to_form() for name, plan in planning.plans.items()},
+        "unplaced": dict(planning.unplaced),
+    }
+
+
+def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: Planning) -> str:
+    instances = sum(k.replicas for plan in planning.plans.values() for k in plan.classes)
+    lines = [f"{policy}: {instances} instances, planned in {planning_ms:.1f} ms"]
+    for view in snapshot.functions:
+        lines += ["", f"{view.name}: {view.rate_rps:.4g} requests/s"]
+        plan = planning.plans.get(view.name)
+        lines += _plan_lines(plan) if plan else ["  no plan"]
+        if view.name in planning.unplaced:
+            lines.append(f"  unplaced: {planning.unplaced[view.name]:.4g} requests/s")
+    return "\n".join(lines) + "\n"
+
+
+def _plan_lines(plan: Plan) -> Iterator[str]:
+    rows = [_HEADINGS, *map(_row, plan.classes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + _aligned(row, widths)
+    for route in plan.routes:
+        who = "everybody" if route.app == "*" else route.app
+        yield f"  {who} waits for company at most {route.max_wait_s * _MS_PER_S:.4g} ms"
+    yield from (f"  {sentence}" for sentence in plan.explain)
+
+
+def _row(kind: InstanceClass) -> tuple[str, ...]:
+    exec_ms = "" if kind.exec_s is None else f"{kind.exec_s * _MS_PER_S:.4g}"
+    high = "" if kind.rate_high is None else f"{kind.rate_high:.4g}"
+    amounts = (f"{kind.replicas}", f"{kind.cpu:.4g}", f"{kind.gpu:.4g}", f"{kind.batch_size}")
+    return (kind.name, *amounts, exec_ms, f"{kind.rate_low:.4g} to {high or 'any'}")
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = (
+        cell.ljust(width) if not at else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return "  ".join([first, *others])

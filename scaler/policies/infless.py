@@ -1,0 +1,168 @@
+"""INFless (ASPLOS'22): instances of several sizes for one function, each at an efficient rate.
+
+A round keeps the instances there are. Where the rate is beyond what they can take, more are added
+(the paper's case i); where it is below ``theta``, the least efficient are released until it is not
+(case iii); else they stay and only share the rate anew (case ii).
+
+What is added is found by one of two searches:
+
+* ``published`` is Algorithm 1 with Eq. 10, the largest feasible batch first (`published_search`).
+  It holds instances up to the last request per second that they can take.
+* ``priced`` is ours (`priced_search`): the cheapest cover of the rate and of a reserve for random
+  arrivals, at a price of cores that lets all functions fit on the servers. On the paper's measured
+  tables the largest batch is often not the most efficient size. Batches wait for company for as
+  long as they could still be served after a batch that has just begun.
+
+Deviations from the paper: rates are not rounded to whole batches per second unless asked; the
+objective of a function is that of its tightest application; an instance's release frees no room
+within the round, as a snapshot does not say where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from scaler.core import dispatch
+from scaler.core.covering import Demand
+from scaler.core.draft import Draft, listed, next_plan, running
+from scaler.core.policy import Planning
+from scaler.core.priced_search import Aim, PricedSearch, Task, place_up_to
+from scaler.core.published_search import add_published
+from scaler.core.sizing import Objective, SizeTable
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from carpool.plan import Plan
+    from scaler.core.cost import Prices
+    from scaler.core.placement import Cluster
+    from scaler.core.sizing import Size
+    from scaler.core.snapshot import FunctionView, Snapshot
+
+__all__ = ["Infless"]
+
+
+class Infless:
+    """Instances of several sizes, added and released one by one, each at an efficient rate."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Infless`.
+
+        Attributes:
+            search: what finds new instances: ``priced``, or the paper's ``published``.
+            alpha: how near to the most they can take instances are held, from 0 to 1.
+            offset: part by which predicted execution times are raised.
+            rounded: whether rates are in whole batches per second, as printed.
+            aim: what ``priced`` saves: ``resources``, or ``servers`` in use.
+            keep_alive_s: seconds an idle instance stays; null: as long as it is planned.
+        """
+
+        search: Literal["priced", "published"] = "priced"
+        alpha: float = 0.8
+        offset: float = 0.1
+        rounded: bool = False
+        aim: Aim = "resources"
+        keep_alive_s: float | None = None
+
+        def __post_init__(self) -> None:
+            """Refuse what is no share."""
+            if not 0 <= self.alpha <= 1:
+                message = f"alpha = {self.alpha}: expected a number from 0 to 1"
+                raise ValueError(message)
+            if not 0 <= self.offset < math.inf:
+                message = f"offset = {self.offset}: expected a number of at least 0"
+                raise ValueError(message)
+            if self.keep_alive_s is not None and not 0 <= self.keep_alive_s < math.inf:
+                message = f"keep_alive_s = {self.keep_alive_s}: expected null or at least 0"
+                raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._sizes = SizeTable()
+        self._priced = PricedSearch(params.aim) if params.search == "priced" else None
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """As `ScalePolicy.plan`."""
+        there = [self._running(view) for view in snapshot.functions]
+        tasks = [self._kept(draft) for draft in there]
+        kept = [task.draft.instances.copy() for task in tasks]
+        room = self._add(tasks, snapshot.cluster)
+        plans: dict[str, Plan] = {}
+        unplaced: dict[str, float] = {}
+        for task, before, after in zip(tasks, there, kept, strict=True):
+            draft, name = task.draft, task.draft.view.name
+            if draft.unplaced_rps:
+                unplaced[name] = draft.unplaced_rps
+            self._add_least(draft, room)
+            if draft.instances:
+                draft.explain += _said(draft, before.instances - after)
+                plans[name] = self._finished(draft, snapshot.prices)
+        return Planning(plans, unplaced)
+
+    def _running(self, view: FunctionView) -> Draft:
+        objective = Objective.of(view, self._params.offset, rounded=self._params.rounded)
+        sizes = self._sizes.of(view.model, objective)
+        return Draft(view, sizes, running(view, sizes), view.rate_rps)
+
+    def _kept(self, there: Draft) -> Task:
+        """What is left once those with too little to do have been released."""
+        view = there.view
+        slo_s = Objective.of(view, self._params.offset).slo_s
+        demand = Demand(view.rate_rps, slo_s, 1 - view.percentile)
+
+        def needed_rps(instances: Counter[Size]) -> float:
+            return demand.having(instances).needed_rps if self._priced else view.rate_rps
+
+        most = math.inf if view.max_instances is None else view.max_instances
+        instances = dispatch.release(
+            there.instances, needed_rps, self._params.alpha, self._least(view), most
+        )
+        draft = replace(there, instances=instances)
+        return Task(draft, demand.having(instances), most - instances.total())
+
+    def _least(self, view: FunctionView) -> int:
+        """With a keep-alive one that is idle costs nothing, and can be woken."""
+        least = view.min_instances
+        return max(least, 1) if self._params.keep_alive_s is not None else least
+
+    def _add(self, tasks: Sequence[Task], cluster: Cluster | None) -> Cluster | None:
+        """Add what is missing; the cluster with all of it placed."""
+        if self._priced:
+            return self._priced.add(tasks, cluster)
+        room = cluster.copy() if cluster is not None else None
+        for task in tasks:
+            add_published(task.draft, room, task.draft.instances.total() + task.limit)
+        return room
+
+    def _add_least(self, draft: Draft, room: Cluster | None) -> None:
+        """The smallest size up to the least number; if that is none, to name what to start."""
+        if draft.sizes:
+            smallest = min(draft.sizes, key=lambda size: (size.units, size.exec_s))
+            lacking = self._least(draft.view) - draft.instances.total()
+            placed = place_up_to(room, smallest.resources, lacking) if lacking > 0 else 0
+            if placed or not draft.instances:
+                draft.instances[smallest] += placed
+
+    def _finished(self, draft: Draft, prices: Prices) -> Plan:
+        batching = [size.exec_s for size in draft.instances if size.batch > 1]
+        executions = 2 if self._priced else 1
+        slo_s = Objective.of(draft.view, 0.0).slo_s
+        wait_s = max(slo_s - executions * max(batching), 0.0) if batching else 0.0
+        keep_alive_s = self._params.keep_alive_s
+        return next_plan(draft, "infless", prices, wait_s=wait_s, keep_alive_s=keep_alive_s)
+
+
+def _said(draft: Draft, released: Counter[Size]) -> list[str]:
+    view = draft.view
+    slo_ms = Objective.of(view, 0.0).slo_s * 1000
+    said = f"{view.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
+    sentences = [f"{said}, which take {dispatch.rate_high(draft.instances):.4g}."]
+    if released:
+        sentences.append(f"Released {listed(released)}, which had too little to do.")
+    if draft.unplaced_rps:
+        sentences.append(f"There is no room for {draft.unplaced_rps:.4g} requests/s.")
+    return sentences

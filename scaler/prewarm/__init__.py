@@ -1,0 +1,1 @@
+"""Prewarm policies, one a file. `carpool.plugins` lists the names."""

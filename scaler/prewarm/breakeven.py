@@ -1,0 +1,129 @@
+"""Break even: an instance is kept, or loaded ahead, as long as that is worth its idle time.
+
+One number says what a cold start costs: ``price_s``, in seconds of an idle instance. With G the
+idle time, the windows from p to k cost
+
+    E[(min(G, k) - p)+] + price (P(G < p) + P(G > k)) = price - (u(p) - u(k))
+    where u(x) = E[min(G, x)] + price P(G > x)
+
+in the mean: the best ones lie where u falls the most, and are found in one pass over the bins of
+what was seen. At k the chance of a request per second has fallen below 1 / price; a prewarm window
+appears by itself where requests cluster late, as with timers. Functions with one price trade idle
+time for cold starts at one rate, and so no other windows would give fewer cold starts for the idle
+time that they spend together.
+
+Before anything is known, idle times are believed to be 1 / (1 + g / x) likely to exceed g, with
+x = 5 % of the price. That breaks even at 95 % of the price: the keep-alive that costs at most twice
+what one would pay who knew the future (Karlin et al., Competitive Snoopy Caching, 1988). This
+belief weighs as much as two idle times and so soon gives way to them.
+
+Bins grow by 10 %: the precision of a window is relative, as the margins of the other policies are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.strict import Problems
+from scaler.core.idle_bins import Bins
+from scaler.core.idle_histogram import IdleHistogram
+from scaler.core.prewarm import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["BreakEven"]
+
+_BELIEF_WEIGHT = 2.0
+_BELIEF_SHARE = 0.05
+_FIRST_SHARE = 0.01  # of the price: the first bin, in which nothing is to be decided
+_RATIO = 1.1
+_LEAST_RANGE_S = 86400.0
+_RANGE_PRICES = 4.0  # even where the belief alone speaks, keeping longer never pays
+
+_FORM = forms.record({"histogram": forms.anything}, required=frozenset({"histogram"}))
+
+
+class BreakEven:
+    """The windows with the least idle time and cold starts, at the price of a cold start."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `BreakEven`.
+
+        Attributes:
+            price_s: what a cold start costs, in seconds of an idle instance.
+            window_s: idle times that ended longer ago are forgotten; null: none is.
+        """
+
+        price_s: float = 600.0
+        window_s: float | None = 86400.0
+
+        def __post_init__(self) -> None:
+            """Refuse what can never work.
+
+            Raises:
+                ConfigError: a price or a window that is not above 0 and finite.
+            """
+            problems = Problems()
+            if not 0 < self.price_s < math.inf:
+                problems.add("price_s", self.price_s, "seconds above 0")
+            if self.window_s is not None and not 0 < self.window_s < math.inf:
+                problems.add("window_s", self.window_s, "seconds above 0, or null")
+            problems.raise_if_any()
+
+    def __init__(self, params: Params) -> None:
+        self._price_s = params.price_s
+        range_s = max(_LEAST_RANGE_S, _RANGE_PRICES * params.price_s)
+        bins = Bins.growing(_FIRST_SHARE * params.price_s, _RATIO, range_s)
+        self._histogram = IdleHistogram(bins, params.window_s)
+        self._belief = _belief(bins.edges_s, _BELIEF_SHARE * params.price_s)
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """Count it."""
+        self._histogram.add(idle_s, now_s)
+
+    def windows(self, now_s: float) -> Windows:
+        """The cheapest for what was seen."""
+        self._histogram.forget(now_s)
+        weights = [*map(add, self._belief, self._histogram.counts)]
+        return _cheapest(self._histogram.bins.edges_s, weights, self._price_s)
+
+    def to_form(self) -> dict[str, Any]:
+        """The histogram."""
+        return {"histogram": self._histogram.to_form()}
+
+    def absorb(self, form: Mapping[str, Any]) -> None:
+        """As `PrewarmPolicy.absorb`."""
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()
+        self._histogram.merge(self._histogram.read(form["histogram"]))
+
+
+def _belief(edges_s: Sequence[float], scale_s: float) -> list[float]:
+    """Weights by bin before anything is known; the last is beyond the bins."""
+    exceeded = [_BELIEF_WEIGHT / (1 + edge_s / scale_s) for edge_s in edges_s]
+    inside = [low - high for low, high in itertools.pairwise(exceeded)]
+    return [*inside, exceeded[-1]]
+
+
+def _cheapest(edges_s: Sequence[float], weights: Sequence[float], price_s: float) -> Windows:
+    """The two edges between which u falls the most; idle times lie evenly within their bin."""
+    left = sum(weights)
+    cost_s = highest_s = price_s * left  # u, and the largest so far
+    fall_s = load_s = highest_at_s = release_s = lower_s = 0.0
+    for edge_s, weight in zip(edges_s[1:], weights, strict=False):
+        left -= weight
+        cost_s += (left + weight / 2) * (edge_s - lower_s) - price_s * weight
+        lower_s = edge_s
+        if cost_s > highest_s:
+            highest_s, highest_at_s = cost_s, edge_s
+        elif highest_s - cost_s > fall_s:
+            fall_s, load_s, release_s = highest_s - cost_s, highest_at_s, edge_s
+    return Windows(load_s, release_s)

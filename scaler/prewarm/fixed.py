@@ -1,0 +1,64 @@
+"""A fixed keep-alive: what most platforms do, and hard to beat once its time is the right one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.strict import Problems
+from scaler.core.prewarm import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FixedKeepAlive"]
+
+_FORM = forms.record({}, required=frozenset())
+
+
+class FixedKeepAlive:
+    """Keep an idle instance for the same time always."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `FixedKeepAlive`.
+
+        Attributes:
+            keep_alive_s: how long; null: for ever.
+        """
+
+        keep_alive_s: float | None = 600.0
+
+        def __post_init__(self) -> None:
+            """Refuse what can never work.
+
+            Raises:
+                ConfigError: a time that is negative or not finite.
+            """
+            problems = Problems()
+            if self.keep_alive_s is not None and not 0 <= self.keep_alive_s < math.inf:
+                problems.add("keep_alive_s", self.keep_alive_s, "seconds, at least 0, or null")
+            problems.raise_if_any()
+
+    def __init__(self, params: Params) -> None:
+        self._windows = Windows(0.0, params.keep_alive_s)
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """Nothing to learn."""
+
+    def windows(self, now_s: float) -> Windows:
+        """The same always."""
+        del now_s
+        return self._windows
+
+    def to_form(self) -> dict[str, Any]:
+        """Empty."""
+        return {}
+
+    def absorb(self, form: Mapping[str, Any]) -> None:
+        """As `PrewarmPolicy.absorb`: there is nothing in it."""
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()

@@ -1,0 +1,123 @@
+"""The hybrid histogram policy of Serverless in the Wild (ATC'20, section 4.2).
+
+Idle times are counted in bins of a minute. Where the histogram says something, an instance comes
+back before the head (5th percentile, rounded down) and goes after the tail (99th, rounded up),
+with a margin of 10 % on both. Where the counts of the bins hardly differ (CV below 2) it says
+nothing, and the instance stays for the whole range. Where half of the idle times or more are out
+of range, the next one is forecast, with a margin of 15 %.
+
+Deviations: the forecast is a first-order autoregression (`scaler.core.idle_series`), not the best
+of many ARIMA models; and the windows both count from the end of the last execution, so that the
+keep-alive after a forecast f is 1.15 f, where the paper counts 2 * 0.15 f from the load at 0.85 f.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.strict import Problems
+from scaler.core.idle_bins import Bins
+from scaler.core.idle_histogram import IdleHistogram
+from scaler.core.idle_series import IdleSeries
+from scaler.core.prewarm import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["HybridHistogram"]
+
+_FORM = forms.record(
+    {"histogram": forms.anything, "series": forms.anything},
+    required=frozenset({"histogram", "series"}),
+)
+
+
+class HybridHistogram:
+    """Head and tail of the idle times seen (Serverless in the Wild, ATC'20)."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `HybridHistogram`.
+
+        Attributes:
+            bin_s: width of a bin.
+            range_s: the longest idle time that is in a bin.
+            head: quantile before which an instance is back.
+            tail: quantile after which it goes.
+            margin: share by which head and tail are moved apart.
+            variation_min: CV of the bins' counts from which on the histogram is believed.
+            out_of_bounds_max: share of idle times beyond the range from which on they are forecast.
+            forecast_margin: share by which a forecast may be wrong either way.
+            window_s: idle times that ended longer ago are forgotten; null: none is.
+        """
+
+        bin_s: float = 60.0
+        range_s: float = 14400.0
+        head: float = 0.05
+        tail: float = 0.99
+        margin: float = 0.1
+        variation_min: float = 2.0
+        out_of_bounds_max: float = 0.5
+        forecast_margin: float = 0.15
+        window_s: float | None = None
+
+        def __post_init__(self) -> None:
+            """Refuse what can never work.
+
+            Raises:
+                ConfigError: everything that is out of its range.
+            """
+            problems = Problems()
+            if not 0 < self.bin_s <= self.range_s < math.inf:
+                problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
+            if not 0 <= self.head <= self.tail <= 1:
+                problems.add("head", self.head, f"from 0 to tail ({self.tail:g}), that at most 1")
+            for name in ("margin", "forecast_margin", "out_of_bounds_max"):
+                if not 0 <= getattr(self, name) <= 1:
+                    problems.add(name, getattr(self, name), "a share from 0 to 1")
+            if not self.variation_min >= 0:
+                problems.add("variation_min", self.variation_min, "at least 0")
+            if self.window_s is not None and not 0 < self.window_s < math.inf:
+                problems.add("window_s", self.window_s, "seconds above 0, or null")
+            problems.raise_if_any()
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        bins = Bins.even(params.bin_s, params.range_s)
+        self._histogram = IdleHistogram(bins, params.window_s)
+        self._series = IdleSeries()
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """Count it, and remember it for a forecast."""
+        self._histogram.add(idle_s, now_s)
+        self._series.add(idle_s, now_s)
+
+    def windows(self, now_s: float) -> Windows:
+        """From the head to the tail, or as the module says."""
+        seen, params = self._histogram, self._params
+        seen.forget(now_s)
+        if seen.total and seen.out_of_bounds_share >= params.out_of_bounds_max:
+            next_s = self._series.forecast()
+            margin_s = params.forecast_margin * next_s
+            return Windows(next_s - margin_s, next_s + margin_s)
+        if seen.in_bounds == 0 or seen.variation < params.variation_min:
+            return Windows(0.0, params.range_s)
+        early, late = 1 - params.margin, 1 + params.margin
+        return Windows(seen.head_s(params.head) * early, seen.tail_s(params.tail) * late)
+
+    def to_form(self) -> dict[str, Any]:
+        """The histogram and the latest idle times."""
+        return {"histogram": self._histogram.to_form(), "series": self._series.to_form()}
+
+    def absorb(self, form: Mapping[str, Any]) -> None:
+        """As `PrewarmPolicy.absorb`."""
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()
+        histogram = self._histogram.read(form["histogram"])
+        series = IdleSeries.from_form(form["series"])
+        self._histogram.merge(histogram)
+        self._series.merge(series)

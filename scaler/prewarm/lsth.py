@@ -1,0 +1,120 @@
+"""The long-short term histogram of INFless (ASPLOS'22, section 3.5).
+
+Two histograms of idle times, of the last day and of the last hour. The windows are weighted means
+of what the two say: ``gamma L + (1 - gamma) S`` for the head and for the tail, gamma = 0.5.
+
+Of the hybrid histogram policy (ATC'20) it keeps the bins, the percentiles and the margins. Where
+INFless says nothing: if the short histogram is empty the long one decides alone; if both are, an
+instance stays for the whole range. The 99th percentile of three idle times is no more than their
+largest: with few requests an hour the short histogram lets go too early, and ``short_least`` takes
+its say from it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.strict import Problems
+from scaler.core.idle_bins import Bins
+from scaler.core.idle_histogram import IdleHistogram
+from scaler.core.prewarm import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["LongShortHistogram"]
+
+_FORM = forms.record(
+    {"long": forms.anything, "short": forms.anything}, required=frozenset({"long", "short"})
+)
+
+
+class LongShortHistogram:
+    """Head and tail of the last day's and the last hour's idle times, weighted (INFless)."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `LongShortHistogram`.
+
+        Attributes:
+            gamma: weight of the long histogram; the short one has the rest.
+            long_s: how far back the long one sees.
+            short_s: how far back the short one sees.
+            short_least: idle times without which the short one has no say; 1 as published.
+            bin_s: width of a bin.
+            range_s: the longest idle time that is in a bin.
+            head: quantile before which an instance is back.
+            tail: quantile after which it goes.
+            margin: share by which head and tail are moved apart.
+        """
+
+        gamma: float = 0.5
+        long_s: float = 86400.0
+        short_s: float = 3600.0
+        short_least: int = 1
+        bin_s: float = 60.0
+        range_s: float = 14400.0
+        head: float = 0.05
+        tail: float = 0.99
+        margin: float = 0.1
+
+        def __post_init__(self) -> None:
+            """Refuse what can never work.
+
+            Raises:
+                ConfigError: everything that is out of its range.
+            """
+            problems = Problems()
+            if not 0 < self.bin_s <= self.range_s < math.inf:
+                problems.add("bin_s", self.bin_s, f"above 0, at most range_s ({self.range_s:g})")
+            if not 0 <= self.head <= self.tail <= 1:
+                problems.add("head", self.head, f"from 0 to tail ({self.tail:g}), that at most 1")
+            if not 0 < self.short_s <= self.long_s < math.inf:
+                problems.add("short_s", self.short_s, f"above 0, at most long_s ({self.long_s:g})")
+            if self.short_least < 1:
+                problems.add("short_least", self.short_least, "at least 1")
+            for name in ("gamma", "margin"):
+                if not 0 <= getattr(self, name) <= 1:
+                    problems.add(name, getattr(self, name), "a share from 0 to 1")
+            problems.raise_if_any()
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        bins = Bins.even(params.bin_s, params.range_s)
+        self._long = IdleHistogram(bins, params.long_s)
+        self._short = IdleHistogram(bins, params.short_s)
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """Count it in both."""
+        self._long.add(idle_s, now_s)
+        self._short.add(idle_s, now_s)
+
+    def windows(self, now_s: float) -> Windows:
+        """The weighted mean of what both say."""
+        self._long.forget(now_s)
+        self._short.forget(now_s)
+        params = self._params
+        if self._long.in_bounds == 0:
+            return Windows(0.0, params.range_s)
+        short, gamma = self._short, params.gamma
+        if short.in_bounds < params.short_least:
+            short = self._long
+        head_s = gamma * self._long.head_s(params.head) + (1 - gamma) * short.head_s(params.head)
+        tail_s = gamma * self._long.tail_s(params.tail) + (1 - gamma) * short.tail_s(params.tail)
+        return Windows(head_s * (1 - params.margin), tail_s * (1 + params.margin))
+
+    def to_form(self) -> dict[str, Any]:
+        """Both histograms."""
+        return {"long": self._long.to_form(), "short": self._short.to_form()}
+
+    def absorb(self, form: Mapping[str, Any]) -> None:
+        """As `PrewarmPolicy.absorb`."""
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()
+        long, short = self._long.read(form["long"]), self._short.read(form["short"])
+        self._long.merge(long)
+        self._short.merge(short)

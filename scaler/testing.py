@@ -1,0 +1,116 @@
+"""For authors of scaling policies: rounds of planning, with the plans carried out in between.
+
+`Rounds` stands for everything that is not the policy: it takes the policy's plans, starts and stops
+what they say at once, and shows the policy what there is then. No time passes and no request comes;
+for that there is ``carpool simulate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaler.core.cost import Prices
+from scaler.core.placement import Cluster
+from scaler.core.snapshot import Instances, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.plan import InstanceClass, Plan
+    from scaler.core.placement import Node, Placement
+    from scaler.core.policy import Planning, ScalePolicy
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["Rounds"]
+
+
+class Rounds:
+    """Drives a policy round after round.
+
+    Args:
+        policy: What plans.
+        functions: What it plans for; their plans and instances are filled in.
+        nodes: The servers; none: there is always room.
+        prices: What resources cost.
+
+    Attributes:
+        cluster: The servers with what is placed on them; None without any.
+        homeless: Instances of the last round's plans that found no room, by function.
+    """
+
+    def __init__(
+        self,
+        policy: ScalePolicy,
+        functions: Sequence[FunctionView],
+        nodes: Sequence[Node] = (),
+        prices: Prices | None = None,
+    ) -> None:
+        self._policy = policy
+        self._views = {view.name: view for view in functions}
+        self._prices = prices or Prices()
+        self._placed: dict[str, dict[str, list[Placement | None]]] = {}
+        self.cluster = Cluster(nodes) if nodes else None
+        self.homeless: dict[str, int] = {}
+
+    @property
+    def functions(self) -> tuple[FunctionView, ...]:
+        """The functions as the policy will see them."""
+        return tuple(self._views.values())
+
+    def snapshot(self, now_s: float, rates_rps: Mapping[str, float]) -> Snapshot:
+        """What the policy sees if each function has this rate, shared alike by its applications."""
+        for name, rate_rps in rates_rps.items():
+            view = self._views[name]
+            apps = tuple(replace(app, rate_rps=rate_rps / len(view.apps)) for app in view.apps)
+            self._views[name] = replace(view, apps=apps)
+        return Snapshot(now_s, self.functions, self.cluster, self._prices)
+
+    def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> Planning:
+        """One round: plan, and carry out."""
+        planning = self._policy.plan(self.snapshot(now_s, rates_rps))
+        self.carry_out(planning.plans)
+        return planning
+
+    def carry_out(self, plans: Mapping[str, Plan]) -> None:
+        """Stop what these plans do not want any more, then start what they want."""
+        self.homeless = {}
+        for name, plan in plans.items():
+            self._stop(name, plan)
+        for name, plan in plans.items():
+            self._start(name, plan)
+            there = {kind: Instances(ready=len(at)) for kind, at in self._placed[name].items()}
+            self._views[name] = replace(self._views[name], plan=plan, instances=there)
+
+    def _stop(self, name: str, plan: Plan) -> None:
+        before = self._views[name].plan
+        sizes = {kind.name: _size(kind) for kind in before.classes} if before else {}
+        wanted = {
+            kind.name: kind.replicas for kind in plan.classes if sizes.get(kind.name) == _size(kind)
+        }
+        placed = self._placed.setdefault(name, {})
+        for kind in list(placed):
+            surplus = placed[kind][wanted.get(kind, 0) :]
+            placed[kind] = placed[kind][: wanted.get(kind, 0)]
+            for placement in surplus:
+                if self.cluster is not None and placement is not None:
+                    self.cluster.release(placement)
+
+    def _start(self, name: str, plan: Plan) -> None:
+        placed = self._placed[name]
+        for kind in plan.classes:
+            there = placed.setdefault(kind.name, [])
+            size = self._views[name].model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            for missing in range(kind.replicas - len(there), 0, -1):
+                placement = None
+                if self.cluster is not None:
+                    node = self.cluster.best_fit(size)
+                    if node is None:
+                        self.homeless[name] = self.homeless.get(name, 0) + missing
+                        break
+                    placement = self.cluster.place(size, node)
+                there.append(placement)
+
+
+def _size(kind: InstanceClass) -> tuple[str, int, float, float]:
+    return kind.variant, kind.batch_size, kind.cpu, kind.gpu

@@ -1,0 +1,70 @@
+"""``carpool simulate``: a scenario under one policy or several, side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from scaler.core.guard import Guard
+from scaler.core.scenario import read_scenario
+from scaler.policy_choice import chosen_policy
+from simulator import flags, report, table
+from simulator.engine import Simulation
+from simulator.metrics import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.engine import Outcome
+
+__all__ = ["main"]
+
+_QUIET_S = 2.0  # a run that is over by then needs no progress
+_OFTEN_S = 0.2
+
+
+def main(argv: list[str]) -> int:
+    """Simulate, print, and write a report if one is asked for.
+
+    Raises:
+        ConfigError: flags, a scenario or policies that cannot be used.
+    """
+    chosen = flags.parse(argv)
+    scenario = chosen.applied(read_scenario(chosen.scenario))
+    policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
+    outcomes: dict[str, Outcome] = {}
+    for name, policy in policies.items():
+        guarded = Guard(policy) if chosen.guarded else policy
+        simulation = Simulation(scenario, guarded, chosen.settings, _progress(name))
+        outcomes[name] = simulation.run()
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    results = {name: measured(outcome) for name, outcome in outcomes.items()}
+    if chosen.report:
+        chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
+    if chosen.as_json:
+        sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
+    else:
+        sys.stdout.write(table.comparison(results, outcomes))
+    return 0
+
+
+def _progress(name: str) -> Callable[[float], None]:
+    """Writes how far a long run is, on a line of its own that is written over."""
+    began = shown = time.monotonic()
+
+    def show(share: float) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - began < _QUIET_S or now - shown < _OFTEN_S:
+            return
+        shown = now
+        left_s = (now - began) * (1 - share) / share if share else 0.0
+        line = f"{name}: {share:.0%} simulated, about {left_s:.0f} s left"
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{line}\x1b[K")
+            sys.stderr.flush()
+
+    return show

@@ -1,0 +1,69 @@
+"""The requests of all applications, stretch by stretch, in the order in which they arrive.
+
+Each application has a seed of its own, so another policy, or another application beside it, does
+not change when its requests come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scaler.core.arrivals import ArrivalProcess, Seed, Times
+
+__all__ = ["Arrivals", "merged"]
+
+
+class Arrivals:
+    """Draws arrivals as time goes on; never more than a chunk ahead.
+
+    Args:
+        processes: One an application.
+        until_s: When the last of them may come.
+        seed: What the random numbers of all begin with.
+    """
+
+    def __init__(self, processes: Iterable[ArrivalProcess], until_s: float, seed: int) -> None:
+        self._streams = [
+            _Stream(process, until_s, (seed, 1, number)) for number, process in enumerate(processes)
+        ]
+
+    def take(self, until_s: float) -> list[Times]:
+        """The arrivals of each application that have not been taken yet, before ``until_s``."""
+        return [stream.take(until_s) for stream in self._streams]
+
+
+class _Stream:
+    """The arrivals of one application."""
+
+    def __init__(self, process: ArrivalProcess, until_s: float, seed: Seed) -> None:
+        self._chunks = process.chunks(until_s, seed)
+        self._drawn: Times = np.empty(0)
+        self._ended = False
+
+    def take(self, until_s: float) -> Times:
+        parts = []
+        while True:
+            before = int(np.searchsorted(self._drawn, until_s))
+            parts.append(self._drawn[:before])
+            self._drawn = self._drawn[before:]
+            if len(self._drawn) or self._ended:
+                break
+            chunk = next(self._chunks, None)
+            self._ended = chunk is None
+            self._drawn = np.empty(0) if chunk is None else chunk
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def merged(times: Sequence[Times]) -> tuple[list[float], list[int]]:
+    """All arrivals in order, and whose each is; of equal ones the first application's is first."""
+    if len(times) == 1:
+        return times[0].tolist(), [0] * len(times[0])
+    together = np.concatenate(times)
+    whose = np.repeat(np.arange(len(times)), [len(each) for each in times])
+    order = np.argsort(together, kind="stable")
+    return together[order].tolist(), whose[order].tolist()

@@ -1,0 +1,178 @@
+"""A scenario in simulated time under one scaling policy.
+
+Time goes from planning round to planning round. Arrivals are drawn and put in order beforehand,
+one interval at a time, and need no entry in the agenda; everything else that happens has one.
+After the horizon nothing arrives and nothing is planned, and all that waits comes to its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scaler.core import cost
+from scaler.core.placement import Cluster
+from scaler.core.snapshot import Snapshot
+from simulator.agenda import Agenda
+from simulator.arrivals import Arrivals, merged
+from simulator.execution import Executions
+from simulator.fleet import Fleet
+from simulator.held import Held
+from simulator.lane import Lane
+from simulator.rates import Rates
+from simulator.regimes import Regimes
+from simulator.room import Room
+from simulator.settings import Settings
+from simulator.track import Track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scaler.core.arrivals import Times
+    from scaler.core.policy import ScalePolicy
+    from scaler.core.scenario import Function, Scenario
+
+__all__ = ["Outcome", "Simulation"]
+
+_ASK_AGAIN_S = 1.0  # a function without instances is planned for out of turn, at most so often
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a scenario under one policy.
+
+    Attributes:
+        tracks: One a function.
+        planning_ms: How long each planning round took, in real time.
+        fragmentation: The unallocated share of servers in use, after each round.
+        unplaced: Requests per second that the policy found no room for, the most of all rounds.
+        simulated: Requests that were simulated one by one.
+    """
+
+    tracks: list[Track]
+    planning_ms: list[float] = field(default_factory=list)
+    fragmentation: list[float] = field(default_factory=list)
+    unplaced: dict[str, float] = field(default_factory=dict)
+    simulated: int = 0
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        scenario: What runs where, and what comes.
+        policy: Plans.
+        settings: How to simulate.
+        progress: Told now and then how much of the horizon is over, 0 to 1.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: ScalePolicy,
+        settings: Settings | None = None,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._scenario = scenario
+        self._policy = policy
+        self._settings = settings or Settings()
+        self._progress = progress
+        self._agenda = Agenda()
+        self._room = Room(Cluster(scenario.nodes) if scenario.nodes else None)
+        self._tracks = [self._track(each) for each in scenario.functions]
+        self._callers = [caller for track in self._tracks for caller in track.lane.callers]
+        self._outcome = Outcome(self._tracks)
+        self._regimes = Regimes() if self._settings.rate_level else None
+
+    def run(self) -> Outcome:
+        """Simulate all of it."""
+        scenario, interval_s = self._scenario, self._settings.interval_s
+        processes = [app.arrivals for function in scenario.functions for app in function.apps]
+        arrivals = Arrivals(processes, scenario.horizon_s, scenario.seed)
+        for number in range(math.ceil(scenario.horizon_s / interval_s)):
+            start = number * interval_s
+            end = min(start + interval_s, scenario.horizon_s)
+            self._progress(start / scenario.horizon_s)
+            self._interval(start, end, arrivals.take(end))
+        while not all(track.lane.batcher.idle for track in self._tracks):
+            self._agenda.run_next()
+        for track in self._tracks:
+            track.settle()
+            for instance in track.fleet.alive.values():
+                track.held.count(instance, scenario.horizon_s)
+        return self._outcome
+
+    def _interval(self, start: float, end: float, times: list[Times]) -> None:
+        by_track = self._shared_out(times)
+        for track, own in zip(self._tracks, by_track, strict=True):
+            track.rates.note(start, end, own)
+        self._plan(start, self._tracks)
+        replayed = times
+        if self._regimes:
+            replayed = self._regimes.pick(self._tracks, by_track, start, end)
+        self._outcome.simulated += sum(map(len, replayed))
+        self._replay(replayed, end)
+        for track, own in zip(self._tracks, by_track, strict=True):
+            served = track.settle()
+            if self._regimes:
+                self._regimes.learn(track, served)
+            track.note(start, end, sum(map(len, own)))
+
+    def _replay(self, times: Sequence[Times], end: float) -> None:
+        """Let everything happen until ``end``."""
+        entries, arrivals = self._agenda.entries, [caller.arrive for caller in self._callers]
+        for at, whose in zip(*merged(times), strict=True):
+            while entries and entries[0][0] <= at:
+                when, _, call, arguments = heapq.heappop(entries)
+                call(when, *arguments)
+            arrivals[whose](at)
+        self._agenda.run(end)
+
+    def _plan(self, now: float, tracks: Sequence[Track]) -> None:
+        """One planning round."""
+        known = self._settings.processes_known
+        snapshot = Snapshot(
+            now,
+            tuple(track.view(now, processes_known=known) for track in tracks),
+            self._room.cluster.copy() if self._room.cluster else None,
+            self._scenario.prices,
+        )
+        began = time.perf_counter()
+        planning = self._policy.plan(snapshot)
+        self._outcome.planning_ms.append((time.perf_counter() - began) * 1000)
+        for name, rate_rps in planning.unplaced.items():
+            self._outcome.unplaced[name] = max(rate_rps, self._outcome.unplaced.get(name, 0.0))
+        loaded = now == 0 and not self._settings.cold
+        for track in tracks:
+            plan = planning.plans.get(track.function.name)
+            if plan is not None:
+                track.fleet.apply(plan, now, loaded=loaded)
+        self._outcome.fragmentation.append(self._room.fragmentation())
+
+    def _shared_out(self, times: list[Times]) -> list[list[Times]]:
+        """The arrivals of each function's applications."""
+        left = iter(times)
+        return [[next(left) for _ in track.function.apps] for track in self._tracks]
+
+    def _track(self, function: Function) -> Track:
+        scenario, settings = self._scenario, self._settings
+        billing = cost.billing(scenario.prices)
+        held = Held(billing, scenario.horizon_s)
+        seed = f"{scenario.seed} {function.name}"
+        executions = Executions(function.model, billing, settings.noise, seed)
+        fleet = Fleet(executions, held, self._room, self._agenda)
+        asked = -math.inf
+
+        def starving(now: float) -> None:
+            nonlocal asked
+            if now >= asked + _ASK_AGAIN_S:
+                asked = now
+                self._plan(now, [track])
+
+        fleet.lane = lane = Lane(function.apps, fleet, self._agenda, settings.queue_max, starving)
+        first = [0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps]
+        track = Track(function, fleet, held, lane, Rates(first, settings.window_s))
+        return track

@@ -1,0 +1,112 @@
+"""How long batches take on an instance, and what executing them costs.
+
+The latency model's quantiles are its distribution: each batch draws one of them, seeded. Noise on
+top is lognormal with mean 1, for what a model does not know, such as a neighbour.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from carpool.latency import LatencyModel, Resources
+    from carpool.plan import InstanceClass
+    from scaler.core.cost import Billing
+
+__all__ = ["Execution", "Executions", "size_of"]
+
+_QUANTILES = 500  # that a distribution is drawn from
+_EXTREMES = (0.5 / _QUANTILES, 1 - 0.5 / _QUANTILES)
+
+
+def size_of(instance_class: InstanceClass, model: LatencyModel) -> Resources:
+    """What an instance of this class occupies."""
+    chosen = instance_class
+    size = model.resources(chosen.batch_size, chosen.cpu, chosen.gpu)
+    return size if chosen.memory_mb is None else size._replace(memory_mb=chosen.memory_mb)
+
+
+class Executions:
+    """The executions of one function, by the size of its instances.
+
+    Args:
+        model: How long batches take.
+        billing: What that costs.
+        noise: Standard deviation of the logarithm of what times are multiplied with.
+        seed: What the random numbers begin with.
+    """
+
+    def __init__(self, model: LatencyModel, billing: Billing, noise: float, seed: str) -> None:
+        self.model = model
+        self.billing = billing
+        self.noise = noise
+        self.draw = random.Random(seed)  # noqa: S311  a simulation's, not a secret's
+        self._known: dict[InstanceClass, Execution] = {}
+
+    def of(self, instance_class: InstanceClass) -> Execution:
+        """What instances of this class do with batches.
+
+        Raises:
+            ConfigError: the model does not know the class; nobody may plan on a guess.
+        """
+        kind = replace(instance_class, replicas=0)
+        if kind not in self._known:
+            self._known[kind] = Execution(self, kind)
+        return self._known[kind]
+
+
+class Execution:
+    """Batches on instances of one class.
+
+    Attributes:
+        size: What such an instance occupies.
+    """
+
+    def __init__(self, function: Executions, instance_class: InstanceClass) -> None:
+        self._function = function
+        self._class = instance_class
+        self._spreads: dict[int, list[tuple[float, float]]] = {}
+        self.size = size_of(instance_class, function.model)
+        if self._known_size(instance_class.batch_size) is None:
+            kind = instance_class
+            given = f"batch {kind.batch_size} on {kind.cpu:g} cores and {kind.gpu:g} % of a GPU"
+            expected = "a size that the latency model knows"
+            raise ConfigError([Problem(f"class {kind.name} of the plan", given, expected)])
+
+    def run(self, batch: int) -> tuple[float, float]:
+        """Seconds that a batch takes this time, and what executing it costs."""
+        spread = self._spreads.get(batch)
+        if spread is None:
+            spread = self._spreads[batch] = self._spread(batch)
+        function = self._function
+        chosen = spread[0] if len(spread) == 1 else function.draw.choice(spread)
+        if not function.noise:
+            return chosen
+        noise = function.noise
+        exec_s = chosen[0] * function.draw.lognormvariate(-(noise**2) / 2, noise)
+        return exec_s, function.billing.execution(self.size, exec_s)
+
+    def _spread(self, batch: int) -> list[tuple[float, float]]:
+        """Equally likely times with their costs; one if it is the same every time."""
+        size = self._known_size(batch) or batch
+        least, most = (self._seconds(size, quantile) for quantile in _EXTREMES)
+        steps = (number / _QUANTILES + _EXTREMES[0] for number in range(_QUANTILES))
+        times = [least] if least == most else [self._seconds(size, at) for at in steps]
+        return [(time, self._function.billing.execution(self.size, time)) for time in times]
+
+    def _known_size(self, batch: int) -> int | None:
+        """``batch``, or the next larger that the model knows, as a smaller one can be padded."""
+        for size in range(batch, self._class.batch_size + 1):
+            if self._function.model.predict(size, self._class.cpu, self._class.gpu) is not None:
+                return size
+        return None
+
+    def _seconds(self, batch: int, quantile: float) -> float:
+        kind = self._class
+        seconds = self._function.model.predict(batch, kind.cpu, kind.gpu, quantile)
+        assert seconds is not None  # noqa: S101  the size is one of those it knows
+        return seconds

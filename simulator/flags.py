@@ -1,0 +1,144 @@
+"""The flags of ``carpool simulate``, read strictly: every problem is reported in one go."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.strict import Problems
+from simulator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.core.scenario import Scenario
+
+__all__ = ["Chosen", "parse"]
+
+_DURATION = "a duration above 0 such as 10s or 1m30s"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What one call of the command is to do.
+
+    Attributes:
+        scenario: The file.
+        policies: Their names, each once.
+        settings: How to simulate.
+        horizon_s, seed: Instead of the scenario's; None: the scenario's.
+        guarded: Plans pass the guard that a live scaler has.
+        as_json: Print JSON.
+        report: Where to write a page with plots.
+    """
+
+    scenario: Path
+    policies: list[str]
+    settings: Settings
+    horizon_s: float | None
+    seed: int | None
+    guarded: bool
+    as_json: bool
+    report: Path | None
+
+    def applied(self, scenario: Scenario) -> Scenario:
+        """``scenario`` with the horizon and the seed chosen."""
+        if self.horizon_s is not None:
+            scenario = dataclasses.replace(scenario, horizon_s=self.horizon_s)
+        if self.seed is not None:
+            scenario = dataclasses.replace(scenario, seed=self.seed)
+        return scenario
+
+
+def parse(argv: Sequence[str]) -> Chosen:
+    """What the flags say.
+
+    Raises:
+        ConfigError: values that cannot be used.
+    """
+    flags = _parser().parse_args(argv)
+    problems = Problems()
+    interval_s = _seconds(problems, "--interval", flags.interval) or 1.0
+    window_s = interval_s
+    if flags.window is not None:
+        window_s = _seconds(problems, "--window", flags.window) or 1.0
+    horizon_s = _seconds(problems, "--horizon", flags.horizon) if flags.horizon else None
+    noise = _amount(problems, "--noise", flags.noise, "a number of at least 0 such as 0.1")
+    queue_max = math.inf
+    if flags.queue_max is not None:
+        queue_max = _amount(problems, "--queue-max", flags.queue_max, "a number of at least 1", 1)
+    seed = None
+    if flags.seed is not None:
+        seed = int(_amount(problems, "--seed", flags.seed, "a whole number of at least 0"))
+    if flags.report and not flags.report.absolute().parent.is_dir():
+        problems.add("--report", flags.report, "a file in a folder that exists")
+    problems.raise_if_any()
+    settings = Settings(
+        interval_s=interval_s,
+        window_s=window_s,
+        noise=noise,
+        queue_max=queue_max,
+        processes_known=flags.processes_known,
+        cold=flags.cold,
+        rate_level=flags.rate_level,
+    )
+    return Chosen(
+        scenario=flags.scenario,
+        policies=list(dict.fromkeys(flags.policy)),
+        settings=settings,
+        horizon_s=horizon_s,
+        seed=seed,
+        guarded=flags.guarded,
+        as_json=flags.json,
+        report=flags.report,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="carpool simulate", description="Run a scenario in simulated time under policies."
+    )
+    add = parser.add_argument
+    add("scenario", type=Path, help="a scenario file")
+    add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
+    add("--rate-level", action="store_true", help="take intervals like others from those; faster")
+    add("--interval", default="10s", help="from one planning round to the next (10s)")
+    add("--window", help="how far back arrivals are counted for a plan (the interval)")
+    add("--noise", default="0", help="standard deviation of log execution time (0)")
+    add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")
+    add("--processes-known", action="store_true", help="tell policies how requests arrive")
+    add("--cold", action="store_true", help="start without instances and measured rates")
+    add("--guarded", action="store_true", help="plans pass the guard that a live scaler has")
+    add("--horizon", help="how long to simulate, instead of what the scenario says")
+    add("--seed", help="what random numbers begin with, instead of what the scenario says")
+    return parser
+
+
+def _seconds(problems: Problems, name: str, text: str) -> float | None:
+    try:
+        seconds = durations.parse(text)
+    except durations.DurationError:
+        seconds = 0.0
+    if seconds > 0:
+        return seconds
+    problems.add(name, text, _DURATION)
+    return None
+
+
+def _amount(problems: Problems, name: str, text: str, expected: str, least: float = 0) -> float:
+    whole = "whole" in expected or least == 1
+    try:
+        amount = int(text) if whole else float(text)
+    except ValueError:
+        amount = -math.inf
+    if least <= amount < math.inf:
+        return amount
+    problems.add(name, text, expected)
+    return least

@@ -1,0 +1,80 @@
+"""What a run amounts to: the numbers that policies are compared by, under their documented names.
+
+A resource unit is INFless's (ASPLOS'22): a percent of a GPU, with a core worth 64/142 of them.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from scaler.core.placement import resource_units
+from simulator.served import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from simulator.engine import Outcome
+    from simulator.track import Track
+
+__all__ = ["measured"]
+
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_MS_PER_S = 1000.0
+
+
+def measured(outcome: Outcome) -> dict[str, Any]:
+    """The metrics of all functions together, and under ``functions`` of each."""
+    common = {
+        "fragmentation": fmean(outcome.fragmentation),
+        "planning_ms": fmean(outcome.planning_ms),
+    }
+    each = {track.function.name: _of([track]) | common for track in outcome.tracks}
+    return {**_of(outcome.tracks), **common, "functions": each}
+
+
+def _of(tracks: Sequence[Track]) -> dict[str, Any]:
+    served = Served()
+    for track in tracks:
+        served.add(track.total)
+    requests = sum(track.requests for track in tracks)
+    done, expired, refused, failed = _whole(served, requests)
+    cost = served.cost + sum(track.held.cost for track in tracks)
+    core_s = sum(track.held.core_s for track in tracks)
+    gpu_percent_s = sum(track.held.gpu_percent_s for track in tracks)
+    ready_core_s = sum(track.held.ready_core_s for track in tracks)
+    return {
+        "requests": requests,
+        "done": done,
+        "failed": failed,
+        "expired": expired,
+        "refused": refused,
+        "slo_miss_ratio": _ratio(served.missed, requests),
+        "latency_ms": _latency_ms(served),
+        "mean_batch": _ratio(served.done + served.failed, served.batches),
+        "cost": cost,
+        "cost_per_1k": _ratio(1000 * cost, done),
+        "cpu_core_s": core_s,
+        "gpu_percent_s": gpu_percent_s,
+        "rps_per_resource": _ratio(done, resource_units(core_s, gpu_percent_s)),
+        "cold_start_ratio": _ratio(served.cold, requests),
+        "idle_core_s": max(0.0, ready_core_s - served.busy_core_s),
+    }
+
+
+def _whole(served: Served, requests: int) -> tuple[int, int, int, int]:
+    """How many ended how, in whole requests that add up, where amounts are estimates."""
+    expired, refused = round(served.expired), round(served.refused)
+    failed = round(served.failed)
+    return requests - expired - refused - failed, expired, refused, failed
+
+
+def _latency_ms(served: Served) -> dict[str, float | None]:
+    latencies = served.latencies
+    found = {"mean": latencies.mean_s}
+    found |= {name: latencies.quantile_s(share) for name, share in _QUANTILES.items()}
+    return {name: None if s is None else s * _MS_PER_S for name, s in found.items()}
+
+
+def _ratio(amount: float, of: float) -> float | None:
+    return amount / of if of else None

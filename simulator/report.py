@@ -1,0 +1,136 @@
+"""A comparison as one HTML file that needs nothing else: a table, and plots for each function."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations
+from simulator import svg
+from simulator.svg import Line
+from simulator.table import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.core.scenario import Scenario
+    from simulator.engine import Outcome
+    from simulator.track import Track
+
+__all__ = ["page"]
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8888; --faint: #8883; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; }
+td, th { padding: .15em .9em .15em 0; text-align: right; border-bottom: 1px solid var(--faint); }
+td:first-child, th:first-child { text-align: left; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1.2em; }
+figure { margin: 0; } figcaption { font-weight: 600; }
+svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
+.axis { fill: none; stroke: var(--line); } .grid { fill: none; stroke: var(--faint); }
+.legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; }
+.legend i { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: middle; }
+"""
+_MS_PER_S = 1000.0
+
+
+def page(
+    scenario: Scenario, outcomes: Mapping[str, Outcome], results: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """The whole file."""
+    title = f"{scenario.path.name}: {', '.join(outcomes)}"
+    length = durations.format(scenario.horizon_s)
+    sections = [
+        _section(function.name, number, outcomes)
+        for number, function in enumerate(scenario.functions)
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{escape(title)}</h1><p>{length} of simulated time, seed {scenario.seed}.</p>"
+        f"{_table(results)}{''.join(sections)}</body></html>\n"
+    )
+
+
+def _table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *results))
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td>"
+        + "".join(f"<td>{escape(show(result))}</td>" for result in results.values())
+        + "</tr>"
+        for name, show in ROWS.items()
+    )
+    return f"<table><tr>{heads}</tr>{rows}</table>"
+
+
+def _section(function: str, number: int, outcomes: Mapping[str, Outcome]) -> str:
+    tracks = {policy: outcome.tracks[number] for policy, outcome in outcomes.items()}
+    charts = {
+        "Share of requests done within a latency": _latencies(tracks),
+        "Requests per second": _rates(next(iter(tracks.values()))),
+        "Instances: ready, and loading (dashed)": _instances(tracks),
+        "Cost so far": _over_time(tracks, "cost", "cost"),
+        "Objectives missed so far": _over_time(tracks, "missed", "requests"),
+        "Batch sizes": _batches(tracks),
+    }
+    figures = "".join(
+        f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>"
+        for caption, chart in charts.items()
+    )
+    return f'<h2>{escape(function)}</h2><div class="charts">{figures}</div>'
+
+
+def _latencies(tracks: Mapping[str, Track]) -> str:
+    drawn = []
+    for color, (policy, track) in enumerate(tracks.items()):
+        seconds, shares = track.total.latencies.curve()
+        drawn.append(Line(policy, [s * _MS_PER_S for s in seconds], shares, color))
+    return svg.lines(drawn, x_label="latency, ms", y_label="share", log_x=True)
+
+
+def _rates(track: Track) -> str:
+    times, unit = _times(track)
+    rates = [moment.rate_rps for moment in track.moments]
+    line = Line("all applications", times, rates)
+    return svg.lines([line], x_label=f"time, {unit}", y_label="requests/s", steps=True)
+
+
+def _instances(tracks: Mapping[str, Track]) -> str:
+    drawn, unit = [], ""
+    for color, (policy, track) in enumerate(tracks.items()):
+        times, unit = _times(track)
+        ready = [float(moment.ready) for moment in track.moments]
+        loading = [float(moment.loading) for moment in track.moments]
+        drawn.append(Line(policy, times, ready, color))
+        if any(loading):
+            drawn.append(Line(f"{policy}, loading", times, loading, color, dashed=True))
+    return svg.lines(drawn, x_label=f"time, {unit}", y_label="instances", steps=True)
+
+
+def _over_time(tracks: Mapping[str, Track], name: str, y_label: str) -> str:
+    drawn, unit = [], ""
+    for color, (policy, track) in enumerate(tracks.items()):
+        times, unit = _times(track)
+        drawn.append(Line(policy, times, [getattr(m, name) for m in track.moments], color))
+    return svg.lines(drawn, x_label=f"time, {unit}", y_label=y_label)
+
+
+def _batches(tracks: Mapping[str, Track]) -> str:
+    groups = []
+    for policy, track in tracks.items():
+        batches = track.total.batches or 1
+        sizes = {size: count / batches for size, count in track.total.sizes.items()}
+        groups.append((policy, sizes))
+    return svg.bars(groups, x_label="requests in a batch", y_label="share of batches")
+
+
+def _times(track: Track) -> tuple[list[float], str]:
+    """When each moment was, in a unit that gives small numbers."""
+    last_s = track.moments[-1].at_s
+    unit, seconds = next(
+        (unit, seconds)
+        for unit, seconds in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+        if last_s >= 2 * seconds or unit == "s"
+    )
+    return [moment.at_s / seconds for moment in track.moments], unit

@@ -1,0 +1,31 @@
+"""How a simulation is run, beside what the scenario says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What may be chosen.
+
+    Attributes:
+        interval_s: From one planning round to the next.
+        window_s: How far back the arrivals are counted that a policy plans for.
+        noise: Standard deviation of the logarithm of what execution times are multiplied with.
+        queue_max: Most requests waiting for one function.
+        processes_known: Policies are told how requests arrive, not only at which rate.
+        cold: There are no instances at the start, and nothing was measured.
+        rate_level: Intervals like others before are not simulated again.
+    """
+
+    interval_s: float = 10.0
+    window_s: float = 10.0
+    noise: float = 0.0
+    queue_max: float = math.inf
+    processes_known: bool = False
+    cold: bool = False
+    rate_level: bool = False

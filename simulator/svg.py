@@ -1,0 +1,166 @@
+"""Small charts as inline SVG: lines over an axis with round numbers, and bars.
+
+Knows points and labels, and nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["COLORS", "Line", "bars", "lines"]
+
+COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
+
+_WIDTH, _HEIGHT = 520, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 34
+_POINTS = 600  # more than the eye tells apart
+_TICKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points to connect, ascending in x.
+
+    Attributes:
+        name: In the legend.
+        x, y: Where the points are.
+        color: Its number in `COLORS`.
+        dashed: As it says.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    color: int = 0
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    low: float
+    high: float
+    start: float
+    length: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        share = (self._place(value) - self._place(self.low)) / (
+            self._place(self.high) - self._place(self.low)
+        )
+        return self.start + self.length * share
+
+    def _place(self, value: float) -> float:
+        return math.log10(max(value, self.low)) if self.log else value
+
+    def ticks(self) -> list[float]:
+        if self.log:
+            powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+            steps = (1, 2, 5) if len(powers) < _TICKS else (1,)
+            found = [step * 10.0**power for power in (powers.start - 1, *powers) for step in steps]
+            return [value for value in found if self.low <= value <= self.high]
+        rough = (self.high - self.low) / _TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
+        first = math.ceil(self.low / step)
+        return [number * step for number in range(first, math.floor(self.high / step) + 1)]
+
+
+def lines(
+    drawn: Sequence[Line], *, x_label: str, y_label: str, log_x: bool = False, steps: bool = False
+) -> str:
+    """A chart of lines over one pair of axes; the y axis begins at 0.
+
+    Args:
+        drawn: The lines.
+        x_label: What x is, with its unit.
+        y_label: What y is, with its unit.
+        log_x: The x axis is logarithmic.
+        steps: A value holds until the next point.
+    """
+    drawn = [line for line in drawn if len(line.x)]
+    if not drawn:
+        return "<p>Nothing to draw.</p>"
+    low = min(line.x[0] for line in drawn)
+    high = max(line.x[-1] for line in drawn)
+    if high <= low:
+        low, high = (low / 2, high * 2) if low > 0 else (low, low + 1)
+    across = _Axis(low, high, _LEFT, _WIDTH - _LEFT - _RIGHT, log_x)
+    top = max(max(line.y) for line in drawn) or 1.0
+    up = _up(top)
+    paths = [_path(line, across, up, steps=steps) for line in drawn]
+    return _framed([*_grid(across, up, x_label, y_label), *paths], [(d.name, d) for d in drawn])
+
+
+def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_label: str) -> str:
+    """Shares by a whole number, a color for each group, side by side."""
+    numbers = sorted({number for _, shares in groups for number in shares})
+    if not numbers:
+        return "<p>Nothing to draw.</p>"
+    top = max(max(shares.values(), default=0.0) for _, shares in groups) or 1.0
+    across = _Axis(numbers[0] - 0.5, numbers[-1] + 0.5, _LEFT, _WIDTH - _LEFT - _RIGHT)
+    up = _up(top)
+    width = across.length / (numbers[-1] - numbers[0] + 1) / len(groups) * 0.9
+    drawn = []
+    for place, (_, shares) in enumerate(groups):
+        for number, share in sorted(shares.items()):
+            x = across.at(number) + (place - len(groups) / 2) * width
+            drawn.append(
+                f'<rect x="{x:.1f}" y="{up.at(share):.1f}" width="{max(width, 1):.1f}" '
+                f'height="{up.start - up.at(share):.1f}" fill="{_color(place)}"/>'
+            )
+    legend = [(name, Line(name, (), (), place)) for place, (name, _) in enumerate(groups)]
+    return _framed([*_grid(across, up, x_label, y_label), *drawn], legend)
+
+
+def _up(top: float) -> _Axis:
+    return _Axis(0.0, top * 1.05, _HEIGHT - _BOTTOM, _TOP + _BOTTOM - _HEIGHT)
+
+
+def _color(number: int) -> str:
+    return COLORS[number % len(COLORS)]
+
+
+def _path(line: Line, across: _Axis, up: _Axis, *, steps: bool) -> str:
+    every = max(1, len(line.x) // _POINTS)
+    kept = sorted({*range(0, len(line.x), every), len(line.x) - 1})
+    points = [(across.at(line.x[i]), up.at(line.y[i])) for i in kept]
+    x, y = points[0]
+    parts = [f"M{x:.1f} {y:.1f}"]
+    parts += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
+    dash = ' stroke-dasharray="5 3"' if line.dashed else ""
+    color = _color(line.color)
+    return f'<path d="{"".join(parts)}" fill="none" stroke="{color}" stroke-width="1.6"{dash}/>'
+
+
+def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    parts = [f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>']
+    for value in across.ticks():
+        x = across.at(value)
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{value:g}</text>')
+        parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>')
+    for value in up.ticks():
+        y = up.at(value)
+        parts.append(f'<text x="{_LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{value:g}</text>')
+        parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
+    middle = (_TOP + bottom) / 2
+    parts.append(f'<text x="{right}" y="{_HEIGHT - 4}" text-anchor="end">{escape(x_label)}</text>')
+    turned = f'transform="rotate(-90 12 {middle})" text-anchor="middle"'
+    parts.append(f'<text x="12" y="{middle}" {turned}>{escape(y_label)}</text>')
+    return parts
+
+
+def _framed(parts: list[str], legend: list[tuple[str, Line]]) -> str:
+    marks = "".join(
+        f'<span><i style="border-top:3px {"dashed" if line.dashed else "solid"} '
+        f'{_color(line.color)}"></i>{escape(name)}</span>'
+        for name, line in legend
+    )
+    body = "".join(parts)
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{body}</svg><p class="legend">{marks}</p>'

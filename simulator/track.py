@@ -1,0 +1,106 @@
+"""One function in a simulation: its queue, its instances, its load, and what has come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaler.core.snapshot import AppLoad, FunctionView, Instances
+from simulator.instance import Phase
+from simulator.served import Served
+
+if TYPE_CHECKING:
+    from scaler.core.scenario import Function
+    from simulator.fleet import Fleet
+    from simulator.held import Held
+    from simulator.lane import Lane
+    from simulator.rates import Rates
+
+__all__ = ["Moment", "Track"]
+
+
+class Moment(NamedTuple):
+    """A function at the end of an interval.
+
+    Attributes:
+        at_s: When that was.
+        rate_rps: Requests per second that came in the interval.
+        ready, loading: Instances.
+        missed: Requests that missed their objective, from the start.
+        cost: What all of it cost, from the start.
+    """
+
+    at_s: float
+    rate_rps: float
+    ready: int
+    loading: int
+    missed: float
+    cost: float
+
+
+@dataclass(slots=True)
+class Track:
+    """One function.
+
+    Attributes:
+        function: As the scenario has it.
+        fleet: Its instances.
+        held: What having them took.
+        lane: Its queue.
+        rates: What a scaler measures.
+        total: What became of its requests.
+        moments: How it was at the end of each interval.
+        requests: How many came.
+    """
+
+    function: Function
+    fleet: Fleet
+    held: Held
+    lane: Lane
+    rates: Rates
+    total: Served = field(default_factory=Served)
+    moments: list[Moment] = field(default_factory=list)
+    requests: int = 0
+
+    def view(self, now: float, *, processes_known: bool) -> FunctionView:
+        """What a scaling policy sees of it."""
+        function, plan = self.function, self.fleet.plan
+        rates = zip(function.apps, self.rates.at(now), strict=True)
+        return FunctionView(
+            name=function.name,
+            model=function.model,
+            slo_s=function.slo_s,
+            percentile=function.percentile,
+            max_batch=function.max_batch,
+            apps=tuple(
+                AppLoad(app.name, app.slo_s, rate, app.arrivals if processes_known else None)
+                for app, rate in rates
+            ),
+            plan=plan,
+            instances=self._instances(),
+            queued=self.lane.waiting,
+        )
+
+    def settle(self) -> Served:
+        """Add what was served since the last time to the total; returns it."""
+        served, self.lane.served = self.lane.served.settle(), Served()
+        self.total.add(served)
+        return served
+
+    def note(self, start_s: float, end_s: float, arrived: int) -> None:
+        """An interval is over."""
+        self.requests += arrived
+        loading = sum(i.phase is Phase.LOADING for i in self.fleet.alive.values())
+        rate_rps = arrived / (end_s - start_s)
+        ready = len(self.fleet.alive) - loading
+        cost = (
+            self.total.cost + self.held.cost + self.held.accrued(self.fleet.alive.values(), end_s)
+        )
+        self.moments.append(Moment(end_s, rate_rps, ready, loading, self.total.missed, cost))
+
+    def _instances(self) -> dict[str, Instances]:
+        counts: dict[str, list[int]] = {}
+        for instance in self.fleet.alive.values():
+            count = counts.setdefault(instance.kind.name, [0, 0])
+            count[instance.phase is Phase.LOADING] += 1
+        return {name: Instances(*count) for name, count in counts.items()}

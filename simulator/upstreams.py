@@ -1,0 +1,160 @@
+"""The sidecar's choice of an instance, for hundreds of instances.
+
+`Upstreams` looks at every instance for every batch, which is right for the few behind a sidecar.
+Here they are kept in heaps by what they have served, one for each group of equals, so that the same
+choice costs a logarithm of their number. It is told of every batch that leaves or lands, and is
+only for instances that can always be reached and never fail.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from sidecar.core.dispatch import Upstreams
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sidecar.core.dispatch import Route, Upstream
+    from sidecar.core.exec_time import ExecTime
+
+__all__ = ["ManyUpstreams"]
+
+Kind: TypeAlias = "tuple[str, int, ExecTime]"
+
+
+class _Equals:
+    """Instances of one class that take as large batches and share what is known of their times.
+
+    Entries that are no longer true are dropped when they come to the top.
+    """
+
+    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name")
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.name = upstream.instance_class
+        self.batch_max = upstream.batch_max
+        self._members: dict[int, Upstream] = {}  # by rank, the order of joining
+        self._free: list[tuple[float, int]] = []  # by what they have served
+        self._one: list[int] = []  # with one batch
+        self._listed: set[int] = set()
+
+    def note(self, upstream: Upstream, rank: int) -> None:
+        """``upstream`` is here, or has another number of batches than before."""
+        self._members[rank] = upstream
+        if not upstream.in_flight:
+            heapq.heappush(self._free, (upstream.served, rank))
+        elif upstream.in_flight == 1 and rank not in self._listed:
+            self._listed.add(rank)
+            heapq.heappush(self._one, rank)
+
+    def first_free(self) -> tuple[int, Upstream] | None:
+        """The idle one that has served the least, the first of equals, and its rank."""
+        free, members = self._free, self._members
+        while free:
+            served, rank = free[0]
+            upstream = members[rank]
+            if not upstream.in_flight and upstream.served == served:
+                return rank, upstream
+            heapq.heappop(free)
+        return None
+
+    def first_with_one(self) -> tuple[int, Upstream] | None:
+        """The first that has one batch, and its rank."""
+        while self._one:
+            rank = self._one[0]
+            if self._members[rank].in_flight == 1:
+                return rank, self._members[rank]
+            self._listed.discard(heapq.heappop(self._one))
+        return None
+
+
+class ManyUpstreams(Upstreams):
+    """As `Upstreams`, and as quick with many."""
+
+    __slots__ = ("_equals", "_next_rank", "_of", "_ranks")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._equals: dict[Kind, _Equals] = {}
+        self._of: dict[str, _Equals] = {}
+        self._ranks: dict[str, int] = {}
+        self._next_rank = 0
+
+    def add(self, upstream: Upstream) -> None:
+        """As `Upstreams.add`."""
+        super().add(upstream)
+        if upstream.name not in self._ranks:
+            self._ranks[upstream.name] = self._next_rank
+            self._next_rank += 1
+        self._enter(upstream)
+
+    def keep(self, upstreams: Collection[Upstream]) -> None:
+        """As `Upstreams.keep`; those kept may have changed in any way."""
+        super().keep(set(upstreams))
+        self._equals, self._of = {}, {}
+        self._ranks = {name: self._ranks[name] for name in self._by_name}
+        for upstream in self:
+            self._enter(upstream)
+
+    def moved(self, upstream: Upstream) -> None:
+        """A batch was sent to ``upstream``, or has landed."""
+        equals = self._of.get(upstream.name)
+        if equals is not None:
+            equals.note(upstream, self._ranks[upstream.name])
+
+    def next_free(self, route: Route, now: float) -> Upstream | None:
+        """As `Upstreams.next_free`."""
+        del now
+        best: tuple[tuple[float, float], int] | None = None
+        chosen: Upstream | None = None
+        for equals in self._equals.values():
+            found = equals.first_free() if _admits(route, equals) else None
+            if found is not None:
+                rank, upstream = found
+                merit = (route.behind(upstream), rank)
+                if best is None or merit < best:
+                    best, chosen = merit, upstream
+        return chosen
+
+    def hungry(self, now: float) -> bool:
+        """As `Upstreams.hungry`."""
+        del now
+        for equals in self._equals.values():
+            if equals.first_free():
+                return True
+            found = equals.first_with_one()
+            if found and found[1].quick:
+                return True
+        return False
+
+    def next_behind(self, route: Route, seats: int, now: float) -> Upstream | None:
+        """As `Upstreams.next_behind`."""
+        del now
+        best: tuple[int, Upstream] | None = None
+        for equals in self._equals.values():
+            if seats >= equals.batch_max and _admits(route, equals):
+                found = equals.first_with_one()
+                if found and (best is None or found[0] < best[0]) and found[1].quick:
+                    best = found
+        return best[1] if best else None
+
+    def returns_at(self, now: float) -> float:
+        """Never: none is ejected."""
+        del now
+        return math.inf
+
+    def _enter(self, upstream: Upstream) -> None:
+        """Put ``upstream`` among its equals."""
+        kind = (upstream.instance_class, upstream.batch_max, upstream.exec_time)
+        equals = self._equals.get(kind)
+        if equals is None:
+            equals = self._equals[kind] = _Equals(upstream)
+        self._of[upstream.name] = equals
+        equals.note(upstream, self._ranks[upstream.name])
+
+
+def _admits(route: Route, equals: _Equals) -> bool:
+    return route.weights is None or route.weights.get(equals.name, 0.0) > 0

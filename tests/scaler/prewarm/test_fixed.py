@@ -1,0 +1,12 @@
+"""A fixed keep-alive."""
+
+from __future__ import annotations
+
+from scaler.core.prewarm import Windows
+from tests.scaler.prewarm.samples import made, told
+
+
+def test_the_windows_never_change() -> None:
+    """Ten minutes unless told otherwise, whatever comes; null is for ever."""
+    assert Windows(0.0, 600.0) == told(made("fixed"), [1.0, 1e6]).windows(1e6)
+    assert Windows(0.0, None) == made("fixed", keep_alive_s=None).windows(0.0)

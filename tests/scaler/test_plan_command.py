@@ -1,0 +1,163 @@
+"""carpool plan: one round for a scenario."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool import __main__ as command
+from carpool.plan import Plan
+from scaler.core.policy import Planning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scaler.core.snapshot import Snapshot
+
+    Captured = pytest.CaptureFixture[str]
+
+SCENARIO = """
+cluster:
+  nodes: [{name: gpu, count: 2, cpus: 32, gpus: 2}]
+models:
+  toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 2}}
+functions:
+  - name: classify
+    model: toy
+    slo_ms: 100
+    apps:
+      - {name: web, arrivals: {poisson: {rate: RATE}}}
+      - {name: mail, slo_ms: 500, arrivals: {trace: trace.csv}}
+policies:
+  infless: {alpha: 0.9}
+  published: {policy: infless, search: published}
+"""
+
+
+class Nothing:
+    """Somebody's policy, which plans nothing and says so."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """What it says to be unplaced."""
+
+        said: float = 1.0
+
+    def __init__(self, params: Params) -> None:
+        self._said = params.said
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        return Planning({}, {view.name: self._said for view in snapshot.functions})
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    """A scenario at 100 requests/s and those of a trace with a mean of one a second."""
+    (tmp_path / "trace.csv").write_text("start_s,requests_per_minute\n0,0\n60,120\n")
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO.replace("RATE", "100"))
+    return path
+
+
+def planned(capsys: Captured, *argv: str) -> dict[str, Any]:
+    """The document printed."""
+    command.main(["plan", *argv, "--json"])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+@pytest.mark.parametrize("policy", ["fixed", "openfaas", "infless", "published"])
+def test_the_document(scenario: Path, policy: str, capsys: Captured) -> None:
+    """Policy, time, a plan for each function in the one form, and what is unplaced."""
+    document = planned(capsys, str(scenario), "--policy", policy)
+    assert {"policy", "planning_ms", "functions", "unplaced"} == set(document)
+    assert policy == document["policy"]
+    assert document["planning_ms"] > 0
+    for name, form in document["functions"].items():
+        assert name == Plan.from_form(form).function
+
+
+def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:
+    """0, and a table with a line for each class and the reasons."""
+    assert 0 == command.main(["plan", str(scenario), "--policy", "infless"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("infless: ")
+    assert "classify: 101 requests/s" in printed
+    assert "class " in printed
+    assert "101 requests/s within 100 ms: " in printed
+    assert "mail waits for company at most " in printed
+    assert "unplaced" not in printed
+
+
+def test_something_unplaced_is_1(scenario: Path, capsys: Captured) -> None:
+    """With the rate that has no room."""
+    scenario.write_text(SCENARIO.replace("RATE", "1e6"))
+    assert 1 == command.main(["plan", str(scenario), "--policy", "infless"])
+    assert "unplaced: " in capsys.readouterr().out
+    assert planned(capsys, str(scenario), "--policy", "infless")["unplaced"]["classify"] > 1e5
+
+
+def test_the_rates_of_a_time(scenario: Path, capsys: Captured) -> None:
+    """The trace has two requests a second in its second minute, and none in its first."""
+    said = []
+    for at in ("0", "90"):
+        command.main(["plan", str(scenario), "--policy", "infless", "--at", at])
+        said.append(capsys.readouterr().out)
+    assert "classify: 100 requests/s" in said[0]
+    assert "classify: 102 requests/s" in said[1]
+
+
+def test_parameters_from_the_scenario_and_the_command_line(
+    scenario: Path, capsys: Captured
+) -> None:
+    """Those of the command line come first; both are checked."""
+    plain = planned(capsys, str(scenario), "--policy", "infless")
+    rounded = planned(
+        capsys, str(scenario), "--policy", "infless", "--params", '{"search": "published"}'
+    )
+    assert plain["functions"] != rounded["functions"]
+    scenario.write_text(SCENARIO.replace("RATE", "1").replace("alpha: 0.9", "alpa: 0.9"))
+    assert 2 == command.main(["plan", str(scenario), "--policy", "infless"])
+    assert "did you mean 'alpha'?" in capsys.readouterr().err
+
+
+def test_anybodys_policy(scenario: Path, capsys: Captured) -> None:
+    """A class in a module needs no packaging; its parameters stand under its name."""
+    name = f"{__name__}:Nothing"
+    scenario.write_text(f'{SCENARIO.replace("RATE", "5")}  "{name}": {{said: 3}}\n')
+    document = planned(capsys, str(scenario), "--policy", name)
+    assert ({}, {"classify": 3}) == (document["functions"], document["unplaced"])
+    assert 1 == command.main(["plan", str(scenario), "--policy", name])
+    assert "  no plan\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("slo_ms: 100", "slo_mz: 100"), "did you mean 'functions[0].slo_ms'?"),
+        (("rate: RATE", "rate: -5"), "at least 0"),
+        (("trace.csv", "trase.csv"), "did you mean 'trace.csv'?"),
+        (("cpus: 32", "cpus: 0"), "above 0"),
+        (("model: toy", "model: toyy"), "did you mean 'toy'?"),
+        (("policy: infless", "policy: 7"), "policies.published.policy"),
+    ],
+)
+def test_a_bad_scenario_is_one_clear_error(
+    scenario: Path, change: tuple[str, str], said: str, capsys: Captured
+) -> None:
+    """Exit code 2, each line naming the command, nothing printed and no traceback."""
+    scenario.write_text(SCENARIO.replace(*change).replace("RATE", "100"))
+    assert 2 == command.main(["plan", str(scenario), "--policy", "published"])
+    captured = capsys.readouterr()
+    assert "" == captured.out
+    assert said in captured.err
+    assert all(line.startswith("carpool plan: ") for line in captured.err.splitlines())
+
+
+@pytest.mark.parametrize("argv", [["--policy", "infles"], ["--policy", "infless", "--params", "7"]])
+def test_bad_arguments(scenario: Path, argv: list[str]) -> None:
+    """Unknown policies and parameters that are none."""
+    assert 2 == command.main(["plan", str(scenario), *argv])

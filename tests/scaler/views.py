@@ -1,0 +1,84 @@
+"""Functions to plan for, with tables of a few rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from carpool.latency import Configuration
+from carpool.latency.table import Table
+from scaler.core.cost import Prices
+from scaler.core.placement import Cluster, Node
+from scaler.core.sizing import Objective, Size, sizes
+from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.latency import LatencyModel
+    from carpool.plan import Plan
+    from scaler.core.policy import Planning
+
+__all__ = ["CLASSIFIER", "counts", "instances", "servers", "size", "snapshot", "view"]
+
+CLASSIFIER = Table(
+    {
+        Configuration(1, 2.0, 0.0): 0.150,
+        Configuration(2, 2.0, 0.0): 0.230,
+        Configuration(1, 2.0, 10.0): 0.060,
+        Configuration(2, 2.0, 10.0): 0.070,
+        Configuration(4, 4.0, 20.0): 0.088,
+        Configuration(4, 4.0, 50.0): 0.072,
+        Configuration(8, 8.0, 50.0): 0.115,
+    },
+    load_s=2.0,
+)
+
+
+def view(
+    rate_rps: float,
+    *,
+    model: LatencyModel = CLASSIFIER,
+    slo_s: float = 0.2,
+    name: str = "classify",
+    max_batch: int = 32,
+    plan: Plan | None = None,
+    there: Mapping[str, Instances] | None = None,
+    bounds: tuple[int, int | None] = (0, None),
+) -> FunctionView:
+    """A function with one application."""
+    app = AppLoad("web", slo_s, rate_rps)
+    return FunctionView(
+        name, model, slo_s, 0.99, max_batch, (app,), plan, there or {}, 0, bounds[0], bounds[1]
+    )
+
+
+def size(batch: int, cpu: float, gpu: float, slo_s: float = 0.2, offset: float = 0.0) -> Size:
+    """One of the classifier's sizes."""
+    objective = Objective(slo_s, offset=offset)
+    (found,) = [
+        s for s in sizes(CLASSIFIER, objective) if (s.batch, s.cpu, s.gpu) == (batch, cpu, gpu)
+    ]
+    return found
+
+
+def servers(count: int, cpu: float = 32.0, gpus: int = 2) -> Cluster:
+    """Servers of one kind, empty."""
+    return Cluster([Node(f"n{number}", cpu, gpus) for number in range(count)])
+
+
+def snapshot(
+    *functions: FunctionView, cluster: Cluster | None = None, now_s: float = 0.0
+) -> Snapshot:
+    """These functions, at no prices."""
+    return Snapshot(now_s, functions, cluster, Prices())
+
+
+def counts(plan: Plan) -> Counter[str]:
+    """A plan's instances by class, those that there are any of."""
+    return +Counter({kind.name: kind.replicas for kind in plan.classes})
+
+
+def instances(planning: Planning) -> int:
+    """All instances of all plans."""
+    return sum(counts(plan).total() for plan in planning.plans.values())

@@ -1,0 +1,177 @@
+"""Scenarios in a line, arrivals that are known to the millisecond, and policies without thought."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carpool.latency.linear import Linear
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.cost import Prices
+from scaler.core.policy import Planning
+from scaler.core.scenario import App, Function, Scenario
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from carpool.latency import LatencyModel
+    from scaler.core.arrivals import ArrivalProcess, Seed, Times
+    from scaler.core.placement import Node
+    from scaler.core.snapshot import FunctionView, Snapshot
+
+__all__ = ["FOREVER_S", "At", "Constant", "Every", "Scripted", "Twin", "function", "linear"]
+__all__ += ["plan", "run", "scenario"]
+
+FOREVER_S = 1e6
+
+
+@dataclass(frozen=True)
+class At:
+    """Requests at these times."""
+
+    times: tuple[float, ...]
+
+    @property
+    def mean_rate(self) -> float:
+        """Of no interest here."""
+        return 1.0
+
+    def rate(self, at_s: float) -> float:
+        """As before."""
+        del at_s
+        return 1.0
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """The times, as they are."""
+        del seed
+        yield np.array([at for at in self.times if at < until_s])
+
+
+def Every(period_s: float, until_s: float) -> At:  # noqa: N802  reads as a process
+    """A request at the end of each period."""
+    return At(tuple((n + 1) * period_s for n in range(round(until_s / period_s))))
+
+
+def function(
+    arrivals: ArrivalProcess | list[App],
+    model: LatencyModel,
+    *,
+    name: str = "f",
+    slo_s: float = FOREVER_S,
+) -> Function:
+    """A function that one application calls, unless several are given."""
+    apps = arrivals if isinstance(arrivals, list) else [App("web", slo_s, arrivals)]
+    return Function(name, "m", model, slo_s, 0.99, 64, tuple(apps))
+
+
+def scenario(
+    *functions: Function,
+    horizon_s: float,
+    nodes: Sequence[Node] = (),
+    prices: Prices | None = None,
+    seed: int = 1,
+) -> Scenario:
+    """These functions, on these servers."""
+    models = {each.name: each.model for each in functions}
+    return Scenario(
+        Path("scenario.yaml"),
+        tuple(nodes),
+        prices or Prices(),
+        models,
+        functions,
+        {},
+        horizon_s,
+        seed,
+    )
+
+
+def plan(  # noqa: D103  what a plan is, in the order in which tests vary it
+    name: str,
+    version: int,
+    replicas: int = 1,
+    batch: int = 1,
+    wait_s: float = 0.0,
+    *,
+    kind: str = "a",
+    cpu: float = 1.0,
+    gpu: float = 0.0,
+    waits: dict[str, float] | None = None,
+    prewarm_s: float = 0.0,
+    keep_alive_s: float | None = None,
+) -> Plan:
+    only = InstanceClass(kind, cpu, batch, replicas, gpu=gpu)
+    routes = [Route(app, {kind: 1.0}, wait) for app, wait in (waits or {"*": wait_s}).items()]
+    return Plan(
+        name,
+        version,
+        "test",
+        (only,),
+        tuple(routes),
+        prewarm_s=prewarm_s,
+        keep_alive_s=keep_alive_s,
+    )
+
+
+class Constant:
+    """The same plan for every function, always."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """What the plan is."""
+
+        replicas: int = 1
+        batch: int = 1
+        wait_s: float = 0.0
+
+    def __init__(self, params: Params, **more: Any) -> None:
+        self._params = params
+        self._more = more
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        params = self._params
+        return Planning(
+            {
+                view.name: view.plan
+                or plan(view.name, 1, params.replicas, params.batch, params.wait_s, **self._more)
+                for view in snapshot.functions
+            }
+        )
+
+
+class Scripted:
+    """Plans by a script, which is asked with the time and the function's view."""
+
+    def __init__(self, script: Callable[[float, FunctionView], Plan | None]) -> None:
+        self._script = script
+        self.seen: list[Snapshot] = []
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        self.seen.append(snapshot)
+        plans = {view.name: self._script(snapshot.now_s, view) for view in snapshot.functions}
+        return Planning({name: plan for name, plan in plans.items() if plan})
+
+
+def run(scenario: Scenario, policy: Constant | Scripted, **settings: Any) -> dict[str, Any]:
+    """The metrics of a run, which have to add up whatever else they say."""
+    outcome = Simulation(scenario, policy, Settings(**settings)).run()
+    result = measured(outcome)
+    for track in outcome.tracks:
+        assert math.isclose(track.requests, track.total.ended)
+        assert track.lane.batcher.idle
+    return result
+
+
+def linear(base_s: float, per_item_s: float = 0.0, load_s: float = 0.0) -> Linear:
+    """A batch takes so long."""
+    return Linear(base_s, per_item_s, load_s=load_s)
+
+
+class Twin(Constant):
+    """Another one like it, to compare it with."""

@@ -1,0 +1,138 @@
+"""``carpool simulate``."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.__main__ import main
+from carpool.errors import ConfigError
+from simulator import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POLICY = "tests.simulator.load:Constant"
+SCENARIO = f"""\
+models: {{toy: {{linear: {{base_ms: 20, per_item_ms: 5}}, load_s: 1}}}}
+prices: {{cpu_core_s: 1.0e-4}}
+functions:
+  - name: classify
+    model: toy
+    slo_ms: 200
+    apps:
+      - {{name: web, arrivals: {{poisson: {{rate: 30}}}}}}
+      - {{name: "vr", slo_ms: 100, arrivals: {{mmpp2: {{rates: [5, 50], switch: [0.5, 1.0]}}}}}}
+  - name: other
+    model: toy
+    slo_ms: 100
+    apps: [{{name: all, arrivals: {{poisson: {{rate: 5}}}}}}]
+policies:
+  {POLICY}: {{replicas: 3, batch: 4, wait_s: 0.02}}
+horizon_s: 30
+"""
+NAMES = {
+    *("requests", "done", "failed", "expired", "refused", "slo_miss_ratio", "latency_ms"),
+    *("mean_batch", "cost", "cost_per_1k", "cpu_core_s", "gpu_percent_s", "rps_per_resource"),
+    *("cold_start_ratio", "idle_core_s", "fragmentation", "planning_ms"),
+}
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    """A file with two functions."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return str(path)
+
+
+def simulated(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    assert 0 == app.main([*argv, "--json"])
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return printed["policies"]  # type: ignore[no-any-return]
+
+
+def test_json_has_every_metric_by_policy_and_function(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under their documented names, and they add up."""
+    (result,) = simulated(capsys, scenario, "--policy", POLICY).values()
+    functions = result.pop("functions")
+    assert ["classify", "other"] == list(functions)
+    for each in (result, *functions.values()):
+        assert each.keys() == NAMES
+        assert ["mean", "p50", "p90", "p95", "p99"] == list(each["latency_ms"])
+    for name in ("requests", "done", "expired", "cost", "cpu_core_s", "idle_core_s"):
+        assert pytest.approx(result[name]) == sum(each[name] for each in functions.values())
+
+
+def test_the_table_has_a_column_for_each_policy(
+    scenario: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a row for each function."""
+    del monkeypatch
+    twin = "tests.simulator.load:Twin"
+    assert 0 == app.main([scenario, "--policy", POLICY, "--policy", twin, "--policy", POLICY])
+    heads, *rows = capsys.readouterr().out.splitlines()
+    assert [POLICY, twin] == heads.split()
+    assert ["requests", "done"] == [row.split()[0] for row in rows[:2]]
+    assert any(row.startswith("other") and row.count("%") == 2 for row in rows)
+
+
+def test_the_report_is_one_file_with_plots(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Well-formed drawings, nothing fetched from elsewhere, and nothing not a number."""
+    report = tmp_path / "out.html"
+    assert 0 == app.main([scenario, "--policy", POLICY, "--report", str(report)])
+    del capsys
+    text = report.read_text()
+    drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert 2 * 6 == len(drawings)
+    for drawing in drawings:
+        ET.fromstring(drawing)
+    assert not re.search(r"(src|href)=|url\(|nan|inf\b", text)
+    assert "Share of requests done" in text
+
+
+def test_horizon_and_seed_may_be_chosen(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Instead of the scenario's."""
+    first, again, other = (
+        simulated(capsys, scenario, "--policy", POLICY, "--horizon", "10s", "--seed", seed)[POLICY]
+        for seed in ("5", "5", "6")
+    )
+    assert first["requests"] == again["requests"] != other["requests"]
+    assert 30 < first["requests"] / 10 < 90
+
+
+def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
+    """Each with what was expected."""
+    nowhere = str(tmp_path / "nowhere" / "out.html")
+    bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0"]
+    with pytest.raises(ConfigError) as caught:
+        app.main([scenario, "--policy", POLICY, *bad, "--report", nowhere])
+    names = {problem.name for problem in caught.value.problems}
+    assert {"--interval", "--noise", "--seed", "--queue-max", "--report"} == names
+
+
+def test_an_unknown_policy_is_a_usage_error(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command says so, and exits with 2."""
+    assert 2 == main(["simulate", scenario, "--policy", "nobody"])
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_parameters_are_those_of_the_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A parameter that the policy does not take is an error."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO.replace("replicas", "replicsa"))
+    assert 2 == main(["simulate", str(path), "--policy", POLICY])
+    assert "replicas" in capsys.readouterr().err

@@ -1,0 +1,235 @@
+"""What becomes of instances: loading, changes of plan, keep-alive, prewarming, and room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scaler.core.arrivals import Poisson
+from scaler.core.cost import Prices
+from scaler.core.placement import Node
+from tests.simulator.load import At, Constant, Every, Scripted, function, linear, plan, run
+from tests.simulator.load import scenario as of
+
+if TYPE_CHECKING:
+    from carpool.plan import Plan
+    from scaler.core.snapshot import FunctionView
+
+EXEC_S, LOAD_S = 0.05, 2.0
+MODEL = linear(EXEC_S, load_s=LOAD_S)
+
+
+def test_whoever_comes_before_an_instance_has_loaded_is_cold() -> None:
+    """A request every half second, and 2 s to load: three wait, and no other."""
+    result = run(
+        of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0),
+        Constant(Constant.Params()),
+        cold=True,
+    )
+    assert pytest.approx(3 / 20) == result["cold_start_ratio"]
+    assert 20 == result["done"]
+
+
+def test_a_running_system_starts_warm() -> None:
+    """Unless asked for, nobody waits for the first plan's instances."""
+    result = run(of(function(Every(0.5, 10.0), MODEL), horizon_s=20.0), Constant(Constant.Params()))
+    assert 0 == result["cold_start_ratio"]
+    assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
+
+
+def test_an_instance_that_nobody_waited_for_makes_no_cold_start() -> None:
+    """A second instance loads while the first has time for everybody."""
+    policy = Scripted(lambda now, _: plan("f", 1 + (now > 0), 1 + (now > 0)))
+    result = run(of(function(Every(0.5, 20.0), MODEL), horizon_s=20.0), policy)
+    assert 0 == result["cold_start_ratio"]
+    assert pytest.approx(20.0 + 10.0) == result["cpu_core_s"]
+
+
+def test_who_expires_without_any_instance_was_cold_too() -> None:
+    """The objective is shorter than the load."""
+    soon = function(At((1.0, 1.1)), MODEL, slo_s=0.5)
+    result = run(of(soon, horizon_s=5.0), Constant(Constant.Params()), cold=True)
+    assert 2 == result["expired"]
+    assert 1 == result["cold_start_ratio"] == result["slo_miss_ratio"]
+
+
+def changed(kind: str, replicas: int = 2) -> Scripted:
+    """From 10 s on, another class."""
+
+    def script(now: float, view: FunctionView) -> Plan | None:
+        if now == 0:
+            return plan("f", 1, 2)
+        return plan("f", 2, replicas, kind=kind, cpu=0.5) if now == 10 else view.plan
+
+    return Scripted(script)
+
+
+def test_a_change_of_sizes_leaves_no_gap() -> None:
+    """The old instances serve until the new ones have loaded, and then they go."""
+    result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("b"))
+    assert pytest.approx(2 * 12.0 + 2 * 0.5 * 10.0) == result["cpu_core_s"]
+    assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
+    assert 0 == result["cold_start_ratio"]
+
+
+def test_a_class_of_the_same_name_and_another_size_is_another() -> None:
+    """An instance cannot grow where it is."""
+    result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("a"))
+    assert pytest.approx(2 * 12.0 + 2 * 0.5 * 10.0) == result["cpu_core_s"]
+
+
+def test_a_released_instance_gives_back_what_it_has() -> None:
+    """Two requests are being executed when the plan takes one instance away."""
+    slow = function(At((9.0, 9.1)), linear(2.0))
+    policy = Scripted(lambda now, _: plan("f", 1 + (now > 0), 2 - (now > 0)))
+    result = run(of(slow, horizon_s=20.0), policy)
+    assert 2 == result["done"]
+    assert pytest.approx(2000.0) == result["latency_ms"]["mean"]
+    assert 31.0 <= result["cpu_core_s"] <= 31.1 + 1e-9
+
+
+def test_idle_instances_go_when_their_keep_alive_is_over() -> None:
+    """Used until 1.05 s and kept for 5 s; loaded anew for the request at 20 s, which is cold."""
+    policy = Constant(Constant.Params(), keep_alive_s=5.0)
+    result = run(of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0), policy)
+    assert pytest.approx(6.05 + (22.05 + 5.0 - 20.0)) == result["cpu_core_s"]
+    assert pytest.approx(0.5) == result["cold_start_ratio"]
+    assert pytest.approx(6.05 + 5.05 - 2 * EXEC_S) == result["idle_core_s"]
+
+
+def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
+    """Released at 10 s, wanted again at 20 s, within its keep-alive: nothing loads."""
+
+    def script(now: float, _: FunctionView) -> Plan:
+        return plan("f", 1 + round(now), 0 if now == 10 else 1, keep_alive_s=30.0)
+
+    result = run(of(function(At((1.0, 21.0)), MODEL), horizon_s=30.0), Scripted(script))
+    assert 0 == result["cold_start_ratio"]
+    assert pytest.approx(30.0) == result["cpu_core_s"]
+
+
+def test_a_kept_instance_serves_at_once_when_nobody_else_is_there() -> None:
+    """The plan wants none any more, and a request comes before the next round."""
+
+    def script(now: float, _: FunctionView) -> Plan:
+        return plan("f", 1 + round(1000 * now), 0 if now == 10 else 1, keep_alive_s=30.0)
+
+    result = run(of(function(At((1.0, 15.0)), MODEL), horizon_s=20.0), Scripted(script))
+    assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
+
+
+def test_without_a_keep_alive_what_is_not_wanted_goes_at_once() -> None:
+    """One instance until 10 s."""
+    policy = Scripted(lambda now, _: plan("f", 1 + (now > 0), 1 - (now > 0)))
+    result = run(of(function(At((1.0,)), MODEL), horizon_s=30.0), policy)
+    assert pytest.approx(10.0) == result["cpu_core_s"]
+
+
+def test_a_prewarmed_instance_is_there_when_its_time_has_come() -> None:
+    """Gone at 1.05 s, ready again 10 s later and loading before; gone at 20 s after last use."""
+    policy = Constant(Constant.Params(), prewarm_s=10.0, keep_alive_s=20.0)
+    result = run(of(function(At((1.0, 15.0)), MODEL), horizon_s=60.0), policy)
+    assert 0 == result["cold_start_ratio"]
+    lives = [1.05, 15.05 - 9.05, 35.05 - 23.05]
+    assert pytest.approx(sum(lives)) == result["cpu_core_s"]
+
+
+def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
+    """Rounds see no requests and plan none; the prewarm time holds all the same."""
+
+    def script(now: float, view: FunctionView) -> Plan:
+        wanted = 1 if view.rate_rps else 0
+        return plan("f", 1 + round(1000 * now), wanted, prewarm_s=35.0, keep_alive_s=50.0)
+
+    result = run(of(function(At((1.0, 40.0)), MODEL), horizon_s=45.0), Scripted(script))
+    assert 0 == result["cold_start_ratio"]
+    assert pytest.approx(EXEC_S * 1000) == result["latency_ms"]["mean"]
+
+
+def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
+    """Out of turn: the next round would be too late."""
+
+    def script(now: float, view: FunctionView) -> Plan:
+        return plan("f", 1 + round(1000 * now), 1 if view.rate_rps else 0)
+
+    result = run(of(function(At((13.0,)), MODEL), horizon_s=20.0), Scripted(script), cold=True)
+    assert pytest.approx((LOAD_S + EXEC_S) * 1000) == result["latency_ms"]["mean"]
+    assert 1 == result["cold_start_ratio"]
+
+
+def test_who_finds_no_room_waits_for_it() -> None:
+    """Two of three fit; the third starts when another function's instance goes."""
+
+    def script(now: float, view: FunctionView) -> Plan:
+        if view.name == "g":
+            return plan("g", 1 + (now >= 10), 1 - (now >= 10))
+        return view.plan or plan("f", 1, 3)
+
+    functions = [function(At((1.0,)), MODEL, name=name) for name in "gf"]
+    nodes = [Node("n", cpu=3.0)]
+    policy = Scripted(script)
+    result = run(of(*functions, horizon_s=20.0, nodes=nodes), policy)
+    assert pytest.approx(10.0) == result["functions"]["g"]["cpu_core_s"]
+    assert pytest.approx(2 * 20.0 + 10.0) == result["functions"]["f"]["cpu_core_s"]
+    assert [2] == [s.functions[1].instances["a"].ready for s in policy.seen[1:]]
+
+
+def test_a_policy_sees_what_is_placed() -> None:
+    """The cluster in a snapshot holds the instances there are."""
+    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 3))
+    nodes = [Node("n", cpu=4.0)]
+    run(of(function(At((1.0,)), MODEL), horizon_s=20.0, nodes=nodes), policy)
+    clusters = [snapshot.cluster for snapshot in policy.seen]
+    assert [0, 3] == [len(cluster) for cluster in clusters if cluster is not None]
+
+
+def test_a_policy_sees_measured_rates() -> None:
+    """The expected rate at first, then what came in the window."""
+    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 1))
+    run(of(function(Every(0.1, 30.0), MODEL), horizon_s=40.0), policy, window_s=20.0)
+    seen = [snapshot.functions[0].rate_rps for snapshot in policy.seen]
+    assert pytest.approx([1.0, 10.0, 10.0, 10.0], rel=0.02) == seen
+
+
+def test_fragmentation_is_of_the_servers_in_use() -> None:
+    """Three of four cores of one of two servers."""
+    nodes = [Node("n", cpu=4.0), Node("m", cpu=4.0)]
+    policy = Constant(Constant.Params(replicas=3))
+    result = run(of(function(At((1.0,)), MODEL), horizon_s=20.0, nodes=nodes), policy)
+    assert pytest.approx(0.25) == result["fragmentation"]
+
+
+@pytest.mark.parametrize(
+    ("billing", "expected"), [("pay-per-use", 3 * EXEC_S + 3 * 0.01), ("reserved", 2 * 20.0)]
+)
+def test_cost_is_what_the_billing_rule_says(billing: str, expected: float) -> None:
+    """By executions and calls, or by the lives of instances."""
+    prices = Prices(billing, cpu_core_s=1.0, call=0.01)
+    calls = function(At((1.0, 2.0, 3.0)), MODEL)
+    result = run(of(calls, horizon_s=20.0, prices=prices), Constant(Constant.Params(replicas=2)))
+    assert pytest.approx(expected) == result["cost"]
+    assert pytest.approx(1000 * expected / 3) == result["cost_per_1k"]
+
+
+def test_requests_per_resource_counts_cores_and_gpus() -> None:
+    """Ten requests in 20 s on two cores and a tenth of a GPU."""
+    policy = Constant(Constant.Params(), cpu=2.0, gpu=10.0)
+    nodes = [Node("n", cpu=4.0, gpus=1)]
+    result = run(of(function(Every(1.0, 10.0), MODEL), horizon_s=20.0, nodes=nodes), policy)
+    assert pytest.approx(10 / (20 * (64 / 142 * 2 + 10))) == result["rps_per_resource"]
+
+
+def test_a_queue_that_is_full_refuses() -> None:
+    """One executes, two wait, the fourth is refused."""
+    slow = function(At((1.0, 1.1, 1.2, 1.3)), linear(5.0))
+    result = run(of(slow, horizon_s=30.0), Constant(Constant.Params()), queue_max=2)
+    assert (3, 1) == (result["done"], result["refused"])
+
+
+def test_late_is_not_in_time() -> None:
+    """Done, and after the objective."""
+    slow = function(Poisson(0.5), linear(1.0), slo_s=0.9)
+    result = run(of(slow, horizon_s=60.0), Constant(Constant.Params(replicas=50)))
+    assert result["requests"] == result["done"]
+    assert 1 == result["slo_miss_ratio"]

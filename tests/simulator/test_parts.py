@@ -1,0 +1,174 @@
+"""The parts of a simulation, each by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.latency import Configuration
+from carpool.latency.coefficients import Coefficients, GpuCoefficients
+from carpool.latency.linear import Linear
+from carpool.latency.table import Table
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.arrivals import Poisson, timestamps
+from scaler.core.cost import PayPerUse, Prices
+from simulator.agenda import Agenda
+from simulator.arrivals import Arrivals, merged
+from simulator.execution import Executions
+from simulator.latencies import Latencies
+from simulator.rates import Rates
+from simulator.transition import interim
+
+if TYPE_CHECKING:
+    from carpool.latency import LatencyModel
+
+
+def executions(model: LatencyModel, noise: float = 0.0) -> Executions:
+    """Of that model, for 2 a core second."""
+    return Executions(model, PayPerUse(Prices(cpu_core_s=2.0)), noise, "seed")
+
+
+def test_calls_come_in_order_and_equal_times_in_the_order_noted() -> None:
+    """Those that are noted meanwhile too."""
+    agenda, made = Agenda(), []
+
+    def call(now: float, name: str) -> None:
+        made.append((now, name))
+        if name == "first":
+            agenda.at(1.5, call, "noted meanwhile")
+
+    for when, name in ((2.0, "second"), (1.0, "first"), (2.0, "third"), (9.0, "too late")):
+        agenda.at(when, call, name)
+    agenda.run(2.0)
+    expected = [(1.0, "first"), (1.5, "noted meanwhile"), (2.0, "second"), (2.0, "third")]
+    assert expected == made
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99, 1.0])
+def test_quantiles_are_exact_to_a_five_hundredth(share: float) -> None:
+    """Against all values in order."""
+    seconds = np.random.default_rng(1).lognormal(-3, 1, 20_000)
+    latencies = Latencies()
+    latencies.add(seconds[:5_000].tolist())
+    latencies.add(seconds[5_000:].tolist())
+    assert pytest.approx(np.quantile(seconds, share), rel=0.003) == latencies.quantile_s(share)
+    assert pytest.approx(seconds.mean()) == latencies.mean_s
+
+
+def test_latencies_of_an_interval_stand_for_those_of_others() -> None:
+    """Three intervals' worth of one."""
+    one, three = Latencies(), Latencies()
+    one.add([0.1, 0.2, 0.4])
+    three.merge(one, 3.0)
+    assert pytest.approx(9.0) == three.count
+    assert one.quantile_s(0.5) == three.quantile_s(0.5)
+
+
+def test_no_latencies_have_no_quantile() -> None:
+    """Rather than 0."""
+    assert None is Latencies().quantile_s(0.5)
+    assert None is Latencies().mean_s
+    assert ([], []) == Latencies().curve()
+
+
+def test_an_execution_takes_what_the_model_says_and_costs_what_the_rule_says() -> None:
+    """50 ms and 20 for each request, on half a core."""
+    execution = executions(Linear(0.05, 0.02)).of(InstanceClass("a", 0.5, 4, 1))
+    assert pytest.approx((0.09, 0.09 * 0.5 * 2.0)) == execution.run(2)
+
+
+def test_a_batch_of_unknown_size_is_padded_to_the_next_that_is_known() -> None:
+    """The table has batches of 2 and 8."""
+    table = Table({Configuration(2, 1.0, 0.0): 0.2, Configuration(8, 1.0, 0.0): 0.5})
+    execution = executions(table).of(InstanceClass("a", 1.0, 8, 1))
+    assert pytest.approx(0.2) == execution.run(1)[0]
+    assert pytest.approx(0.25) == execution.run(3)[0]
+
+
+def test_a_class_that_the_model_does_not_know_is_refused() -> None:
+    """And named."""
+    table = Table({Configuration(2, 1.0, 0.0): 0.2})
+    with pytest.raises(ConfigError, match="class big of the plan"):
+        executions(table).of(InstanceClass("big", 1.0, 4, 1))
+
+
+def test_times_are_drawn_from_the_models_distribution() -> None:
+    """On a share of a GPU, whose latency has a mean and a 99th percentile."""
+    model = Coefficients(None, GpuCoefficients(0.001, 0.01, 0.002, 24))
+    share = 100 * 6 / 24
+    execution = executions(model).of(InstanceClass("a", 2.0, 4, 1, gpu=share))
+    times = [execution.run(4)[0] for _ in range(20_000)]
+    for quantile in (0.5, 0.9, 0.95):
+        expected = model.predict(4, 2.0, share, quantile)
+        assert pytest.approx(expected, rel=0.01) == np.quantile(times, quantile)
+
+
+def test_noise_keeps_the_mean() -> None:
+    """Lognormal, with a standard deviation of the logarithm of 0.3."""
+    execution = executions(Linear(0.1, 0.0), noise=0.3).of(InstanceClass("a", 1.0, 4, 1))
+    times = [execution.run(1)[0] for _ in range(20_000)]
+    assert pytest.approx(0.1, rel=0.01) == np.mean(times)
+    assert pytest.approx(0.3, rel=0.03) == np.std(np.log(times))
+
+
+def test_arrivals_of_all_stretches_are_those_of_the_whole() -> None:
+    """And each application has its own."""
+    processes = [Poisson(50.0), Poisson(50.0)]
+    arrivals = Arrivals(processes, 30.0, seed=7)
+    stretches = [arrivals.take(end) for end in (0.001, 7.0, 7.0, 30.0, 40.0)]
+    for number, process in enumerate(processes):
+        together = np.concatenate([stretch[number] for stretch in stretches])
+        assert np.array_equal(timestamps(process, 30.0, (7, 1, number)), together)
+    assert not np.array_equal(stretches[1][0], stretches[1][1])
+
+
+def test_arrivals_are_put_in_order() -> None:
+    """Of equal times the first application's is first."""
+    times = [np.array([1.0, 3.0]), np.array([1.0, 2.0])]
+    assert ([1.0, 1.0, 2.0, 3.0], [0, 1, 1, 0]) == merged(times)
+
+
+def test_rates_are_counted_over_the_window_that_has_been_seen() -> None:
+    """One request a second, then three; the future does not count."""
+    rates = Rates([0.5], window_s=20.0)
+    rates.note(0.0, 10.0, [np.arange(0.5, 10.0)])
+    assert [0.5] == rates.at(0.0)
+    assert [pytest.approx(1.0)] == rates.at(5.0)
+    rates.note(10.0, 20.0, [np.arange(10.1, 20.0, 1 / 3)])
+    assert [pytest.approx(1.0)] == rates.at(10.0)
+    assert [pytest.approx(2.0)] == rates.at(20.0)
+    rates.note(20.0, 30.0, [np.empty(0)])
+    assert [pytest.approx(1.5)] == rates.at(30.0)
+
+
+def test_stand_ins_get_the_share_that_they_can_take() -> None:
+    """Two old instances of 30/s beside three new ones of 60/s."""
+    new = InstanceClass("new", 1.0, 4, 3, rate_high=60.0)
+    old = InstanceClass("old", 1.0, 4, 0, rate_high=30.0)
+    plan = Plan("f", 2, "test", (new,), (Route("*", {"new": 1.0}, 0.1),))
+    weights = interim(plan, [old, old]).routes[0].weights
+    assert {"new": pytest.approx(0.75), "old": pytest.approx(0.25)} == weights
+    assert plan is interim(plan, [])
+
+
+def test_the_calls_of_one_can_be_put_off() -> None:
+    """Those of others stay where they are."""
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def call(self, now: float) -> None:
+            made.append((now, self.name))
+
+    agenda, made = Agenda(), list[tuple[float, str]]()
+    one, other = Named("one"), Named("other")
+    for when in (1.0, 3.0):
+        agenda.at(when, one.call)
+        agenda.at(when + 1, other.call)
+    agenda.postpone(one, 2.5)
+    agenda.run(10.0)
+    assert [(2.0, "other"), (3.5, "one"), (4.0, "other"), (5.5, "one")] == made

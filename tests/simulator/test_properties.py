@@ -1,0 +1,103 @@
+"""Whatever policies plan: every request ends once, and a seed says everything."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.arrivals import Poisson
+from scaler.core.markov_arrivals import mmpp2
+from scaler.core.placement import Node
+from scaler.core.scenario import App
+from tests.simulator.load import Scripted, function, linear, run
+from tests.simulator.load import scenario as of
+
+if TYPE_CHECKING:
+    from scaler.core.snapshot import FunctionView
+
+
+def whim(seed: int) -> Scripted:
+    """Any plans at all."""
+    draw = random.Random(seed)
+
+    def script(now: float, view: FunctionView) -> Plan | None:
+        if draw.random() < 0.2:
+            return None
+        names = draw.sample(["a", "b", "c"], draw.randint(1, 3))
+        shares = [draw.randint(0, 3) for _ in names]
+        shares[0] += 1
+        weights = {name: share / sum(shares) for name, share in zip(names, shares, strict=True)}
+        classes = [
+            InstanceClass(n, draw.choice([0.5, 1.0]), draw.choice([1, 4, 8]), draw.randint(0, 3))
+            for n in names
+        ]
+        waits = [Route("*", weights, draw.choice([0.0, 0.05]))]
+        if draw.random() < 0.5:
+            waits.append(Route("other", {names[0]: 1.0}, 0.1))
+        keep_alive_s = draw.choice([None, 0.0, 1.0, 30.0])
+        prewarm_s = draw.choice([0.0, 0.5, 3.0])
+        version = round(1e6 * now) + draw.randint(1, 9)
+        return Plan(
+            view.name,
+            version,
+            "whim",
+            tuple(classes),
+            tuple(waits),
+            prewarm_s=prewarm_s,
+            keep_alive_s=keep_alive_s,
+        )
+
+    return Scripted(script)
+
+
+def eventful(seed: int, plans: int) -> dict[str, Any]:
+    """A full cluster, two functions, bursts, noise and a policy without a plan."""
+    bursts = mmpp2(rates=(0.0, 60.0), switch=(0.5, 0.5))
+    functions = [
+        function(
+            [App("web", 0.3, Poisson(40.0)), App("other", 1.0, bursts)],
+            linear(0.02, 0.01, load_s=0.7),
+            name="f",
+            slo_s=0.3,
+        ),
+        function(Poisson(2.0), linear(0.1, load_s=2.0), name="g", slo_s=3.0),
+    ]
+    nodes = [Node("n", cpu=4.0), Node("m", cpu=2.0)]
+    scenario = of(*functions, horizon_s=20.0, nodes=nodes, seed=seed)
+    result = run(scenario, whim(plans), interval_s=1.7, noise=0.3, queue_max=50)
+    result.pop("planning_ms")
+    for each in result["functions"].values():
+        each.pop("planning_ms")
+    return result
+
+
+@settings(max_examples=40, deadline=None)
+@given(plans=st.integers(0, 10**9))
+def test_every_request_ends_once(plans: int) -> None:
+    """However the plans change, what came was done, expired or refused, and nothing is negative."""
+    result = eventful(1, plans)
+    for each in (result, *result["functions"].values()):
+        ends = each["done"] + each["failed"] + each["expired"] + each["refused"]
+        assert each["requests"] == ends
+        assert 0 == each["failed"]
+        assert 0 <= each["slo_miss_ratio"] <= 1
+        assert 0 <= each["cold_start_ratio"] <= 1
+        assert each["cpu_core_s"] <= 6.0 * 20.0 + 1e-6
+
+
+@settings(max_examples=5, deadline=None)
+@given(plans=st.integers(0, 10**9))
+def test_a_seed_says_everything(plans: int) -> None:
+    """The same run twice gives the same numbers; another seed gives others."""
+    assert eventful(1, plans) == eventful(1, plans)
+    assert eventful(1, plans)["requests"] != eventful(2, plans)["requests"]
+
+
+def test_policies_meet_the_same_requests() -> None:
+    """What a policy plans does not change what comes."""
+    first, second = (eventful(1, plans)["functions"]["f"]["requests"] for plans in (3, 4))
+    assert first == second

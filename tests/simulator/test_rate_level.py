@@ -1,0 +1,89 @@
+"""Intervals that are like others are not simulated again, and it hardly shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scaler.core.arrivals import Poisson, Trace
+from scaler.core.cost import Prices
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+from tests.simulator.load import Scripted, function, linear, plan
+from tests.simulator.load import scenario as of
+
+if TYPE_CHECKING:
+    from carpool.plan import Plan
+    from scaler.core.scenario import Scenario
+    from scaler.core.snapshot import FunctionView
+
+BOTH_GIVE = (
+    *("mean_batch", "cost", "cost_per_1k", "cpu_core_s", "rps_per_resource", "idle_core_s"),
+)
+
+
+def following(_: float, view: FunctionView) -> Plan:
+    """As many instances as the rate asks for, in batches of 4."""
+    wanted = max(1, round(view.rate_rps / 20))
+    if view.plan and view.plan.classes[0].replicas == wanted:
+        return view.plan
+    return plan("f", view.plan.version + 1 if view.plan else 1, wanted, 4, 0.1)
+
+
+def waves() -> Scenario:
+    """Two hours, up and down between 10 and 100 requests a second."""
+    rates = (10.0, 40.0, 100.0, 60.0) * 6
+    trace = Trace(tuple(300.0 * n for n in range(len(rates))), rates, 300.0 * len(rates))
+    model = linear(0.05, 0.02, load_s=2.0)
+    prices = Prices(cpu_core_s=1e-4, call=1e-6)
+    return of(function(trace, model, slo_s=0.5), horizon_s=7200.0, prices=prices)
+
+
+def both(scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The metrics of the two modes, and how many requests the faster one simulated."""
+    whole = Simulation(scenario, Scripted(following), Settings()).run()
+    quick = Simulation(scenario, Scripted(following), Settings(rate_level=True)).run()
+    return measured(whole), measured(quick), quick.simulated
+
+
+@pytest.fixture(scope="module")
+def modes() -> tuple[dict[str, Any], dict[str, Any], int]:
+    """Both modes on the same load."""
+    return both(waves())
+
+
+def test_most_requests_are_not_simulated(modes: tuple[dict[str, Any], dict[str, Any], int]) -> None:
+    """Though all of them come, and end."""
+    whole, quick, simulated = modes
+    assert whole["requests"] == quick["requests"]
+    assert quick["requests"] == quick["done"] + quick["expired"]
+    assert simulated < 0.5 * quick["requests"]
+
+
+@pytest.mark.parametrize("name", BOTH_GIVE)
+def test_the_modes_agree(modes: tuple[dict[str, Any], dict[str, Any], int], name: str) -> None:
+    """Within 3 %."""
+    whole, quick, _ = modes
+    assert pytest.approx(whole[name], rel=0.03) == quick[name]
+
+
+@pytest.mark.parametrize("name", ["mean", "p50", "p90", "p95", "p99"])
+def test_the_modes_agree_on_latency(
+    modes: tuple[dict[str, Any], dict[str, Any], int], name: str
+) -> None:
+    """Within 3 %."""
+    whole, quick, _ = modes
+    assert pytest.approx(whole["latency_ms"][name], rel=0.03) == quick["latency_ms"][name]
+
+
+def test_few_requests_are_simulated_one_by_one() -> None:
+    """Nothing would be gained, and cold starts are rare events."""
+    seldom = of(function(Poisson(0.5), linear(0.05)), horizon_s=2000.0)
+    whole, quick, simulated = both(seldom)
+    assert quick["requests"] == simulated
+    for result in (whole, quick):
+        result.pop("planning_ms")
+        result.pop("functions")
+    assert whole == quick
