@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _QUIET_S = 2.0  # a run that is over by then needs no progress
-_OFTEN_S = 0.2
+_OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
 
 
 def main(argv: list[str]) -> int:
@@ -52,19 +52,19 @@ def main(argv: list[str]) -> int:
 
 
 def _progress(name: str) -> Callable[[float], None]:
-    """Writes how far a long run is, on a line of its own that is written over."""
+    """Says how far a long run is: on a terminal in one line that is written over."""
     began = shown = time.monotonic()
+    terminal = sys.stderr.isatty()
 
     def show(share: float) -> None:
         nonlocal shown
         now = time.monotonic()
-        if now - began < _QUIET_S or now - shown < _OFTEN_S:
+        if now - began < _QUIET_S or now - shown < (_OFTEN_S if terminal else _SELDOM_S):
             return
         shown = now
         left_s = (now - began) * (1 - share) / share if share else 0.0
         line = f"{name}: {share:.0%} simulated, about {left_s:.0f} s left"
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{line}\x1b[K")
-            sys.stderr.flush()
+        sys.stderr.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+        sys.stderr.flush()
 
     return show

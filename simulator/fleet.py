@@ -174,11 +174,6 @@ class Fleet:
         self._room.give_back(instance.place)
         self._room.released(now)
 
-    def refresh(self, now: float) -> None:
-        """All have been in use until now."""
-        for instance in self.alive.values():
-            instance.used = now
-
     def _claim(self, plan: Plan) -> dict[Key, int]:
         """Note which instances ``plan`` wants, and how many it lacks of each kind."""
         present: defaultdict[Key, list[Instance]] = defaultdict(list)

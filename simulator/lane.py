@@ -1,9 +1,5 @@
 """One function in simulated time: the sidecar's own batcher, and instances that execute.
 
-This is where a simulation spends its time. After an arrival the batcher is asked to step only if a
-batch may leave: while nobody is due and nothing is full, or no instance is free, a step changes
-nothing (`sidecar.core.batcher`: a batch closes only when an instance is there to take it).
-
 A lane can skip a stretch of time: who waits goes on waiting, and batches run on, as if it had not
 been. So it has a time of its own, which is behind that of the agenda by all that it has skipped.
 """
@@ -14,9 +10,9 @@ import math
 from typing import TYPE_CHECKING
 
 from sidecar.core.batcher import Batcher
-from sidecar.core.request import Request
 from sidecar.core.shedding import Shedding
 from sidecar.policies.planned import Planned, policy_of, routes_of
+from simulator.caller import Caller
 from simulator.instance import Phase
 from simulator.served import Served
 from simulator.upstreams import ManyUpstreams
@@ -27,11 +23,12 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.scenario import App
     from sidecar.core.batch import Batch
+    from sidecar.core.request import Request
     from simulator.agenda import Agenda
     from simulator.fleet import Fleet
     from simulator.instance import Instance
 
-__all__ = ["Caller", "Lane"]
+__all__ = ["Lane"]
 
 _ROUNDING_S = 1e-9  # an answer is late if it is later than that
 
@@ -214,41 +211,3 @@ class Lane:
         self.free, self._single = flights.count(0), flights.count(1)
         self.least, self._largest = min(sizes, default=0), max(sizes, default=0)
         self._futile = False
-
-
-class Caller:
-    """An application that sends its requests to a lane.
-
-    Attributes:
-        app: The application.
-    """
-
-    __slots__ = ("_admit", "_lane", "_name", "_slo_s", "app")
-
-    def __init__(self, lane: Lane, app: App) -> None:
-        self.app = app
-        self._lane = lane
-        self._admit = lane.batcher.admit
-        self._name = app.name
-        self._slo_s = app.slo_s
-
-    def arrive(self, now: float) -> None:
-        """One request."""
-        lane = self._lane
-        now -= lane.skipped_s
-        lane.requests = number = lane.requests + 1
-        request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)
-        if self._admit(request, now) is not None:
-            lane.served.refused += 1
-            return
-        lane.waiting += 1
-        if not lane.free:
-            due = request.deadline
-            leaves = lane.crowded(now)
-        else:
-            due = min(request.depart, request.deadline)
-            leaves = due <= now or lane.waiting >= lane.least
-        if leaves:
-            lane.step(now)
-        elif due < lane.wakes_at:
-            lane.wake(due)

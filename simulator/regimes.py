@@ -98,7 +98,8 @@ class Regimes:
             return False
         track.lane.served.add(regime.served, requests / regime.requests)
         track.lane.skip(end - start)
-        track.fleet.refresh(end)
+        for instance in track.fleet.alive.values():
+            instance.used = end
         return True
 
 

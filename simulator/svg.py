@@ -21,6 +21,8 @@ _WIDTH, _HEIGHT = 520, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 34
 _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
+_BEFORE = 0.8
+_BARS = 5  # as many places at least, that one bar does not fill the chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class _Axis:
     start: float
     length: float
     log: bool = False
+    whole: bool = False
 
     def at(self, value: float) -> float:
         share = (self._place(value) - self._place(self.low)) / (
@@ -60,11 +63,16 @@ class _Axis:
 
     def ticks(self) -> list[float]:
         if self.log:
-            powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-            steps = (1, 2, 5) if len(powers) < _TICKS else (1,)
-            found = [step * 10.0**power for power in (powers.start - 1, *powers) for step in steps]
-            return [value for value in found if self.low <= value <= self.high]
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            choices = [
+                [step * 10.0**power for power in powers for step in steps]
+                for steps in ((1,), (1, 2, 5), range(1, 10))
+            ]
+            inside = [[v for v in values if self.low <= v <= self.high] for values in choices]
+            return next((values for values in inside if len(values) >= _TICKS), inside[-1])
         rough = (self.high - self.low) / _TICKS
+        if self.whole:
+            rough = max(rough, 1.0)
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
         first = math.ceil(self.low / step)
@@ -90,6 +98,8 @@ def lines(
     high = max(line.x[-1] for line in drawn)
     if high <= low:
         low, high = (low / 2, high * 2) if low > 0 else (low, low + 1)
+    if log_x:
+        low *= _BEFORE  # that a line that begins with a step shows it
     across = _Axis(low, high, _LEFT, _WIDTH - _LEFT - _RIGHT, log_x)
     top = max(max(line.y) for line in drawn) or 1.0
     up = _up(top)
@@ -103,9 +113,11 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
     if not numbers:
         return "<p>Nothing to draw.</p>"
     top = max(max(shares.values(), default=0.0) for _, shares in groups) or 1.0
-    across = _Axis(numbers[0] - 0.5, numbers[-1] + 0.5, _LEFT, _WIDTH - _LEFT - _RIGHT)
+    places = max(numbers[-1] - numbers[0] + 1, _BARS)
+    span = (numbers[0] - 0.5, numbers[0] + places - 0.5)
+    across = _Axis(*span, _LEFT, _WIDTH - _LEFT - _RIGHT, whole=True)
     up = _up(top)
-    width = across.length / (numbers[-1] - numbers[0] + 1) / len(groups) * 0.9
+    width = across.length / places / len(groups) * 0.9
     drawn = []
     for place, (_, shares) in enumerate(groups):
         for number, share in sorted(shares.items()):

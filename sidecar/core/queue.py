@@ -10,13 +10,16 @@ counted over the whole queue, because the two classes often have different keys.
 
 Cancelled requests stay in place and are skipped when their turn comes. Departure times and
 deadlines are kept as lower bounds, updated on arrival and recomputed only when time reaches them,
-so that the common case (everything due at once, or all deadlines equal) costs nothing.
+so that the common case (everything due at once, or all deadlines equal) costs nothing. While those
+who come later have later deadlines, as with one budget for all, the late are looked for at the
+front alone: under overload somebody expires all the time, and hundreds wait behind.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from sidecar.core.states import State, advance
@@ -38,19 +41,30 @@ class Group:
         seats: how many items they carry together.
     """
 
-    __slots__ = ("_background", "_departs_after", "_interactive", "_queue", "live", "seats")
+    __slots__ = (
+        "_background",
+        "_departs_after",
+        "_in_order",
+        "_interactive",
+        "_queue",
+        "live",
+        "seats",
+    )
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._interactive: deque[Request] = deque()
         self._background: deque[Request] = deque()
         self._departs_after = math.inf
+        self._in_order = True  # deadlines never fall along a lane
         self.live = 0
         self.seats = 0
 
     def push(self, request: Request) -> None:
         """Append a request to its lane."""
         lane = self._background if request.background else self._interactive
+        if lane and request.deadline < lane[-1].deadline:
+            self._in_order = False
         lane.append(request)
         self._departs_after = min(self._departs_after, request.depart)
         self.live += 1
@@ -101,6 +115,24 @@ class Group:
                 return now
             self._departs_after = min(r.depart for r in self)
         return self._departs_after
+
+    def late(self, now: float) -> list[Request]:
+        """Those whose deadline has passed."""
+        if not self._in_order:
+            return [request for request in self if request.deadline <= now]
+        return [
+            request
+            for lane in (self._interactive, self._background)
+            for request in takewhile(lambda r: r.deadline <= now, lane)
+            if request.state is State.QUEUED
+        ]
+
+    def expires_at(self) -> float:
+        """The earliest deadline."""
+        if not self._in_order:
+            return min((request.deadline for request in self), default=math.inf)
+        fronts = (_front(self._interactive), _front(self._background))
+        return min((front.deadline for front in fronts if front), default=math.inf)
 
     def __iter__(self) -> Iterator[Request]:
         return (r for r in (*self._interactive, *self._background) if r.state is State.QUEUED)
@@ -268,11 +300,12 @@ class Queue:
         """Remove and return, as EXPIRED, the requests whose deadline has passed."""
         if self._expires_after > now:
             return []
-        late = [request for request in self if request.deadline <= now]
+        late = [request for group in self._groups.values() for request in group.late(now)]
         for request in late:
             advance(request, State.EXPIRED)
             self.cancelled(request)
-        self._expires_after = min((request.deadline for request in self), default=math.inf)
+        expiries = (group.expires_at() for group in self._groups.values())
+        self._expires_after = min(expiries, default=math.inf)
         return late
 
     @property
