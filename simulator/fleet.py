@@ -49,7 +49,7 @@ class Fleet:
         plan: The plan in force; None before the first.
         alive: All of them, by name.
         keep_alive: Those that sleep.
-        version: Grows with every change.
+        version: Grows with every change of those that serve or load.
     """
 
     lane: Lane
@@ -75,16 +75,15 @@ class Fleet:
 
     @property
     def steady(self) -> bool:
-        """Whether it stays as it is while requests come as they do."""
+        """Whether the same ones go on serving while requests come as they do."""
         return not (self.keep_alive.restless or self._short) and all(
-            i.wanted and i.phase is Phase.SERVING for i in self.alive.values()
+            i.wanted if i.phase is Phase.SERVING else i.idle for i in self.alive.values()
         )
 
     @property
     def idle(self) -> list[Instance]:
         """Those that could take a batch at once, were they sent one."""
-        ready = (i for i in self.alive.values() if i.phase is not Phase.LOADING)
-        return [i for i in ready if not i.upstream.in_flight]
+        return [i for i in self.alive.values() if i.idle]
 
     @property
     def load_s(self) -> float:
@@ -167,9 +166,9 @@ class Fleet:
             return
         if instance.phase is Phase.SERVING:
             self.lane.leave(instance)
+        self.version += instance.phase is not Phase.RESTING
         instance.phase = Phase.GONE
         del self.alive[instance.upstream.name]
-        self.version += 1
         self._held.count(instance, now)
         self._room.give_back(instance.place)
         self._room.released(now)

@@ -84,6 +84,11 @@ class Instance:
         """Instances of equal keys can stand in for each other."""
         return self.kind.name, self.execution.size
 
+    @property
+    def idle(self) -> bool:
+        """Whether it has loaded and has nothing to execute."""
+        return self.phase is not Phase.LOADING and not self.upstream.in_flight
+
     def employ(self, kind: InstanceClass, execution: Execution, exec_time: ExecTime) -> None:
         """Be one of ``kind`` from now on, as the plan wants it."""
         self.wanted = True

@@ -162,16 +162,18 @@ class Lane:
             self._single -= 1
         self.waiting -= len(batch.requests)
         exec_s, cost = instance.execution.run(batch.seats)
-        served, size = self.served, instance.execution.size
-        served.cost += cost
-        served.busy_core_s += exec_s * size.cpu
-        served.batches += 1
-        served.sizes[batch.seats] = served.sizes.get(batch.seats, 0) + 1
-        start = max(instance.busy_until, now)
-        instance.busy_until = end = start + exec_s
-        self._agenda.at(end + self.skipped_s, self._land, batch, instance, end)
+        instance.busy_until = end = max(instance.busy_until, now) + exec_s
+        self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 
-    def _land(self, at_s: float, batch: Batch, instance: Instance, now: float) -> None:
+    def _land(
+        self,
+        at_s: float,
+        batch: Batch,
+        instance: Instance,
+        now: float,
+        exec_s: float,
+        cost: float,
+    ) -> None:
         requests = batch.requests
         count = len(requests)
         failed = self._no_failures.get(count)
@@ -179,6 +181,11 @@ class Lane:
             failed = self._no_failures[count] = [False] * count
         self.batcher.finished(batch, failed, now)
         self._upstreams.moved(batch.upstream)
+        served = self.served
+        served.cost += cost
+        served.busy_core_s += exec_s * instance.execution.size.cpu
+        served.batches += 1
+        served.sizes[count] = served.sizes.get(count, 0) + 1
         self._record(requests, instance, now)
         self._futile = False
         idle = not batch.upstream.in_flight

@@ -98,7 +98,7 @@ class Regimes:
             return False
         track.lane.served.add(regime.served, requests / regime.requests)
         track.lane.skip(end - start)
-        for instance in track.fleet.alive.values():
+        for instance in track.fleet.serving:
             instance.used = end
         return True
 
@@ -114,7 +114,7 @@ def _supply(track: Track) -> tuple[Any, ...]:
     """What serves them."""
     plan = track.fleet.plan
     routes = plan.routes if plan else ()
-    present = Counter((i.key, i.kind.batch_size) for i in track.fleet.alive.values())
+    present = Counter((i.key, i.kind.batch_size) for i in track.fleet.serving)
     ways = [
         (
             route.app,
