@@ -69,8 +69,7 @@ def record(fields: Mapping[str, Rule], required: frozenset[str]) -> Rule:
             return
         prefix = f"{path}." if path else ""
         for name in value.keys() - fields.keys():
-            known = [prefix + field for field in fields]
-            problems.unknown(f"{prefix}{name}", known, _shown(value[name]))
+            problems.unknown(name, fields, _shown(value[name]), within=prefix)
         for name, rule in fields.items():
             if name in value:
                 rule(value[name], prefix + name, problems)

@@ -34,11 +34,14 @@ class Problems:
         """Note that ``name`` was given ``value`` where ``expected`` was wanted."""
         self._found.append(Problem(name, str(value), expected, hint))
 
-    def unknown(self, name: str, known: Iterable[str], value: object = "") -> None:
-        """Note a name nobody knows, with the nearest one that is known."""
+    def unknown(
+        self, name: str, known: Iterable[str], value: object = "", *, within: str = ""
+    ) -> None:
+        """Note a name nobody knows ``within`` a path, with the nearest one that is known."""
         names = sorted(known)
         hint = nearest(name, names)
-        self.add(name, value, "a known name" if hint else f"one of {', '.join(names)}", hint)
+        expected = "a known name" if hint else f"one of {', '.join(names)}"
+        self.add(f"{within}{name}", value, expected, hint)
 
     def attempt(self, read: Callable[[], T]) -> T | None:
         """Call ``read``; if it finds problems, note them and return None."""

@@ -137,7 +137,7 @@ class Simulation:
         snapshot = Snapshot(
             now,
             tuple(track.view(now, processes_known=known) for track in tracks),
-            self._room.cluster.copy() if self._room.cluster else None,
+            self._room.cluster.copy() if self._room.cluster is not None else None,
             self._scenario.prices,
         )
         began = time.perf_counter()

@@ -133,10 +133,10 @@ class Batcher:
             actions.expired.extend(self._parts.expire(now))
             for part in list(self._parts):
                 self._send_part(part, now, actions)
-        while self._queue.live and self._close_next(now, actions):
-            pass
-        self._learn(actions.expired, math.inf, self._flights.last_exec_s)
         self._hungry = self.upstreams.hungry(now)
+        while self._hungry and self._queue.live and self._close_next(now, actions):
+            self._hungry = self.upstreams.hungry(now)
+        self._learn(actions.expired, math.inf, self._flights.last_exec_s)
         return actions
 
     @property
@@ -149,7 +149,7 @@ class Batcher:
         if not (self._queue.live or self._parts):
             return math.inf
         wake = min(self._queue.expires_at, self._parts.expires_at, self.upstreams.returns_at(now))
-        for group in self._queue.in_turn():
+        for group in self._queue.in_turn() if self._hungry else ():
             if self.upstreams.next_free(group.route, now):
                 wake = min(wake, group.departs_at(now))
         return wake

@@ -96,7 +96,7 @@ def test_what_is_not_known_may_be_left_out() -> None:
         ("classes/0/batch_size", 0, "classes[0].batch_size", "at least 1"),
         ("classes/0/replicas", None, "classes[0].replicas", "whole number"),
         ("classes/0/exec_s", 0, "classes[0].exec_s", "above 0"),
-        ("classes/0/cpus", 2, "classes[0].cpus", "did you mean 'classes[0].cpu'?"),
+        ("classes/0/cpus", 2, "classes[0].cpus", "did you mean 'cpu'?"),
         ("classes/0/rate_low", 50, "classes[0].rate_low", "at most rate_high, which is 40"),
         ("routes/0/weights", {}, "routes[0].weights", "add up to 1"),
         ("routes/0/weights", [], "routes[0].weights", "an object"),

@@ -137,7 +137,7 @@ def test_anybodys_policy(scenario: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("slo_ms: 100", "slo_mz: 100"), "did you mean 'functions[0].slo_ms'?"),
+        (("slo_ms: 100", "slo_mz: 100"), "did you mean 'slo_ms'?"),
         (("rate: RATE", "rate: -5"), "at least 0"),
         (("trace.csv", "trase.csv"), "did you mean 'trace.csv'?"),
         (("cpus: 32", "cpus: 0"), "above 0"),

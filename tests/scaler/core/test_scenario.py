@@ -144,9 +144,9 @@ def test_a_scenario_is_found_from_anywhere(folder: Path, monkeypatch: pytest.Mon
             *("memory_gb", "memory", r":2: cluster.nodes\[0\].memory = .*memory_gb'"),
             id="node-key",
         ),
-        pytest.param(*("gpu_gb_s", "gpu_gbs", "did you mean 'prices.gpu_gb_s'"), id="price-key"),
+        pytest.param(*("gpu_gb_s", "gpu_gbs", "did you mean 'gpu_gb_s'"), id="price-key"),
         pytest.param(
-            *("table: p", "tables: p", r":6: models.resnet-50.tables = .*resnet-50.table'"),
+            *("table: p", "tables: p", r":6: models.resnet-50.tables = .*did you mean 'table'"),
             id="model-kind",
         ),
         pytest.param(
