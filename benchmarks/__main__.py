@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import compare, placement, prewarm, simulator
+from benchmarks import batch_law, compare, grouping, placement, prewarm, simulator
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ __all__ = ["BENCHMARKS", "main"]
 
 BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "servers": compare.main,
+    "batch-law": batch_law.main,
+    "grouping": grouping.main,
     "placement": placement.main,
     "prewarm": prewarm.main,
     "simulator": simulator.main,

@@ -22,33 +22,30 @@ from carpool.strict import Problems, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["BATCH_POLICIES", "SCALE_POLICIES", "Found", "Kind", "Knob", "build", "knobs", "listed"]
-__all__ += ["PREWARM_POLICIES", "load", "resolve"]
+__all__ = ["BUILT_IN", "Found", "Kind", "Knob", "build", "knobs", "listed", "load", "resolve"]
 
 Kind = Literal["batch", "scale", "prewarm"]
 
-BATCH_POLICIES = {
-    "none": "sidecar.policies.none:NoBatching",
-    "fixed": "sidecar.policies.fixed:FixedWindow",
-    "deadline": "sidecar.policies.deadline:Deadline",
-    "adaptive": "sidecar.policies.adaptive:Adaptive",
-}
-SCALE_POLICIES = {
-    "fixed": "scaler.policies.fixed:Fixed",
-    "openfaas": "scaler.policies.openfaas:OpenFaas",
-    "infless": "scaler.policies.infless:Infless",
-}
-PREWARM_POLICIES = {
-    "fixed": "scaler.prewarm.fixed:FixedKeepAlive",
-    "hhp": "scaler.prewarm.hhp:HybridHistogram",
-    "lsth": "scaler.prewarm.lsth:LongShortHistogram",
-    "breakeven": "scaler.prewarm.breakeven:BreakEven",
-}
-
-_BUILT_IN: dict[Kind, dict[str, str]] = {
-    "batch": BATCH_POLICIES,
-    "scale": SCALE_POLICIES,
-    "prewarm": PREWARM_POLICIES,
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "batch": {
+        "none": "sidecar.policies.none:NoBatching",
+        "fixed": "sidecar.policies.fixed:FixedWindow",
+        "deadline": "sidecar.policies.deadline:Deadline",
+        "adaptive": "sidecar.policies.adaptive:Adaptive",
+    },
+    "scale": {
+        "fixed": "scaler.policies.fixed:Fixed",
+        "openfaas": "scaler.policies.openfaas:OpenFaas",
+        "infless": "scaler.policies.infless:Infless",
+        "batch": "scaler.policies.batch:Batch",
+        "harmonybatch": "scaler.policies.harmonybatch:HarmonyBatch",
+    },
+    "prewarm": {
+        "fixed": "scaler.prewarm.fixed:FixedKeepAlive",
+        "hhp": "scaler.prewarm.hhp:HybridHistogram",
+        "lsth": "scaler.prewarm.lsth:LongShortHistogram",
+        "breakeven": "scaler.prewarm.breakeven:BreakEven",
+    },
 }
 _GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
@@ -89,7 +86,7 @@ class Knob:
 
 def listed(kind: Kind) -> list[Found]:
     """Every policy that has a name, built-ins first; a name with two owners is listed twice."""
-    built_in = [Found(name, target, "built-in") for name, target in _BUILT_IN[kind].items()]
+    built_in = [Found(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
     points = importlib.metadata.entry_points(group=_GROUPS[kind])
     installed = [Found(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points]
     return built_in + sorted(set(installed), key=lambda found: (found.name, found.origin))

@@ -42,6 +42,7 @@ class Caller:
         request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)
         if self._admit(request, now) is not None:
             lane.served.refused += 1
+            lane.served.miss(self._name)
             return
         lane.waiting += 1
         if not lane.free:

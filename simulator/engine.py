@@ -119,7 +119,7 @@ class Simulation:
             served = track.settle()
             if self._regimes:
                 self._regimes.learn(track, served)
-            track.note(start, end, sum(map(len, own)))
+            track.note(start, end, own)
 
     def _replay(self, times: Sequence[Times], end: float) -> None:
         """Let everything happen until ``end``."""
@@ -174,5 +174,7 @@ class Simulation:
 
         fleet.lane = lane = Lane(function.apps, fleet, self._agenda, settings.queue_max, starving)
         first = [0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps]
-        track = Track(function, fleet, held, lane, Rates(first, settings.window_s))
+        track = Track(
+            function, fleet, held, lane, Rates(first, settings.window_s or settings.interval_s)
+        )
         return track

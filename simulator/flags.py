@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "parse"]
 
+_INTERVAL = "2s"
+_RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
 _DURATION = "a duration above 0 such as 10s or 1m30s"
 
 
@@ -63,10 +65,9 @@ def parse(argv: Sequence[str]) -> Chosen:
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
-    interval_s = _seconds(problems, "--interval", flags.interval) or 1.0
-    window_s = interval_s
-    if flags.window is not None:
-        window_s = _seconds(problems, "--window", flags.window) or 1.0
+    interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else _INTERVAL)
+    interval_s = _seconds(problems, "--interval", interval) or 1.0
+    window_s = _seconds(problems, "--window", flags.window) if flags.window else None
     horizon_s = _seconds(problems, "--horizon", flags.horizon) if flags.horizon else None
     noise = _amount(problems, "--noise", flags.noise, "a number of at least 0 such as 0.1")
     queue_max = math.inf
@@ -109,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
     add("--rate-level", action="store_true", help="take intervals like others from those; faster")
-    add("--interval", default="10s", help="from one planning round to the next (10s)")
+    add("--interval", help="from one planning round to the next (2s, at the rate level 10s)")
     add("--window", help="how far back arrivals are counted for a plan (the interval)")
     add("--noise", default="0", help="standard deviation of log execution time (0)")
     add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")

@@ -16,10 +16,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scaler.core.transition import interim
 from sidecar.core.exec_time import ExecTime
 from simulator.instance import Instance, Phase
 from simulator.keep_alive import KeepAlive
-from simulator.transition import interim
 
 if TYPE_CHECKING:
     from carpool.plan import InstanceClass, Plan

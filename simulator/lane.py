@@ -124,6 +124,8 @@ class Lane:
             expired = len(actions.expired)
             self.waiting -= expired
             self.served.expired += expired
+            for request in actions.expired:
+                self.served.miss(request.app)
             if not self.least:  # no instance could have taken them
                 self.served.cold += expired
         if self.waiting:
@@ -206,8 +208,11 @@ class Lane:
         served.fresh_s += [now - request.arrived for request in requests]
         first = requests[0].arrived  # nobody has waited longer
         if now - first > self._tightest_s:
-            late = now - _ROUNDING_S
-            served.late += sum([request.deadline < late for request in requests])
+            latest = now - _ROUNDING_S
+            late = [request.app for request in requests if request.deadline < latest]
+            served.late += len(late)
+            for app in late:
+                served.miss(app)
         if first < instance.cold_before:
             cold = instance.cold_before
             served.cold += sum([request.arrived < cold for request in requests])

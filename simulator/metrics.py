@@ -29,7 +29,10 @@ def measured(outcome: Outcome) -> dict[str, Any]:
         "fragmentation": fmean(outcome.fragmentation),
         "planning_ms": fmean(outcome.planning_ms),
     }
-    each = {track.function.name: _of([track]) | common for track in outcome.tracks}
+    each = {
+        track.function.name: _of([track]) | common | {"apps": _by_app(track)}
+        for track in outcome.tracks
+    }
     return {**_of(outcome.tracks), **common, "functions": each}
 
 
@@ -59,6 +62,15 @@ def _of(tracks: Sequence[Track]) -> dict[str, Any]:
         "rps_per_resource": _ratio(done, resource_units(core_s, gpu_percent_s)),
         "cold_start_ratio": _ratio(served.cold, requests),
         "idle_core_s": max(0.0, ready_core_s - served.busy_core_s),
+    }
+
+
+def _by_app(track: Track) -> dict[str, dict[str, float | None]]:
+    """Each application's requests, and the share of them that missed their objective."""
+    missed = track.total.missed_by_app
+    return {
+        app: {"requests": count, "slo_miss_ratio": _ratio(missed.get(app, 0.0), count)}
+        for app, count in track.came.items()
     }
 
 

@@ -34,6 +34,7 @@ class Served:
         cost: What executing them cost.
         busy_core_s: Cores that executed them, for how long.
         sizes: How many batches there were of each size.
+        missed_by_app: How many requests of each application missed their objective.
         latencies: Of those done.
         fresh_s: Latencies that are not in ``latencies`` yet.
     """
@@ -48,6 +49,7 @@ class Served:
     cost: float = 0.0
     busy_core_s: float = 0.0
     sizes: dict[int, float] = field(default_factory=dict)
+    missed_by_app: dict[str, float] = field(default_factory=dict)
     latencies: Latencies = field(default_factory=Latencies)
     fresh_s: list[float] = field(default_factory=list)
 
@@ -61,6 +63,10 @@ class Served:
         """Those that missed their objective: late, or not done at all."""
         return self.late + self.expired + self.refused + self.failed
 
+    def miss(self, app: str) -> None:
+        """A request of this application missed its objective; why is counted elsewhere."""
+        self.missed_by_app[app] = self.missed_by_app.get(app, 0.0) + 1
+
     def settle(self) -> Self:
         """Sort the fresh latencies in."""
         self.latencies.add(self.fresh_s)
@@ -73,4 +79,6 @@ class Served:
             setattr(self, name, getattr(self, name) + scale * getattr(other, name))
         for size, count in other.sizes.items():
             self.sizes[size] = self.sizes.get(size, 0.0) + scale * count
+        for app, count in other.missed_by_app.items():
+            self.missed_by_app[app] = self.missed_by_app.get(app, 0.0) + scale * count
         self.latencies.merge(other.latencies, scale)

@@ -14,7 +14,7 @@ class Settings:
 
     Attributes:
         interval_s: From one planning round to the next.
-        window_s: How far back the arrivals are counted that a policy plans for.
+        window_s: How far back the arrivals are counted that a policy plans for; None: the interval.
         noise: Standard deviation of the logarithm of what execution times are multiplied with.
         queue_max: Most requests waiting for one function.
         processes_known: Policies are told how requests arrive, not only at which rate.
@@ -22,8 +22,8 @@ class Settings:
         rate_level: Intervals like others before are not simulated again.
     """
 
-    interval_s: float = 10.0
-    window_s: float = 10.0
+    interval_s: float = 2.0
+    window_s: float | None = None
     noise: float = 0.0
     queue_max: float = math.inf
     processes_known: bool = False

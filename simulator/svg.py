@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLORS", "Line", "bars", "lines"]
+__all__ = ["COLORS", "Line", "bars", "lines", "standalone"]
 
 COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
 
@@ -128,6 +128,29 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
             )
     legend = [(name, Line(name, (), (), place)) for place, (name, _) in enumerate(groups)]
     return _framed([*_grid(across, up, x_label, y_label), *drawn], legend)
+
+
+def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str | bool) -> str:
+    """A chart of lines as a file of its own, with the legend inside.
+
+    Args:
+        drawn: The lines.
+        legend: Where its first line begins.
+        labels: As `lines` takes them.
+    """
+    inside = lines(drawn, **labels).partition(">")[2].partition("</svg>")[0]  # type: ignore[arg-type]
+    names = "".join(
+        f'<text x="{legend[0]}" y="{legend[1] + 16 * row}" style="fill:{_color(line.color)}">'
+        f"{escape(line.name)}</text>"
+        for row, line in enumerate(drawn)
+    )
+    style = "text{font:11px sans-serif;fill:#444}.axis{stroke:#888;fill:none}.grid{stroke:#eee}"
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} width="{1.5 * _WIDTH:g}">'
+        f'<style>{style}</style><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>'
+        f"{inside}{names}</svg>\n"
+    )
 
 
 def _up(top: float) -> _Axis:

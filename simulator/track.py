@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,9 @@ from simulator.instance import Phase
 from simulator.served import Served
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.core.arrivals import Times
     from scaler.core.scenario import Function
     from simulator.fleet import Fleet
     from simulator.held import Held
@@ -50,7 +54,7 @@ class Track:
         rates: What a scaler measures.
         total: What became of its requests.
         moments: How it was at the end of each interval.
-        requests: How many came.
+        came: How many requests of each application there were.
     """
 
     function: Function
@@ -60,7 +64,12 @@ class Track:
     rates: Rates
     total: Served = field(default_factory=Served)
     moments: list[Moment] = field(default_factory=list)
-    requests: int = 0
+    came: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def requests(self) -> int:
+        """How many requests came."""
+        return self.came.total()
 
     def view(self, now: float, *, processes_known: bool) -> FunctionView:
         """What a scaling policy sees of it."""
@@ -87,9 +96,11 @@ class Track:
         self.total.add(served)
         return served
 
-    def note(self, start_s: float, end_s: float, arrived: int) -> None:
-        """An interval is over."""
-        self.requests += arrived
+    def note(self, start_s: float, end_s: float, times: Sequence[Times]) -> None:
+        """An interval is over, with these arrivals of each application."""
+        arrived = sum(map(len, times))
+        for app, own in zip(self.function.apps, times, strict=True):
+            self.came[app.name] += len(own)
         loading = sum(i.phase is Phase.LOADING for i in self.fleet.alive.values())
         rate_rps = arrived / (end_s - start_s)
         ready = len(self.fleet.alive) - loading

@@ -6,8 +6,9 @@ One round has three stages. First the price of a core, in percent of a GPU: INFl
 what is then best for every function does not fit into what the servers have left, one at which it
 does. (It is the dual variable of the linear programme "least resources that take all rates". Prices
 are tried on a grid; as in the programme's solution, a part of each rate is bought at the price on
-either side.) With the aim ``servers`` it is the price at which cores and GPUs run out together, so
-that as few servers as possible do.
+either side.) With the aim ``cost`` the price of a core is what the bill says instead of INFless's
+weight. With the aim ``servers`` it is the price at which cores and GPUs run out together, so that
+as few servers as possible do.
 
 Then every function's cover at that price (`covering`), and its placing: large shares of GPUs first,
 so that what needs none fills the cores left beside them, each instance by best fit. What found no
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from carpool.latency import Resources
+    from scaler.core.cost import Prices
     from scaler.core.covering import Demand
     from scaler.core.draft import Draft
     from scaler.core.placement import Cluster
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Aim", "PricedSearch", "Task", "place_up_to"]
 
-Aim = Literal["resources", "servers"]
+Aim = Literal["resources", "cost", "servers"]
 
 _GRID = [CORE_WEIGHT * 2 ** (step / 2) for step in range(-10, 21)]
 _PLAIN = 10  # where on the grid a core has INFless's weight
@@ -79,13 +81,16 @@ class PricedSearch:
         self._shops: dict[tuple[int, int], tuple[tuple[Size, ...], Shop]] = {}
         self._useful_of: dict[int, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
 
-    def add(self, tasks: Sequence[Task], cluster: Cluster | None) -> Cluster | None:
+    def add(
+        self, tasks: Sequence[Task], cluster: Cluster | None, prices: Prices | None = None
+    ) -> Cluster | None:
         """Add to the drafts what is missing and has room.
 
         Returns:
             A twin of the cluster with all of it placed.
         """
-        first = self._first_price(tasks, cluster)
+        plain = _billed(tasks, prices) if prices and self._aim == "cost" else _PLAIN
+        first = self._first_price(tasks, cluster, plain)
         best = self._attempt(tasks, first, cluster)
         for further in _FURTHER:
             if best.missing_rps:
@@ -133,10 +138,10 @@ class PricedSearch:
         rest = shop.cover(demand, task.limit - first.total())
         return +first + (rest.instances if rest else Counter())
 
-    def _first_price(self, tasks: Sequence[Task], cluster: Cluster | None) -> _Price:
-        """Where on the grid to begin."""
+    def _first_price(self, tasks: Sequence[Task], cluster: Cluster | None, plain: int) -> _Price:
+        """Where on the grid to begin: at ``plain`` if all fits there."""
         if cluster is None:
-            return _Price(_PLAIN)
+            return _Price(plain)
         free_cores, free_gpu = cluster.free()
         rates = [self._rate_to_add(task) for task in tasks]
 
@@ -144,12 +149,12 @@ class PricedSearch:
             cores, gpu = self._taken(tasks, rates, at)
             return _share(cores, free_cores), _share(gpu, free_gpu)
 
-        cores, gpu = shares(_PLAIN)
+        cores, gpu = shares(plain)
         if self._aim == "servers":
             return _crossing(lambda at: shares(at)[0] - shares(at)[1])
         if cores > 1:
             return _crossing(lambda at: shares(at)[0] - 1)
-        return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(_PLAIN)
+        return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(plain)
 
     def _taken(self, tasks: Sequence[Task], rates: Sequence[float], at: int) -> tuple[float, float]:
         """Cores and GPU percent if every task got the best size for it, in parts of instances."""
@@ -201,6 +206,18 @@ def place_up_to(cluster: Cluster | None, size: Resources, count: int) -> int:
             return placed
         cluster.place(size, node)
     return count
+
+
+def _billed(tasks: Sequence[Task], prices: Prices) -> int:
+    """Where on the grid a core costs what it does on the bill, against a percent of a GPU."""
+    for size in (size for task in tasks for size in task.draft.sizes if size.resources.gpu):
+        bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)
+        per_second = prices.per_second(size.resources) - prices.per_second(bare)
+        percent_s = per_second / size.resources.gpu
+        if percent_s and prices.cpu_core_s:
+            steps = 2 * math.log2(prices.cpu_core_s / percent_s / _GRID[0])
+            return min(max(round(steps), 0), len(_GRID) - 1)
+    return _PLAIN
 
 
 def _crossing(cores_over: Callable[[int], float]) -> _Price:

@@ -64,6 +64,8 @@ def test_json_has_every_metric_by_policy_and_function(
     (result,) = simulated(capsys, scenario, "--policy", POLICY).values()
     functions = result.pop("functions")
     assert ["classify", "other"] == list(functions)
+    for each in functions.values():
+        assert each["requests"] == sum(app["requests"] for app in each.pop("apps").values())
     for each in (result, *functions.values()):
         assert each.keys() == NAMES
         assert ["mean", "p50", "p90", "p95", "p99"] == list(each["latency_ms"])

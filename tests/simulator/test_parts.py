@@ -15,12 +15,12 @@ from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
 from scaler.core.arrivals import Poisson, timestamps
 from scaler.core.cost import PayPerUse, Prices
+from scaler.core.transition import interim
 from simulator.agenda import Agenda
 from simulator.arrivals import Arrivals, merged
 from simulator.execution import Executions
 from simulator.latencies import Latencies
 from simulator.rates import Rates
-from simulator.transition import interim
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel

@@ -1,4 +1,4 @@
-"""The plan that a sidecar follows while instances of an old one stand in for those that load."""
+"""The plan that sidecars follow while instances of an old one stand in for those that load."""
 
 from __future__ import annotations
 

@@ -1,0 +1,175 @@
+"""What the law of batches is held against: workloads, simulated batches, and Eq. 9 as printed.
+
+For Poisson arrivals and BATCH's two bursty workloads (SC'20; squared variation of gaps 6 and 10).
+Bursts last for minutes, and in a day there are too few of them to know a quantile to a hundredth.
+So the lengths of phases are not drawn one by one: each is from a stratum of its own of the
+exponential distribution, in random order, and all together are scaled to their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.latency.linear import Linear
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.arrivals import Poisson
+from scaler.core.batch_law import BatchLaw, Service
+from scaler.core.cost import Prices
+from scaler.core.markov_arrivals import mmpp2
+from scaler.core.policy import Planning
+from scaler.core.scenario import App, Function, Scenario
+from simulator.engine import Simulation
+from simulator.settings import Settings
+from tests.scaler import printed_batch as printed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scaler.core.arrivals import ArrivalProcess, Seed, Times
+    from scaler.core.map_counts import Markovian
+    from scaler.core.snapshot import Snapshot
+    from simulator.latencies import Latencies
+
+__all__ = ["MODEL", "SHARES", "WORKLOADS", "Stratified", "Workload", "exact_ms", "guessed"]
+__all__ += ["printed_ms", "seconds_by_size", "simulated", "simulated_ms"]
+
+SHARES = (0.5, 0.95, 0.99)
+MODEL = Linear(0.05, 0.01)
+_INSTANCES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Arrivals.
+
+    Attributes:
+        name: What they are.
+        process: How they come.
+        rates, switch: Of an MMPP(2), for the solver's guess; none for Poisson.
+    """
+
+    name: str
+    process: Markovian
+    rates: tuple[float, float] | None = None
+    switch: tuple[float, float] | None = None
+
+
+WORKLOADS = (
+    Workload("Poisson 65/s", Poisson(65.0)),
+    Workload("SCV 6", mmpp2((10, 120), (0.05, 0.05)), (10, 120), (0.05, 0.05)),
+    Workload("SCV 10", mmpp2((10, 200), (0.01, 0.01)), (10, 200), (0.01, 0.01)),
+)
+
+
+class Stratified:
+    """A path of a process whose phases, taken together, are as long as its law says.
+
+    Args:
+        rates, switch: As of `mmpp2`.
+        requests: About how many there are to be.
+        seed: What the random numbers begin with.
+
+    Attributes:
+        until_s: Where it ends.
+        mean_rate: Requests per second in the long run.
+    """
+
+    def __init__(
+        self, rates: tuple[float, float], switch: tuple[float, float], requests: int, seed: int
+    ) -> None:
+        draw = np.random.default_rng(seed)
+        self.mean_rate = mmpp2(rates, switch).mean_rate
+        cycle_s = 1 / switch[0] + 1 / switch[1]
+        cycles = max(1, round(requests / self.mean_rate / cycle_s))
+        shares = (np.arange(cycles)[:, None] + draw.random((cycles, 2))) / cycles
+        lengths = draw.permuted(-np.log1p(-shares), axis=0)
+        lengths /= lengths.mean(axis=0) * np.array(switch)
+        ends = np.cumsum(lengths.ravel())
+        counts = draw.poisson(np.array(rates) * lengths).ravel()
+        starts, spans = np.repeat(ends - lengths.ravel(), counts), np.repeat(lengths, counts)
+        self._times = np.sort(starts + spans * draw.random(counts.sum()))
+        self.until_s = float(ends[-1])
+
+    def rate(self, at_s: float) -> float:
+        """As `ArrivalProcess.rate`."""
+        del at_s
+        return self.mean_rate
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """As `ArrivalProcess.chunks`; the seed is the path's own."""
+        del seed
+        yield self._times[self._times < until_s]
+
+
+class _Constant:
+    """Instances enough, one size and one window."""
+
+    def __init__(self, size: int, window_s: float) -> None:
+        kind = InstanceClass("a", 1.0, size, _INSTANCES)
+        self._made = Plan("f", 1, "constant", (kind,), (Route("*", {"a": 1.0}, window_s),))
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """The same, always."""
+        return Planning({view.name: view.plan or self._made for view in snapshot.functions})
+
+
+def simulated(
+    workload: Workload, size: int, window_s: float, requests: int, seed: int
+) -> Latencies:
+    """Latencies of so many requests."""
+    process: ArrivalProcess = workload.process
+    horizon_s = requests / process.mean_rate
+    if workload.rates and workload.switch:
+        process = path = Stratified(workload.rates, workload.switch, requests, seed)
+        horizon_s = path.until_s
+    function = Function("f", "m", MODEL, 1e6, 0.99, size, (App("all", 1e6, process),))
+    scenario = Scenario(
+        Path("benchmark"), (), Prices(), {"m": MODEL}, (function,), {}, horizon_s, seed
+    )
+    settings = Settings(interval_s=horizon_s / 8)
+    outcome = Simulation(scenario, _Constant(size, window_s), settings).run()
+    return outcome.tracks[0].total.latencies
+
+
+def simulated_ms(
+    workload: Workload, size: int, window_s: float, requests: int, seed: int
+) -> tuple[float, ...]:
+    """Their quantiles, by `SHARES`."""
+    latencies = simulated(workload, size, window_s, requests, seed)
+    return tuple(1000 * (latencies.quantile_s(share) or 0.0) for share in SHARES)
+
+
+def exact_ms(process: Markovian, size: int, window_s: float) -> tuple[float, ...]:
+    """The same by the exact law."""
+    found = BatchLaw(process, size, window_s).quantiles(
+        SHARES, Service.fixed(seconds_by_size(size))
+    )
+    return tuple((1000 * found).tolist())
+
+
+def printed_ms(workload: Workload, size: int, window_s: float) -> tuple[float, ...]:
+    """The same by Eq. 9."""
+    requests, fill_s = guessed(workload, size, window_s)
+    return tuple(
+        1000 * printed.eq9_quantile(share, requests, seconds_by_size(size), window_s, fill_s)
+        for share in SHARES
+    )
+
+
+def guessed(workload: Workload, size: int, window_s: float) -> tuple[Times, float]:
+    """The solver's share of requests in batches of each size, and its time to fill one."""
+    process = workload.process
+    phases = np.ones(1)
+    if workload.rates and workload.switch:
+        phases = printed.solver_phases(workload.rates, workload.switch, size, window_s)
+    requests = printed.by_request(printed.solver_sizes(process, phases, size, window_s))
+    return requests, min(printed.tau(process, size), window_s)
+
+
+def seconds_by_size(size: int) -> list[float]:
+    """How long batches of up to ``size`` take."""
+    return [MODEL.base_s + MODEL.per_item_s * number for number in range(1, size + 1)]

@@ -1,0 +1,206 @@
+"""Applications that share a function: what each way of grouping costs, and how long planning takes.
+
+``python -m benchmarks grouping --coefficients FILE`` prices the cases of HarmonyBatch's artefact by
+its billing rule: as the artefact counts, with batches taken for full; what such plans really cost;
+MBS+ (`benchmarks.mbs_plus`); and Carpool's. With ``--simulate SECONDS`` the last is simulated too.
+Without a file the stand-in of the example is taken. ``--plot FILE`` draws costs over the load.
+
+Planning times are medians of plans for rates that change a little from each to the next, after the
+first, which reads the latency model, and which is printed beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.mbs_plus import mbs_plus
+from benchmarks.published import Published
+from carpool.latency.coefficients_file import read_coefficients
+from scaler.core.arrivals import Poisson
+from scaler.core.cost import Prices, billing
+from scaler.core.provisioning import Grouping, Provisioner, members_of
+from scaler.core.scenario import App, Function, Scenario
+from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.policies.harmonybatch import HarmonyBatch
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+from simulator.svg import Line, standalone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency.coefficients import Coefficients
+    from scaler.core.settling import Group, Member
+
+__all__ = ["main"]
+
+_STAND_IN = Path(__file__).resolve().parents[1] / "examples/scenarios/tagging.json"
+_PRICES = Prices("function-compute", 9e-5, 9e-6, 1.1e-4, call=9e-7)
+_RULE = billing(_PRICES)
+_EIGHT = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_CASES: dict[str, tuple[Sequence[float], Sequence[float]]] = {
+    ".5 .8 1 s at 5 10 20": ((0.5, 0.8, 1.0), (5, 10, 20)),
+    ".5 .6 .8 1 s at 5 5 5 15": ((0.5, 0.6, 0.8, 1.0), (5, 5, 5, 15)),
+    "eight, .3 to 1 s at 5 each": (_EIGHT, (5,) * 8),
+    "eight at 1 each": (_EIGHT, (1,) * 8),
+    "eight at 1 2 1 2 3 20 3 2": (_EIGHT, (1, 2, 1, 2, 3, 20, 3, 2)),
+}
+_MAX_BATCH, _PERCENTILE, _MISS, _WAITING = 32, 0.99, 0.0075, 0.001
+_SEEDS = 5
+_COUNTS = (1, 3, 6, 12, 100, 1000)
+_PER_SECOND = 1e5  # costs are shown for so many requests
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print Markdown; JSON with ``--json``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks grouping", description=__doc__)
+    parser.add_argument("--coefficients", type=Path, default=_STAND_IN)
+    parser.add_argument("--simulate", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    parser.add_argument("--rounds", type=int, default=9, help="plans a median is taken of (9)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    flags = parser.parse_args(argv)
+    model = read_coefficients(flags.coefficients, load_s=2.0)
+    if flags.plot:
+        flags.plot.write_text(_plot(model), encoding="utf-8")
+        return 0
+    result = {
+        "costs": {name: _costs(model, *case) for name, case in _CASES.items()},
+        "planning_ms": {count: _planning_ms(model, count, flags.rounds) for count in _COUNTS},
+        "simulated": {
+            name: _simulated(model, *case, flags.simulate)
+            for name, case in _CASES.items()
+            if flags.simulate
+        },
+    }
+    print(json.dumps(result, indent=2) if flags.json else _page(result))
+    return 0
+
+
+def _costs(
+    model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
+) -> dict[str, float]:
+    """Money for 100 000 requests, by the way of grouping."""
+    riders = _members(slos_s, rates_rps)
+    made = Provisioner(model, _RULE, _MAX_BATCH, _MISS, _WAITING)
+    published = Published(model, _RULE, _MAX_BATCH).groups(riders, "optimal")
+    counted = sum(g.cost * sum(rates_rps[g.first : g.last + 1]) for g in published)
+    really = [
+        made.settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
+        for g in published
+    ]
+    guided = [_cost(mbs_plus(model, riders, made.settling, _MAX_BATCH, n)) for n in range(_SEEDS)]
+    ways: tuple[Grouping, ...] = ("apart", "together", "two-stages", "optimal")
+    return {
+        "published, counted": counted / sum(rates_rps) * _PER_SECOND,
+        "published, really": _cost(really),
+        "MBS+": statistics.median(guided),
+        **{way: _cost(made.groups(riders, way)) for way in ways},
+    }
+
+
+def _members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]:
+    pairs = enumerate(zip(slos_s, rates_rps, strict=True))
+    return members_of([AppLoad(f"a{n:03}", slo_s, rate) for n, (slo_s, rate) in pairs])
+
+
+def _cost(groups: Sequence[Group]) -> float:
+    rate = sum(group.rate_rps for group in groups)
+    return sum(group.cost * group.rate_rps for group in groups) / rate * _PER_SECOND
+
+
+def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, float]:
+    """The first plan and the median of the others, for objectives from .3 to 1 s."""
+    policy = HarmonyBatch(HarmonyBatch.Params(smoothing_s=0.0))
+    took = []
+    for number in range(rounds + 1):
+        apps = tuple(
+            AppLoad(f"a{n}", 0.3 + 0.7 * n / count, 5.0 * (1 + 0.01 * number)) for n in range(count)
+        )
+        view = FunctionView("f", model, 0.3, _PERCENTILE, _MAX_BATCH, apps)
+        snapshot = Snapshot(10.0 * number, (view,), None, _PRICES)
+        began = time.perf_counter()
+        policy.plan(snapshot)
+        took.append((time.perf_counter() - began) * 1000)
+    return {"first": took[0], "median": statistics.median(took[1:])}
+
+
+def _simulated(
+    model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float], horizon_s: float
+) -> dict[str, Any]:
+    """What the plan predicts and what a simulation of it comes to."""
+    apps = tuple(
+        App(f"a{n}", slo_s, Poisson(rate))
+        for n, (slo_s, rate) in enumerate(zip(slos_s, rates_rps, strict=True))
+    )
+    function = Function("f", "m", model, min(slos_s), _PERCENTILE, _MAX_BATCH, apps)
+    scenario = Scenario(Path("benchmark"), (), _PRICES, {"m": model}, (function,), {}, horizon_s)
+    settings = Settings(interval_s=horizon_s, window_s=horizon_s)
+    outcome = Simulation(scenario, HarmonyBatch(HarmonyBatch.Params()), settings).run()
+    plan, result = outcome.tracks[0].fleet.plan, measured(outcome)
+    assert plan is not None
+    late = [app["slo_miss_ratio"] for app in result["functions"]["f"]["apps"].values()]
+    return {
+        "predicted": (plan.predicted.cost_per_request or 0.0) * _PER_SECOND,
+        "simulated": result["cost"] / result["requests"] * _PER_SECOND,
+        "most late": max(late),
+    }
+
+
+def _plot(model: Coefficients) -> str:
+    """What a request costs by the rate of each of eight applications."""
+    rates = [0.1 * 1.25**n for n in range(32)]
+    drawn: dict[str, list[float]] = {"published, really": [], "apart": [], "optimal": []}
+    for rate in rates:
+        costs = _costs_at(model, rate)
+        for name, values in drawn.items():
+            values.append(costs[name])
+    curves = [Line(name, rates, y, color) for color, (name, y) in enumerate(drawn.items())]
+    return standalone(
+        curves,
+        (330, 30),
+        x_label="requests/s of each of eight applications, objectives .3 to 1 s",
+        y_label="CNY for 100 000 requests",
+        log_x=True,
+    )
+
+
+def _page(result: dict[str, Any]) -> str:
+    """The tables."""
+    costs = result["costs"]
+    names = list(next(iter(costs.values())))
+    parts = [_row("CNY for 100 000 requests", names), _row("---", ["---:"] * len(names))]
+    parts += [_row(case, [f"{row[n]:.3f}" for n in names]) for case, row in costs.items()]
+    planning = result["planning_ms"]
+    parts += ["", _row("applications", list(map(str, planning)))]
+    parts.append(_row("---", ["---:"] * len(planning)))
+    for which in ("first", "median"):
+        parts.append(_row(f"{which}, ms", [f"{row[which]:.1f}" for row in planning.values()]))
+    if result["simulated"]:
+        names = list(next(iter(result["simulated"].values())))
+        parts += ["", _row("Carpool's plan", names), _row("---", ["---:"] * len(names))]
+    for case, row in result["simulated"].items():
+        parts.append(_row(case, [f"{row[n]:.4f}" for n in names]))
+    return "\n".join(parts)
+
+
+def _row(first: str, cells: Sequence[str]) -> str:
+    return f"| {first} | {' | '.join(cells)} |"
+
+
+def _costs_at(model: Coefficients, rate: float) -> dict[str, float]:
+    riders = _members(_EIGHT, (rate,) * len(_EIGHT))
+    made = Provisioner(model, _RULE, _MAX_BATCH, _MISS, _WAITING)
+    published = Published(model, _RULE, _MAX_BATCH).groups(riders, "optimal")
+    really = [
+        made.settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
+        for g in published
+    ]
+    ways: tuple[Grouping, ...] = ("apart", "optimal")
+    return {"published, really": _cost(really)} | {w: _cost(made.groups(riders, w)) for w in ways}

@@ -1,0 +1,246 @@
+"""One function's round under BATCH: what is best, whether what is in force stays, and who has room.
+
+A task is of one load and one objective; all that it finds out it keeps, so that asking again at the
+same load costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaler.core.batch_fleet import BatchFleet
+from scaler.core.batch_kinds import kinds
+from scaler.core.batch_search import BatchSearch, Choice
+from scaler.core.draft import Draft, running
+from scaler.core.priced_search import place_up_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.core.cost import Billing
+    from scaler.core.map_counts import Markovian
+    from scaler.core.placement import Cluster
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["Aims", "BatchTask"]
+
+_TRIED = 6  # sizes of instance that are tried for room
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """What is searched for, and when it is changed.
+
+    Attributes:
+        budget: What a request may cost; None: as little as the objective allows.
+        reserve: Part of the late requests allowed that is kept for busy instances.
+        windows: How many windows are tried.
+        gain: Part of the cost, or of the latency, that a change has to save.
+        amortised_s: Seconds in which a change of instances has to pay for their loading.
+    """
+
+    budget: float | None
+    reserve: float
+    windows: int
+    gain: float
+    amortised_s: float
+
+
+class _Option(NamedTuple):
+    """A choice with the instances that it has and would need."""
+
+    fleet: BatchFleet
+    wanted: int
+    got: int
+    new: int
+
+    @property
+    def taken_rps(self) -> float:
+        return self.got * self.fleet.size.rate_high
+
+
+class BatchTask:
+    """A function at a load.
+
+    Args:
+        aims: What is searched for.
+        view: The function; its plan, instances and queue may change from round to round.
+        process: How its requests come.
+        objective_s: Its latency objective.
+        billing: What executions and instances cost.
+    """
+
+    def __init__(
+        self,
+        aims: Aims,
+        view: FunctionView,
+        process: Markovian,
+        objective_s: float,
+        billing: Billing,
+    ) -> None:
+        self._aims = aims
+        self._model = view.model
+        self._process = process
+        self._objective_s = self._target_s = objective_s
+        self._percentile = view.percentile
+        self._billing = billing
+        self._kinds = kinds(view.model, view.max_batch, view.percentile)
+        self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
+        self._why_not = "The latency model knows no size of instance."
+        self._search: BatchSearch | None = None
+        self._choices: list[Choice] = []
+        if self._kinds:
+            self._find()
+
+    @property
+    def objective_s(self) -> float:
+        """As given."""
+        return self._objective_s
+
+    def drafted(self, view: FunctionView, room: Cluster | None) -> tuple[Draft, BatchFleet | None]:
+        """Instances for the function, placed into ``room`` as far as they are new.
+
+        Returns:
+            The draft, and what its instances do; None where no size of instance is known.
+        """
+        draft = Draft(view, (), needed_rps=view.rate_rps)
+        if not self._choices:
+            draft.explain.append(self._why_not)
+            return draft, self._idle(draft)
+        stays, why = self._stays(view)
+        options = [stays, *self._choices] if stays else self._choices
+        best = self._with_room(view, options[:_TRIED], room)
+        size = best.fleet.size
+        placed = place_up_to(room, size.resources, best.new)
+        draft.sizes = (size,)
+        draft.instances = Counter({size: best.got - best.new + placed})
+        draft.explain += self._said(view, best, why if best.fleet.choice is stays else "")
+        return draft, best.fleet
+
+    def _find(self) -> None:
+        aims, miss = self._aims, (1 - self._percentile) * (1 - self._aims.reserve)
+        fastest_s = min(float(kind.service.seconds.min()) for kind in self._kinds)
+        longest_s = self._objective_s - (0.0 if aims.budget is not None else fastest_s)
+        if longest_s <= 0:
+            longest_s = self._objective_s
+        search = BatchSearch(self._process, self._kinds, self._billing, longest_s, aims.windows)
+        self._search = search
+        if aims.budget is None:
+            self._choices = search.within(self._objective_s, miss)
+            self._why_not = (
+                f"No size meets {self._objective_s * _MS_PER_S:.4g} ms for "
+                f"{self._percentile:.4g} of the requests: the fastest batch of one takes "
+                f"{fastest_s * _MS_PER_S:.4g} ms."
+            )
+            return
+        best_s, self._choices = search.quickest(aims.budget, miss)
+        self._target_s = best_s * (1 + aims.gain)
+        self._why_not = (
+            f"A budget of {aims.budget:.4g} for a request is below the {search.cheapest_cost():.4g}"
+            " that it costs at least."
+        )
+
+    def _stays(self, view: FunctionView) -> tuple[Choice | None, str]:
+        """What is in force, if it will do and a change would not pay, and why."""
+        now = self._in_force(view)
+        best = self._choices[0]
+        if now is None or now == best or not math.isfinite(now.cost):
+            return None, ""
+        if self._aims.budget is not None and now.cost > self._aims.budget:
+            return None, ""
+        if now.late > 1 - self._percentile:
+            return None, ""
+        if self._aims.budget is not None:
+            return now, "Nothing quicker within the budget is worth a change."
+        saved = (now.cost - best.cost) * view.rate_rps
+        change = self._change(view, now, best)
+        if saved > self._aims.gain * now.cost * view.rate_rps + change:
+            return None, ""
+        return now, f"The best would save {saved:.3g} a second, too little for a change."
+
+    def _in_force(self, view: FunctionView) -> Choice | None:
+        plan = view.plan
+        if plan is None or plan.policy != "batch" or len(plan.classes) != 1 or not plan.routes:
+            return None
+        (there,) = plan.classes
+        for kind in self._kinds:
+            if (kind.cpu, kind.gpu) == (there.cpu, there.gpu) and self._search:
+                known = kind.known[: there.batch_size]
+                if len(known) == there.batch_size and known[-1]:
+                    wait_s = plan.routes[0].max_wait_s
+                    return self._search.at(kind, there.batch_size, wait_s, self._target_s)
+        return None
+
+    def _change(self, view: FunctionView, now: Choice, best: Choice) -> float:
+        """What loading other instances costs, by the second of the time it has to pay back in."""
+        if best.kind is now.kind and best.size == now.size:
+            return 0.0
+        resources, load_s = best.kind.resources[best.size - 1], self._model.load_s
+        one = self._billing.lifetime(resources, load_s)
+        if load_s and not one:
+            one = self._billing.execution(resources, load_s)
+        there = sum(each.ready + each.loading for each in view.instances.values())
+        return max(there, 1) * one / self._aims.amortised_s
+
+    def _with_room(
+        self, view: FunctionView, options: Sequence[Choice], room: Cluster | None
+    ) -> _Option:
+        """The first of which all instances have room, or else that which takes the most."""
+        most = math.inf if view.max_instances is None else view.max_instances
+        found: list[_Option] = []
+        for choice in options:
+            fleet = self._fleet(choice)
+            wanted = self._wanted(view, fleet)
+            allowed = int(min(wanted, most))
+            there = min(running(view, (fleet.size,))[fleet.size], allowed)
+            new = allowed - there
+            if room is not None and new:
+                new = place_up_to(room.copy(), fleet.size.resources, new)
+            found.append(_Option(fleet, wanted, there + new, new))
+            if there + new == wanted:
+                return found[-1]
+        return max(found, key=lambda option: option.taken_rps)
+
+    def _wanted(self, view: FunctionView, fleet: BatchFleet) -> int:
+        if not (view.rate_rps > 0 or view.queued):
+            return view.min_instances
+        taking = math.ceil(view.rate_rps / fleet.size.rate_high * (1 - 1e-12))
+        needed = fleet.needed(self._target_s, 1 - self._percentile)
+        return max(taking, needed, view.min_instances, 1)
+
+    def _fleet(self, choice: Choice) -> BatchFleet:
+        key = (id(choice.kind), choice.size, choice.window_s)
+        if key not in self._fleets:
+            self._fleets[key] = BatchFleet(self._process, choice, self._model, self._percentile)
+        return self._fleets[key]
+
+    def _idle(self, draft: Draft) -> BatchFleet | None:
+        """No instance, of the size that is the fastest."""
+        if not self._kinds:
+            return None
+        kind = min(self._kinds, key=lambda one: float(one.service.seconds.min()))
+        size = int(kind.known.argmax()) + 1
+        fleet = self._fleet(Choice(kind, size, 0.0, math.inf, 1.0))
+        draft.sizes = (fleet.size,)
+        draft.instances = Counter({fleet.size: 0})
+        return fleet
+
+    def _said(self, view: FunctionView, option: _Option, why: str) -> list[str]:
+        choice = option.fleet.choice
+        share, target_ms = self._percentile, self._target_s * _MS_PER_S
+        asked = f"{view.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
+        window_ms = choice.window_s * _MS_PER_S
+        batches = f"batches of up to {choice.size}, {window_ms:.4g} ms from their first request on"
+        if choice.size == 1:
+            batches = "single requests"
+        running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
+        sentences = [f"{asked}: {batches}, {running}."]
+        if why:
+            sentences.append(why)
+        if option.got < option.wanted:
+            sentences.append(f"{option.wanted} instances are needed, {option.got} have room.")
+        return sentences

@@ -1,0 +1,51 @@
+"""How many instances are always enough, so that a batch hardly ever waits for one.
+
+HarmonyBatch (IWQoS'24) has a function start as many instances as there are batches. Where instances
+are started beforehand, batches that come at random and find all of them busy wait: Erlang's C. The
+batches of a window come more evenly than at random, so this is on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["enough", "waiting_share"]
+
+_MANY = 1000.0  # busy instances from which on the number is as good as normal
+_NORMAL_MARGIN = 0.5
+
+
+def waiting_share(instances: int, busy: float) -> float:
+    """Share of batches that find all instances busy (Erlang's C); 1 if they never catch up.
+
+    Args:
+        instances: How many there are.
+        busy: How many are busy in the mean: batches per second times seconds of each.
+    """
+    if busy >= instances:
+        return 1.0
+    inverse = 1.0  # of Erlang's B
+    for number in range(1, instances + 1):
+        inverse = 1.0 + number / busy * inverse if busy > 0 else math.inf
+    blocked = 1.0 / inverse
+    return blocked * instances / (instances - busy * (1.0 - blocked))
+
+
+def enough(busy: float, waiting: float = 1e-3) -> int:
+    """The least number of instances with which no more than a share ``waiting`` of batches waits.
+
+    Args:
+        busy: How many are busy in the mean.
+        waiting: Between 0 and 1.
+    """
+    if busy <= 0:
+        return 0
+    if busy > _MANY:  # square-root staffing, with the bound of a normal tail
+        return math.ceil(busy + math.sqrt(-2 * math.log(waiting) * busy) + _NORMAL_MARGIN)
+    inverse, number = 1.0, 0
+    while True:
+        number += 1
+        inverse = 1.0 + number / busy * inverse
+        blocked = 1.0 / inverse
+        if number > busy and blocked * number <= waiting * (number - busy * (1.0 - blocked)):
+            return number

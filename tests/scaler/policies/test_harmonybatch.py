@@ -1,0 +1,205 @@
+"""Applications that share instances: the plans, when they stay, and what simulating them shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.latency.linear import Linear
+from carpool.plugins import build, resolve
+from carpool.testing import check_scale_policy
+from scaler.core.arrivals import Poisson
+from scaler.core.cost import Prices
+from scaler.core.scenario import App, Function, Scenario
+from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+from scaler.testing import Rounds
+from simulator.engine import Simulation
+from simulator.metrics import measured as metrics_of
+from simulator.settings import Settings
+from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
+from tests.scaler.views import instances, servers
+
+if TYPE_CHECKING:
+    from carpool.plan import Plan
+    from scaler.policies.harmonybatch import HarmonyBatch
+
+LINEAR = Linear(0.05, 0.01, load_s=2.0)
+PAY = Prices(cpu_core_s=1e-4, call=1e-4)
+
+
+def harmonybatch(**params: object) -> HarmonyBatch:
+    """The policy with these parameters."""
+    return build(resolve("scale", "harmonybatch"), params)  # type: ignore[no-any-return]
+
+
+def toy(*apps: tuple[float, float], **fields: object) -> FunctionView:
+    """A function on the linear model with applications of these objectives and rates."""
+    loads = tuple(AppLoad(f"a{n}", slo_s, rate) for n, (slo_s, rate) in enumerate(apps))
+    view = FunctionView("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
+    return replace(view, **fields)  # type: ignore[arg-type]
+
+
+def planned(view: FunctionView, prices: Prices = PAY, **params: object) -> Plan:
+    """The plan of one round on endless servers."""
+    return harmonybatch(**params).plan(Snapshot(0.0, (view,), None, prices)).plans[view.name]
+
+
+def test_groups_are_classes_and_windows_are_routes() -> None:
+    """VGG-19's three: the hurried on cores alone, the others share a GPU, each with its window."""
+    plan = planned(vgg19_view(CASES["three"].slos_s, CASES["three"].rates_rps), PRICES)
+    alone, shared = plan.classes
+    assert (1, 0) == (alone.batch_size, alone.gpu)
+    assert pytest.approx(200 / 24) == shared.gpu
+    routes = {route.app: route for route in plan.routes}
+    assert {"*", "a0", "a1", "a2"} == routes.keys()
+    assert {alone.name: 1.0} == routes["a0"].weights == routes["*"].weights
+    assert {shared.name: 1.0} == routes["a1"].weights == routes["a2"].weights
+    assert pytest.approx(0.2) == routes["a2"].max_wait_s - routes["a1"].max_wait_s
+    assert 0.35 < routes["a1"].max_wait_s < 0.8
+    assert plan.predicted.slo_miss_ratio is not None
+    assert plan.predicted.slo_miss_ratio <= 0.0075
+    assert any("a1, a2 (30 requests/s) share" in sentence for sentence in plan.explain)
+
+
+@pytest.mark.parametrize("name", ["three", "four", "eight"])
+def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
+    """Cost within 3 %, and below 1 % late for each application, over two hours."""
+    case, model = CASES[name], vgg19()
+    apps = tuple(
+        App(f"a{n}", slo_s, Poisson(rate))
+        for n, (slo_s, rate) in enumerate(zip(case.slos_s, case.rates_rps, strict=True))
+    )
+    function = Function("f", "vgg19", model, case.slos_s[0], 0.99, 32, apps)
+    scenario = Scenario(Path("here"), (), PRICES, {"vgg19": model}, (function,), {}, 7200.0, 5)
+    settings = Settings(interval_s=7200.0, window_s=7200.0)
+    outcome = Simulation(scenario, harmonybatch(), settings).run()
+    (plan,) = (track.fleet.plan for track in outcome.tracks)
+    result = metrics_of(outcome)
+    assert plan is not None
+    assert pytest.approx(plan.predicted.cost_per_request, rel=0.03) == (
+        result["cost"] / result["requests"]
+    )
+    assert pytest.approx(plan.predicted.mean_batch, rel=0.02) == result["mean_batch"]
+    for app in result["functions"]["f"]["apps"].values():
+        assert app["slo_miss_ratio"] < 0.01
+
+
+def test_a_plan_stays_while_rates_wander() -> None:
+    """A few percent more or fewer requests are no reason to move anybody."""
+    case = CASES["three"]
+    rounds = Rounds(harmonybatch(), [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
+    for number, rate_rps in enumerate((36.0, 34.0, 37.0, 35.5)):
+        later = rounds.plan(60.0 * (number + 1), {"classify": rate_rps}).plans["classify"]
+        assert first.routes == later.routes
+
+
+def test_another_load_is_another_plan() -> None:
+    """With twenty times the requests the hurried go on a GPU too, and it is cheaper."""
+    case = CASES["three"]
+    rounds = Rounds(harmonybatch(), [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
+    plans = [rounds.plan(60.0 * (n + 1), {"classify": 700.0}).plans for n in range(8)]
+    later = plans[-1]["classify"]
+    assert later.version > first.version
+    assert all(kind.gpu for kind in later.classes)
+    assert later.predicted.cost_per_request is not None
+    assert first.predicted.cost_per_request is not None
+    assert later.predicted.cost_per_request < 0.8 * first.predicted.cost_per_request
+
+
+def test_what_does_not_pay_for_the_move_stays() -> None:
+    """The same change with a horizon too short to earn it back, as long as nobody is late."""
+    case = CASES["three"]
+    slow = harmonybatch(horizon_s=0.0)
+    rounds = Rounds(slow, [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
+    later = rounds.plan(60.0, {"classify": 20.0}).plans["classify"]
+    assert first.routes == later.routes
+
+
+def test_a_new_application_is_served_at_once() -> None:
+    """It has a route in the next plan; the others' windows may change for it."""
+    policy, two = harmonybatch(), toy((0.3, 5.0), (0.6, 5.0))
+    plan = policy.plan(Snapshot(0.0, (two,), None, PAY)).plans["toy"]
+    three = replace(toy((0.3, 5.0), (0.6, 5.0), (0.9, 5.0)), plan=plan)
+    later = policy.plan(Snapshot(10.0, (three,), None, PAY)).plans["toy"]
+    assert {"*", "a0", "a1", "a2"} == {route.app for route in later.routes}
+
+
+@pytest.mark.parametrize(
+    ("apps", "windows"),
+    [
+        pytest.param([(0.3, 5.0)], 1, id="one application"),
+        pytest.param([(0.3, 5.0), (0.3, 9.0)], 1, id="equal objectives"),
+        pytest.param([(0.3, 0.0), (0.6, 4.0)], 2, id="one sends nothing"),
+        pytest.param([(0.3, 1e-4), (0.6, 1e-4)], 2, id="rare"),
+        pytest.param([(0.3, 1e5), (0.6, 1e5)], 2, id="very many"),
+    ],
+)
+def test_odd_loads_have_plain_plans(apps: list[tuple[float, float]], windows: int) -> None:
+    """All are served, by numbers that are numbers."""
+    planning = harmonybatch().plan(Snapshot(0.0, (toy(*apps),), None, PAY))
+    plan = planning.plans["toy"]
+    assert {} == planning.unplaced
+    assert len(apps) + 1 == len(plan.routes)
+    assert windows >= len({route.max_wait_s for route in plan.routes})
+    assert all(kind.replicas >= 1 for kind in plan.classes)
+    assert 0 < (plan.predicted.cost_per_request or 0) < 1
+
+
+def test_nobody_sends_anything() -> None:
+    """Sizes and routes are named, and no instance runs, unless some are asked for."""
+    assert [0] == [kind.replicas for kind in planned(toy((0.3, 0.0))).classes]
+    assert [2] == [kind.replicas for kind in planned(toy((0.3, 0.0), min_instances=2)).classes]
+
+
+def test_an_objective_below_the_fastest_service_is_told() -> None:
+    """The others are served; alone there is no plan."""
+    planning = harmonybatch().plan(Snapshot(0.0, (toy((0.05, 3.0), (0.5, 4.0)),), None, PAY))
+    assert pytest.approx(3.0) == planning.unplaced["toy"]
+    assert "No instance is fast enough for a0." in planning.plans["toy"].explain
+    none = harmonybatch().plan(Snapshot(0.0, (toy((0.05, 3.0)),), None, PAY))
+    assert ({}, {"toy": 3.0}) == (none.plans, none.unplaced)
+
+
+def test_where_few_instances_are_allowed_all_share_them() -> None:
+    """One group instead of several; what it cannot take is unplaced."""
+    view = vgg19_view(CASES["eight"].slos_s, CASES["eight"].rates_rps)
+    planning = harmonybatch().plan(Snapshot(0.0, (replace(view, max_instances=3),), None, PRICES))
+    assert 3 >= instances(planning)
+    assert 1 == len(planning.plans["classify"].classes)
+
+
+def test_without_room_the_groups_in_force_stay() -> None:
+    """On a full server nothing is moved that would find no room."""
+    cluster = servers(1, 2.0, 0)
+    apps = toy((0.3, 20.0), (0.9, 20.0))
+    plan = harmonybatch().plan(Snapshot(0.0, (apps,), cluster, PAY))
+    there = {kind.name: Instances(kind.replicas) for kind in plan.plans["toy"].classes}
+    full = servers(1, 0.5, 0)
+    crowded = replace(toy((0.3, 90.0), (0.9, 90.0)), plan=plan.plans["toy"], instances=there)
+    later = harmonybatch().plan(Snapshot(60.0, (crowded,), full, PAY))
+    assert plan.plans["toy"].routes == later.plans["toy"].routes
+    assert later.unplaced["toy"] > 0
+
+
+@pytest.mark.parametrize("grouping", ["optimal", "two-stages", "apart", "together"])
+def test_every_grouping_keeps_every_promise(grouping: str) -> None:
+    """Of scaling policies, in scenarios drawn at random."""
+    report = check_scale_policy("harmonybatch", {"grouping": grouping}, scenarios=12)
+    assert 12 == report.scenarios
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"spare": 1.0}, {"waiting": 0.0}, {"smoothing_s": -1.0}, {"hysteresis": -0.1}],
+)
+def test_parameters_are_checked(params: dict[str, object]) -> None:
+    """What cannot be is refused by name."""
+    with pytest.raises(ConfigError, match=next(iter(params))):
+        harmonybatch(**params)

@@ -1,0 +1,66 @@
+"""VGG-19 on Function Compute, as the artefact of HarmonyBatch (IWQoS'24) has it, and its cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.latency.coefficients_file import read_coefficients
+from scaler.core.cost import Prices
+from scaler.core.settling import Member
+from scaler.core.snapshot import AppLoad, FunctionView
+from tests.measured import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency.coefficients import Coefficients
+
+__all__ = ["CASES", "PRICES", "Case", "members", "vgg19", "vgg19_view"]
+
+# CNY per core second, GB second, GB second of a GPU, and call.
+PRICES = Prices("function-compute", 9e-5, 9e-6, 1.1e-4, call=9e-7)
+
+
+class Case(NamedTuple):
+    """Objectives, rates, and CNY per request as the artefact counts: full batches.
+
+    Attributes:
+        apart, two_stages, optimal: Alone; by the published merging, its later error put right; and
+            by dynamic programming.
+    """
+
+    slos_s: Sequence[float]
+    rates_rps: Sequence[float]
+    apart: float
+    two_stages: float
+    optimal: float
+
+
+_EIGHT = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+CASES = {
+    "three": Case((0.5, 0.8, 1.0), (5, 10, 20), 2.983e-5, 2.369e-5, 2.369e-5),
+    "four": Case((0.5, 0.6, 0.8, 1.0), (5, 5, 5, 15), 3.523e-5, 3.036e-5, 2.854e-5),
+    "eight": Case(_EIGHT, (5,) * 8, 4.143e-5, 4.143e-5, 3.241e-5),
+    "sparse": Case(_EIGHT, (1,) * 8, 4.363e-5, 4.363e-5, 4.095e-5),
+    "uneven": Case(_EIGHT, (1, 2, 1, 2, 3, 20, 3, 2), 3.414e-5, 2.579e-5, 2.555e-5),
+}
+
+
+def vgg19() -> Coefficients:
+    """The model; the test is skipped where the file is missing."""
+    return read_coefficients(measured("harmonybatch/vgg19.json"), load_s=2.0)
+
+
+def members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]:
+    """Applications ``a0``, ``a1``, ... by objective."""
+    pairs = enumerate(zip(slos_s, rates_rps, strict=True))
+    return [Member((f"a{place}",), slo_s, rate) for place, (slo_s, rate) in pairs]
+
+
+def vgg19_view(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionView:
+    """One function that they share."""
+    apps = tuple(
+        AppLoad(f"a{place}", slo_s, rate)
+        for place, (slo_s, rate) in enumerate(zip(slos_s, rates_rps, strict=True))
+    )
+    return FunctionView("classify", vgg19(), min(slos_s), 0.99, 32, apps)

@@ -1,0 +1,86 @@
+"""Simulated batches are as late as the exact law says; what is printed in BATCH is further off."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.batch_cases import (
+    MODEL,
+    WORKLOADS,
+    Workload,
+    exact_ms,
+    printed_ms,
+    seconds_by_size,
+    simulated_ms,
+)
+from scaler.core.arrivals import Poisson
+from scaler.core.batch_law import BatchLaw, Service
+from scaler.core.markov_arrivals import mmpp2
+from scaler.core.queueing import Crowd, least_instances
+from scaler.core.scenario import read_scenario
+from scaler.policy_choice import chosen_policy
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+from tests.simulator.load import Constant, function, run
+from tests.simulator.load import scenario as of
+
+if TYPE_CHECKING:
+    from scaler.core.map_counts import Markovian
+
+SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "batch.yaml"
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: str(workload.name))
+@pytest.mark.parametrize(("size", "window_s"), [(4, 0.02), (16, 0.1)])
+def test_quantiles(workload: Workload, size: int, window_s: float) -> None:
+    """P50, P95 and P99 within 2 % under Poisson arrivals and squared variations of 6 and 10."""
+    exact = exact_ms(workload.process, size, window_s)
+    simulated = simulated_ms(workload, size, window_s, 60_000, seed=1)
+    assert pytest.approx(exact, rel=0.02) == simulated
+
+
+def test_eq9_is_further_off() -> None:
+    """By more than a fifth for one in twenty of the published bursty requests."""
+    bursty = WORKLOADS[1]
+    exact, eq9 = exact_ms(bursty.process, 2, 0.1), printed_ms(bursty, 2, 0.1)
+    assert eq9[2] < 0.8 * exact[2]
+
+
+@pytest.mark.parametrize("process", [Poisson(120.0), mmpp2((20, 120), (1.0, 1.0))])
+@pytest.mark.parametrize("spare", [0, 1])
+def test_instances_that_are_enough(process: Markovian, spare: int) -> None:
+    """With so many the objective is met, and the approximation does not ask for many too many."""
+    objective_s, size, window_s = 0.3, 8, 0.08
+    service = Service.fixed(seconds_by_size(size))
+    crowd = Crowd(process, BatchLaw(process, size, window_s), service)
+    least = least_instances(crowd, objective_s, 0.01)
+    late = _late(process, least + spare, size, window_s, objective_s)
+    assert late <= 0.012
+    assert _late(process, least - 2, size, window_s, objective_s) > 0.012
+
+
+def _late(
+    process: Markovian, instances: int, size: int, window_s: float, objective_s: float
+) -> float:
+    scenario = of(function(process, MODEL, slo_s=objective_s), horizon_s=500.0)
+    policy = Constant(Constant.Params(instances, size, window_s))
+    return float(run(scenario, policy, interval_s=100.0)["slo_miss_ratio"])
+
+
+def _simulated(name: str, **settings: Any) -> dict[str, Any]:
+    scenario = read_scenario(SCENARIO)
+    policy = chosen_policy(name, scenario.policies)
+    short = dataclasses.replace(scenario, horizon_s=300.0)
+    return measured(Simulation(short, policy, Settings(**settings)).run())
+
+
+def test_the_scenario_meets_its_objectives() -> None:
+    """With the processes known, no function misses more than it may."""
+    found = _simulated("batch", processes_known=True, interval_s=60.0)
+    missed = {name: each["slo_miss_ratio"] for name, each in found["functions"].items()}
+    assert {} == {name: share for name, share in missed.items() if share > 0.05}
