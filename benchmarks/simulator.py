@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _DAY_S = 86400.0
+_INTERVAL_S = 10.0  # of the week: as `carpool simulate --rate-level` has it
 _CALM = 0.7  # of what the instances can take
 
 
@@ -118,7 +119,9 @@ def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int
     scenario = _scenario([trace], Linear(0.05, 0.02, load_s=2.0), days * _DAY_S)
     policy = _Following(4, 0.13)
     began = time.process_time()
-    outcome = Simulation(scenario, policy, Settings(rate_level=rate_level)).run()
+    outcome = Simulation(
+        scenario, policy, Settings(interval_s=_INTERVAL_S, rate_level=rate_level)
+    ).run()
     seconds = time.process_time() - began
     result = measured(outcome)
     names = ("requests", "mean_batch", "cpu_core_s", "rps_per_resource", "idle_core_s")

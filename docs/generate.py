@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,11 @@ def settings_table() -> str:
     )
 
 
-def parameters_table() -> str:
-    """The parameters of the built-in batch policies, one row each."""
+def parameters_table(kind: plugins.Kind) -> str:
+    """The parameters of the built-in policies of one kind, one row each."""
     rows = []
-    for name in plugins.BATCH_POLICIES:
-        form = plugins.resolve("batch", name).Params
+    for name in plugins.BUILT_IN[kind]:
+        form = plugins.resolve(kind, name).Params
         meanings = _meanings(form)
         rows += [
             (f"`{name}`", f"`{field.name}`", field.type, f"`{field.default}`", meanings[field.name])
@@ -58,7 +59,7 @@ def parameters_table() -> str:
 def knobs_table() -> str:
     """Other servers' names for the parameters of the built-in batch policies, one row each."""
     rows = []
-    for name in plugins.BATCH_POLICIES:
+    for name in plugins.BUILT_IN["batch"]:
         for knob in plugins.knobs(plugins.resolve("batch", name)).values():
             here = f"`{name}`: `{knob.parameter}`" if knob.parameter else "refused"
             expected = knob.expected if knob.parameter else ""
@@ -73,7 +74,9 @@ def promises_list() -> str:
 
 PAGES: dict[str, list[Callable[[], str]]] = {
     "settings.md": [settings_table],
-    "policies.md": [parameters_table, knobs_table, promises_list],
+    "policies.md": [partial(parameters_table, "batch"), knobs_table, promises_list],
+    "scaling.md": [partial(parameters_table, "scale")],
+    "prewarm.md": [partial(parameters_table, "prewarm")],
 }
 
 

@@ -28,7 +28,7 @@ from scaler.core import dispatch
 from scaler.core.covering import Demand
 from scaler.core.draft import Draft, listed, next_plan, running
 from scaler.core.policy import Planning
-from scaler.core.priced_search import Aim, PricedSearch, Task, place_up_to
+from scaler.core.priced_search import PricedSearch, Task, place_up_to
 from scaler.core.published_search import add_published
 from scaler.core.sizing import Objective, SizeTable
 
@@ -57,7 +57,8 @@ class Infless:
             alpha: how near to the most they can take instances are held, from 0 to 1.
             offset: part by which predicted execution times are raised.
             rounded: whether rates are in whole batches per second, as printed.
-            aim: what ``priced`` saves: ``resources``, or ``servers`` in use.
+            aim: what ``priced`` saves: ``resources`` by INFless's weights, ``cost`` by the bill's
+                prices, or ``servers`` in use.
             keep_alive_s: seconds an idle instance stays; null: as long as it is planned.
         """
 
@@ -65,7 +66,7 @@ class Infless:
         alpha: float = 0.8
         offset: float = 0.1
         rounded: bool = False
-        aim: Aim = "resources"
+        aim: Literal["resources", "cost", "servers"] = "resources"
         keep_alive_s: float | None = None
 
         def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class Infless:
         there = [self._running(view) for view in snapshot.functions]
         tasks = [self._kept(draft) for draft in there]
         kept = [task.draft.instances.copy() for task in tasks]
-        room = self._add(tasks, snapshot.cluster)
+        room = self._add(tasks, snapshot)
         plans: dict[str, Plan] = {}
         unplaced: dict[str, float] = {}
         for task, before, after in zip(tasks, there, kept, strict=True):
@@ -129,10 +130,11 @@ class Infless:
         least = view.min_instances
         return max(least, 1) if self._params.keep_alive_s is not None else least
 
-    def _add(self, tasks: Sequence[Task], cluster: Cluster | None) -> Cluster | None:
+    def _add(self, tasks: Sequence[Task], snapshot: Snapshot) -> Cluster | None:
         """Add what is missing; the cluster with all of it placed."""
+        cluster = snapshot.cluster
         if self._priced:
-            return self._priced.add(tasks, cluster)
+            return self._priced.add(tasks, cluster, snapshot.prices)
         room = cluster.copy() if cluster is not None else None
         for task in tasks:
             add_published(task.draft, room, task.draft.instances.total() + task.limit)

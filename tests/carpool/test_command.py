@@ -123,7 +123,7 @@ def test_policies_as_json(capsys: Captured) -> None:
     """Every built-in is listed with origin, parameters with defaults, and its first line."""
     assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
-    assert set(plugins.BATCH_POLICIES) == set(listed)
+    assert set(plugins.BUILT_IN["batch"]) == set(listed)
     fixed = listed["fixed"]
     assert ("batch", "built-in") == (fixed["kind"], fixed["origin"])
     assert {"size": 0, "wait_s": 0.01} == fixed["params"]
@@ -135,8 +135,8 @@ def test_policies_of_every_kind(capsys: Captured) -> None:
     assert 0 == policies_command.main(["--json"])
     entries = json.loads(capsys.readouterr().out)["policies"]
     listed = {(entry["kind"], entry["name"]) for entry in entries}
-    assert listed >= {("scale", name) for name in plugins.SCALE_POLICIES}
-    assert listed >= {("batch", name) for name in plugins.BATCH_POLICIES}
+    assert listed >= {("scale", name) for name in plugins.BUILT_IN["scale"]}
+    assert listed >= {("batch", name) for name in plugins.BUILT_IN["batch"]}
     assert [] == [entry for entry in entries if "error" in entry]
 
 
@@ -159,5 +159,5 @@ def test_a_broken_policy_hides_no_other(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert 0 == policies_command.main(["--json", "--kind", "batch"])
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["policies"]}
-    assert {*plugins.BATCH_POLICIES, "odd"} == set(listed)
+    assert {*plugins.BUILT_IN["batch"], "odd"} == set(listed)
     assert "No module named 'no_such_module'" in listed["odd"]["error"]

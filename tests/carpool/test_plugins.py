@@ -34,7 +34,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", plugins.BATCH_POLICIES)
+@pytest.mark.parametrize("name", plugins.BUILT_IN["batch"])
 def test_every_built_in_name_leads_to_a_policy(name: str) -> None:
     """Each built-in can be imported and made with its defaults."""
     assert plugins.build(plugins.resolve("batch", name), {}) is not None
@@ -51,7 +51,7 @@ def test_an_installed_package_brings_names(site: Path) -> None:
     _install(site, "planner", f"grand = {HERE}:Patient", group="scale_policies")
     assert Patient is plugins.resolve("batch", "patient")
     assert Patient is plugins.resolve("scale", "grand")
-    assert [*plugins.BATCH_POLICIES, "patient"] == [f.name for f in plugins.listed("batch")]
+    assert [*plugins.BUILT_IN["batch"], "patient"] == [f.name for f in plugins.listed("batch")]
     assert "patience" == plugins.listed("batch")[-1].origin
 
 
@@ -61,7 +61,7 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
         plugins.resolve("batch", "dedline")
     (problem,) = caught.value.problems
     assert ("batch.policy", "dedline") == (problem.name, problem.value)
-    names = ", ".join(sorted(plugins.BATCH_POLICIES))
+    names = ", ".join(sorted(plugins.BUILT_IN["batch"]))
     assert f"one of {names}, pkg.module:Class" == problem.expected
 
 

@@ -136,7 +136,7 @@ class Shared(Broken):
         )
 
 
-@pytest.mark.parametrize("name", plugins.SCALE_POLICIES)
+@pytest.mark.parametrize("name", plugins.BUILT_IN["scale"])
 def test_the_built_in_policies_keep_every_promise(name: str) -> None:
     """Whatever is shipped passes its own suite."""
     report = check_scale_policy(name, scenarios=60)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HERE = "tests.sidecar.broken_policies"
-BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BATCH_POLICIES]
+BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BUILT_IN["batch"]]
 BUILT_IN += [("fixed", {"preferred_batch_size": [2, 4], "max_queue_delay_microseconds": 500})]
 
 CASES: list[tuple[type[Any], Any, str, str]] = [

@@ -160,7 +160,7 @@ class Scripted:
 
 def run(scenario: Scenario, policy: Constant | Scripted, **settings: Any) -> dict[str, Any]:
     """The metrics of a run, which have to add up whatever else they say."""
-    outcome = Simulation(scenario, policy, Settings(**settings)).run()
+    outcome = Simulation(scenario, policy, Settings(**({"interval_s": 10.0} | settings))).run()
     result = measured(outcome)
     for track in outcome.tracks:
         assert math.isclose(track.requests, track.total.ended)

@@ -43,8 +43,10 @@ def waves() -> Scenario:
 
 def both(scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any], int]:
     """The metrics of the two modes, and how many requests the faster one simulated."""
-    whole = Simulation(scenario, Scripted(following), Settings()).run()
-    quick = Simulation(scenario, Scripted(following), Settings(rate_level=True)).run()
+    whole = Simulation(scenario, Scripted(following), Settings(interval_s=10.0)).run()
+    quick = Simulation(
+        scenario, Scripted(following), Settings(interval_s=10.0, rate_level=True)
+    ).run()
     return measured(whole), measured(quick), quick.simulated
 
 

@@ -18,7 +18,7 @@ from tests.scaler.prewarm.samples import made, told
 if TYPE_CHECKING:
     from scaler.core.prewarm import PrewarmPolicy
 
-NAMES = tuple(plugins.PREWARM_POLICIES)
+NAMES = tuple(plugins.BUILT_IN["prewarm"])
 IDLE = st.lists(st.floats(0, 1e5), max_size=40)
 
 

@@ -1,26 +1,29 @@
-"""A real sidecar process in front of a scripted handler."""
+"""A real sidecar process in front of a scripted handler, or several, and its side door."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+import json
 import os
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
-from tests.waiting import wait_until_async
+from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
+
+    Handlers = Callable[[str], str]
 
 ROOT = Path(__file__).parents[3]
 HANDLER = ROOT / "tests" / "services" / "scripted_handler.py"
@@ -110,3 +113,46 @@ def sidecar(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Sidecar
             await wait_until_async(lambda: process.poll() is not None, 20, "the sidecar's end")
 
     return start
+
+
+@pytest.fixture
+def handler(tmp_path: Path) -> Iterator[Handlers]:
+    """Start a handler process by name; the address it listens on."""
+    with contextlib.ExitStack() as running:
+
+        def start(name: str) -> str:
+            path = tmp_path / f"{name}.sock"
+            env = {**os.environ, "PYTHONPATH": str(ROOT), "handler_listen": f"unix:{path}"}
+            process = subprocess.Popen([sys.executable, HANDLER], env=env)
+            running.callback(process.wait, 10)
+            running.callback(process.kill)
+            wait_until(path.exists, 10)
+            return f"unix:{path}"
+
+        yield start
+
+
+class SideDoor:
+    """A client of the admin API."""
+
+    def __init__(self, address: str, token: str = "") -> None:
+        self.pool = Pool(address)
+        self.headers = [("authorization", f"Bearer {token}")] if token else []
+
+    async def put(self, plan: dict[str, Any], **instances: list[str]) -> Response:
+        """Propose a plan."""
+        body = {"plan": plan, **({"instances": instances} if instances else {})}
+        return await self.pool.request(
+            "PUT", "/v1/plan", self.headers, json.dumps(body).encode(), 10.0
+        )
+
+    async def get(self, target: str) -> Any:
+        """What is at ``target``."""
+        response = await self.pool.request("GET", target, self.headers, timeout_s=10.0)
+        return json.loads(response.body)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> SideDoor:
+    """The side door of the sidecar under test."""
+    return SideDoor(f"unix:{tmp_path}/admin.sock")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import subprocess
@@ -12,36 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.http.client import ConnectionFailed, Pool, Response
-from tests.sidecar.runtime.conftest import HANDLER, ROOT, on_loop
-from tests.waiting import wait_until
+from carpool.http.client import ConnectionFailed
+from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
-    from tests.sidecar.runtime.conftest import Sidecar
+    from tests.sidecar.runtime.conftest import Handlers, Sidecar
 
     Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
-    Handlers = Callable[[str], str]
-
-
-@pytest.fixture
-def handler(tmp_path: Path) -> Iterator[Handlers]:
-    """Start a handler process by name; the address it listens on."""
-    with contextlib.ExitStack() as running:
-
-        def start(name: str) -> str:
-            path = tmp_path / f"{name}.sock"
-            env = {**os.environ, "PYTHONPATH": str(ROOT), "handler_listen": f"unix:{path}"}
-            process = subprocess.Popen([sys.executable, HANDLER], env=env)
-            running.callback(process.wait, 10)
-            running.callback(process.kill)
-            wait_until(path.exists, 10)
-            return f"unix:{path}"
-
-        yield start
 
 
 def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str, Any]:
@@ -59,32 +38,6 @@ def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str
             for app, weights in shares.items()
         ],
     }
-
-
-class SideDoor:
-    """A client of the admin API."""
-
-    def __init__(self, address: str, token: str = "") -> None:
-        self.pool = Pool(address)
-        self.headers = [("authorization", f"Bearer {token}")] if token else []
-
-    async def put(self, plan: dict[str, Any], **instances: list[str]) -> Response:
-        """Propose a plan."""
-        body = {"plan": plan, **({"instances": instances} if instances else {})}
-        return await self.pool.request(
-            "PUT", "/v1/plan", self.headers, json.dumps(body).encode(), 10.0
-        )
-
-    async def get(self, target: str) -> Any:
-        """What is at ``target``."""
-        response = await self.pool.request("GET", target, self.headers, timeout_s=10.0)
-        return json.loads(response.body)
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> SideDoor:
-    """The side door of the sidecar under test."""
-    return SideDoor(f"unix:{tmp_path}/admin.sock")
 
 
 @on_loop

@@ -1,0 +1,33 @@
+"""docs/scaling.md and docs/prewarm.md say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carpool import plugins
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(("page", "kind"), [("scaling.md", "scale"), ("prewarm.md", "prewarm")])
+def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it(
+    page: str, kind: plugins.Kind
+) -> None:
+    """The first table is about the policies that there are, and no others."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    table = text.partition("## Which one")[2].partition("\n\n**")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(plugins.BUILT_IN[kind]) == sorted(named)
+
+
+def test_the_policy_of_ones_own_keeps_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of Python run one after the other as they are printed."""
+    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": __name__}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "scaling.md", "exec"), names)
+    assert "PerRate keeps every promise" in capsys.readouterr().out

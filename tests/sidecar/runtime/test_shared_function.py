@@ -1,0 +1,98 @@
+"""Three applications in different hurry on one function: each keeps its own longest wait.
+
+The plan is the one that the policy `harmonybatch` makes for the scenario among the examples: who is
+in a hurry has instances of his own, the others share batches on another class. The sidecar and its
+two handlers are real processes; the header ``X-Carpool-App`` says whose a request is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scaler.core.scenario import read_scenario
+from scaler.plan_command import snapshot_of
+from scaler.policy_choice import chosen_policy
+from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from carpool.plan import Plan
+    from tests.sidecar.runtime.conftest import Handlers, Sidecar
+
+    Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
+
+LATE_S = 0.15  # what a busy machine may add
+SLOS = {"search": "500ms", "upload": "800ms", "archive": "1s"}
+APPS = json.dumps([{"name": name, "slo": slo} for name, slo in SLOS.items()])
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """Two classes: for ``search``, and for ``upload`` and ``archive`` together."""
+    scenario = read_scenario(ROOT / "examples/scenarios/tagging.yaml")
+    planning = chosen_policy("harmonybatch", scenario.policies).plan(snapshot_of(scenario))
+    return planning.plans["tag"]
+
+
+def windows(plan: Plan) -> dict[str, float]:
+    """The longest wait of each application."""
+    return {route.app: route.max_wait_s for route in plan.routes}
+
+
+async def ask(running: Sidecar, app: str, body: str = "x") -> Response:
+    """One request of an application."""
+    return await running.ask(body, ("x-carpool-app", app), ("x-carpool-explain", "1"))
+
+
+async def waits(door: SideDoor, batches: int) -> list[dict[str, float]]:
+    """How long members of the last batches waited by application, the oldest batch first."""
+    entries: list[dict[str, Any]] = await door.get(f"/v1/batches?limit={batches}")
+    return [{r["app"]: r["wait_s"] for r in entry["requests"]} for entry in reversed(entries)]
+
+
+@on_loop
+async def test_each_application_keeps_its_own_window(
+    sidecar: Start, handler: Handlers, tmp_path: Path, plan: Plan
+) -> None:
+    """Alone, each waits its own; together, a batch leaves at ``min(a_i + T_i)``; full, at once."""
+    own, shared = (kind.name for kind in plan.classes)
+    window_s = windows(plan)
+    assert 0 == window_s["search"] < 0.3 < window_s["upload"] < window_s["archive"]
+    first, second = handler("own"), handler("shared")
+    door = SideDoor(f"unix:{tmp_path}/admin.sock")
+    env = {"carpool_apps": APPS, "carpool_slo": "5s", "sidecar_admin": door.pool.address}
+    async with sidecar(sidecar_upstreams=first, **env) as running:
+        places = {own: [first], shared: [second]}
+        assert 200 == (await door.put(plan.to_form(), **places)).status
+
+        for app in ("search", "upload", "archive"):
+            assert 200 == (await ask(running, app)).status
+            (alone,) = await waits(door, 1)
+            assert window_s[app] - 0.01 <= alone[app] <= window_s[app] + LATE_S
+
+        archive = asyncio.create_task(ask(running, "archive"))
+        await asyncio.sleep(0.1)
+        upload, search = await asyncio.gather(ask(running, "upload"), ask(running, "search"))
+        answers = [await archive, upload, search]
+        assert [b"2", b"2", b"1"] == [a.header(b"x-carpool-batch") for a in answers]
+        hurried, together = await waits(door, 2)
+        assert hurried["search"] <= LATE_S
+        assert window_s["upload"] - 0.01 <= together["upload"] <= window_s["upload"] + LATE_S
+        assert 0.05 <= together["archive"] - together["upload"] <= 0.1 + LATE_S
+
+        size = plan.classes[1].batch_size
+        riders = [ask(running, ("upload", "archive")[n % 2], f"{n}") for n in range(size)]
+        answers = await asyncio.gather(*riders)
+        assert [f"{n}".encode() for n in range(size)] == [answer.body for answer in answers]
+        (full,) = await door.get("/v1/batches?limit=1")
+        assert ("full", size, shared) == (full["closed"], full["seats"], full["instance_class"])
+        assert full["wait_s"] <= LATE_S
