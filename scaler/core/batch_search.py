@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaler.core.batch_grid import BatchGrid
+from scaler.core.batch_law import BatchLaw
 from scaler.core.map_counts import matrices
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from scaler.core.cost import Billing
     from scaler.core.map_counts import Markovian
 
-__all__ = ["BatchSearch", "Choice"]
+__all__ = ["BatchSearch", "Choice", "examined"]
 
 _RESERVE = 2.0  # deviations of the instances that are busy
 _HALVINGS = 24
@@ -80,8 +81,7 @@ class BatchSearch:
         self._billing = billing
         largest = max(len(kind.known) for kind in found)
         self._grid = BatchGrid(process, largest, longest_s, steps)
-        self._rate_rps = process.mean_rate
-        self._peak_rps = float(matrices(process)[1].sum(axis=1).max())
+        self._process = process
         self._costs = [self._cost(kind) for kind in found]
 
     def within(self, objective_s: float, miss: float) -> list[Choice]:
@@ -117,14 +117,6 @@ class BatchSearch:
     def cheapest_cost(self) -> float:
         """The least that a request can cost, however late it is."""
         return min(float(cost.min()) for cost in self._costs)
-
-    def at(self, kind: Kind, size: int, window_s: float, objective_s: float) -> Choice:
-        """What another choice comes to; its window is rounded down to the grid."""
-        place = int(np.searchsorted(self._grid.windows_s, window_s * (1 + _TIE), "right")) - 1
-        late = self._grid.late(objective_s, kind.service)[size - 1, place]
-        number = next(n for n, one in enumerate(self._kinds) if one is kind)
-        cost = self._costs[number][size - 1, place]
-        return Choice(kind, size, float(self._grid.windows_s[place]), float(cost), float(late))
 
     def _best(self, objective_s: float, miss: float, budget: float) -> list[Choice]:
         found = [
@@ -164,31 +156,59 @@ class BatchSearch:
         busy_s = self._grid.per_batch(kind.service.mean_s())
         sizes = self._grid.mean_size[: len(kind.known)]
         for resources, numbers in by_resources.items():
-            batch = self._grid.per_batch(self._batch_costs(kind, resources))
+            batch = self._grid.per_batch(_batch_costs(kind, resources, self._billing))
             lifetime = self._billing.lifetime(resources, 1.0)
             total = batch / sizes
             if lifetime:
-                total = total + self._instances(busy_s / sizes) * lifetime / self._rate()
+                instances = _instances(self._process, busy_s / sizes)
+                total = total + instances * lifetime / _rate(self._process)
             cost[numbers] = total[numbers]
         return cost
-
-    def _batch_costs(self, kind: Kind, resources: Resources) -> Times:
-        """What a batch of each size costs in the mean, shape (sizes,)."""
-        costs = [
-            [self._billing.execution(resources, exec_s) for exec_s in row]
-            for row in kind.service.seconds.tolist()
-        ]
-        mean: Times = np.array(costs) @ kind.service.weights
-        return mean
-
-    def _instances(self, busy_per_request_s: Times) -> Times:
-        busy = self._peak_rps * busy_per_request_s
-        needed: Times = np.maximum(np.ceil(busy + _RESERVE * np.sqrt(busy)), 1.0)
-        return needed
-
-    def _rate(self) -> float:
-        return max(self._rate_rps, _TIE)
 
     def _longest_s(self) -> float:
         slowest = max(float(kind.service.seconds.max()) for kind in self._kinds)
         return slowest + float(self._grid.windows_s[-1])
+
+
+def examined(
+    process: Markovian, choice: tuple[Kind, int, float], objective_s: float, billing: Billing
+) -> Choice:
+    """What a choice comes to that no search has made.
+
+    Args:
+        process: How requests come.
+        choice: The instance size, the batch size, which it knows, and the window.
+        objective_s: Latency that is in time.
+        billing: What executions and instances cost.
+    """
+    kind, size, window_s = choice
+    law = BatchLaw(process, size, window_s)
+    resources = kind.resources[size - 1]
+    cost = float(law.sizes @ _batch_costs(kind, resources, billing)[:size]) / law.mean_size
+    lifetime = billing.lifetime(resources, 1.0)
+    if lifetime:
+        busy_s = law.sizes @ kind.service.mean_s()[:size] / law.mean_size
+        cost += float(_instances(process, busy_s)) * lifetime / _rate(process)
+    late = float(law.late([objective_s], kind.service)[0])
+    return Choice(kind, size, window_s, cost, late)
+
+
+def _batch_costs(kind: Kind, resources: Resources, billing: Billing) -> Times:
+    """What a batch of each size costs in the mean, shape (sizes,)."""
+    costs = [
+        [billing.execution(resources, exec_s) for exec_s in row]
+        for row in kind.service.seconds.tolist()
+    ]
+    mean: Times = np.array(costs) @ kind.service.weights
+    return mean
+
+
+def _instances(process: Markovian, busy_per_request_s: Times) -> Times:
+    """About so many instances are needed in the busiest phase."""
+    busy = float(matrices(process)[1].sum(axis=1).max()) * busy_per_request_s
+    needed: Times = np.maximum(np.ceil(busy + _RESERVE * np.sqrt(busy)), 1.0)
+    return needed
+
+
+def _rate(process: Markovian) -> float:
+    return max(process.mean_rate, _TIE)

@@ -11,15 +11,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaler.core.batch_change import in_force, loading_cost
 from scaler.core.batch_fleet import BatchFleet
 from scaler.core.batch_kinds import kinds
-from scaler.core.batch_search import BatchSearch, Choice
+from scaler.core.batch_search import BatchSearch, Choice, examined
 from scaler.core.draft import Draft, running
 from scaler.core.priced_search import place_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scaler.core.batch_kinds import Kind
     from scaler.core.cost import Billing
     from scaler.core.map_counts import Markovian
     from scaler.core.placement import Cluster
@@ -90,8 +92,8 @@ class BatchTask:
         self._billing = billing
         self._kinds = kinds(view.model, view.max_batch, view.percentile)
         self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
+        self._known: dict[tuple[int, int, float], Choice] = {}
         self._why_not = "The latency model knows no size of instance."
-        self._search: BatchSearch | None = None
         self._choices: list[Choice] = []
         if self._kinds:
             self._find()
@@ -128,7 +130,6 @@ class BatchTask:
         if longest_s <= 0:
             longest_s = self._objective_s
         search = BatchSearch(self._process, self._kinds, self._billing, longest_s, aims.windows)
-        self._search = search
         if aims.budget is None:
             self._choices = search.within(self._objective_s, miss)
             self._why_not = (
@@ -146,45 +147,31 @@ class BatchTask:
 
     def _stays(self, view: FunctionView) -> tuple[Choice | None, str]:
         """What is in force, if it will do and a change would not pay, and why."""
-        now = self._in_force(view)
-        best = self._choices[0]
-        if now is None or now == best or not math.isfinite(now.cost):
+        found, best = in_force(view, self._kinds), self._choices[0]
+        if found is None:
             return None, ""
-        if self._aims.budget is not None and now.cost > self._aims.budget:
+        if found[0] is best.kind and found[1:] == (best.size, best.window_s):
             return None, ""
-        if now.late > 1 - self._percentile:
+        now = self._examined(found)
+        budget = math.inf if self._aims.budget is None else self._aims.budget
+        if now.late > 1 - self._percentile or not now.cost <= budget:
             return None, ""
         if self._aims.budget is not None:
             return now, "Nothing quicker within the budget is worth a change."
         saved = (now.cost - best.cost) * view.rate_rps
-        change = self._change(view, now, best)
-        if saved > self._aims.gain * now.cost * view.rate_rps + change:
+        least = self._aims.gain * now.cost * view.rate_rps
+        if best.kind is not now.kind or best.size != now.size:
+            load = loading_cost(view, best, self._billing)
+            least += load / self._aims.amortised_s
+        if saved > least:
             return None, ""
         return now, f"The best would save {saved:.3g} a second, too little for a change."
 
-    def _in_force(self, view: FunctionView) -> Choice | None:
-        plan = view.plan
-        if plan is None or plan.policy != "batch" or len(plan.classes) != 1 or not plan.routes:
-            return None
-        (there,) = plan.classes
-        for kind in self._kinds:
-            if (kind.cpu, kind.gpu) == (there.cpu, there.gpu) and self._search:
-                known = kind.known[: there.batch_size]
-                if len(known) == there.batch_size and known[-1]:
-                    wait_s = plan.routes[0].max_wait_s
-                    return self._search.at(kind, there.batch_size, wait_s, self._target_s)
-        return None
-
-    def _change(self, view: FunctionView, now: Choice, best: Choice) -> float:
-        """What loading other instances costs, by the second of the time it has to pay back in."""
-        if best.kind is now.kind and best.size == now.size:
-            return 0.0
-        resources, load_s = best.kind.resources[best.size - 1], self._model.load_s
-        one = self._billing.lifetime(resources, load_s)
-        if load_s and not one:
-            one = self._billing.execution(resources, load_s)
-        there = sum(each.ready + each.loading for each in view.instances.values())
-        return max(there, 1) * one / self._aims.amortised_s
+    def _examined(self, choice: tuple[Kind, int, float]) -> Choice:
+        key = (id(choice[0]), *choice[1:])
+        if key not in self._known:
+            self._known[key] = examined(self._process, choice, self._target_s, self._billing)
+        return self._known[key]
 
     def _with_room(
         self, view: FunctionView, options: Sequence[Choice], room: Cluster | None

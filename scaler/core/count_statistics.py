@@ -27,7 +27,7 @@ __all__ = ["CountStatistics", "fitted_to_counts"]
 
 _LEAST = 30  # intervals to tell anything from
 _SCORE = 3.0  # deviations at which variance is none of chance
-_SLOWEST = 1e-3  # what the rate forgets in an interval, at least
+_SLOWEST, _FASTEST = 1e-3, 1e3  # how often the rate can be found to forget itself in an interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,41 +85,59 @@ class CountStatistics:
 def fitted_to_counts(statistics: CountStatistics) -> Fit:
     """Poisson unless the counts vary more than chance lets them; then an MMPP(2).
 
-    The statistic is the index of dispersion, variance over mean, which is 1 for Poisson.
+    Of Poisson arrivals the statistic is the index of dispersion, variance over mean. Of an MMPP(2),
+    which has the counts' mean, variance, skewness and the covariance of neighbours, it is how far
+    the correlation of next but one is from theirs.
     """
     count, span_s = statistics.intervals, statistics.interval_s
+    requests = round(statistics.powers[0])
     mean = statistics.powers[0] / max(count, 1)
     if count == 0 or mean == 0:
         return Fit(None, 0, note="no requests")
     poisson = Poisson(mean / span_s)
     if count < _LEAST:
-        return Fit(poisson, 0, note=f"fewer than {_LEAST} intervals tell nothing but their mean")
+        note = f"fewer than {_LEAST} intervals tell nothing but their mean"
+        return Fit(poisson, requests, note=note)
     square, cubed = statistics.powers[1] / count, statistics.powers[2] / count
     variance = square - mean**2
     limit = 1 + _SCORE * math.sqrt(2 / count)
-    dispersion = variance / mean
-    known = {"gaps": round(statistics.powers[0]), "statistic": "index of dispersion"}
+    if variance <= limit * mean:
+        return Fit(poisson, requests, "index of dispersion", variance / mean, limit)
+    spread = variance - mean  # of the rate's integral over an interval
     near, far = (
-        product / (count - lag) - mean**2 for lag, product in enumerate(statistics.products, 1)
+        (product / (count - lag) - mean**2) / spread
+        for lag, product in enumerate(statistics.products, 1)
     )
-    if dispersion <= limit or near <= 0:
-        return Fit(poisson, value=dispersion, limit=limit, **known)  # type: ignore[arg-type]
-    kept = min(max(far / near, math.exp(-50.0)), 1 - _SLOWEST)
-    relaxing = -math.log(kept) / span_s
-    spread = near * (relaxing / (1 - kept)) ** 2  # variance of the rate
-    excess = (cubed - 3 * mean * square + 2 * mean**3) - 3 * (variance - mean) - mean
-    skewness = excess / (variance - mean) ** 1.5  # of the rate's integral, and nearly of the rate
-    process, short = switching(mean / span_s, spread, skewness, relaxing)
+    lasting = _forgotten(near)
+    excess = (cubed - 3 * mean * square + 2 * mean**3) - 3 * spread - mean
+    skewness = excess / spread**1.5  # of the rate's integral, and nearly of the rate
+    of_rate = spread / (span_s**2 * _smoothed(lasting))
+    process, short = switching(mean / span_s, of_rate, skewness, lasting / span_s)
     note = f"it could not have {short}" if short else ""
-    own = _dispersion(spread, relaxing, mean / span_s, span_s)
-    apart = abs(dispersion / own - 1)
-    return Fit(process, known["gaps"], "dispersion, relative error", apart, 0.2, note)  # type: ignore[arg-type]
+    apart = abs(far - _resemblance(lasting) * math.exp(-lasting))
+    limit = _SCORE * variance / spread / math.sqrt(count)
+    return Fit(process, requests, "correlation of next but one", apart, limit, note)
 
 
-def _dispersion(variance: float, relaxing: float, rate_rps: float, span_s: float) -> float:
-    """Variance over mean of the counts of a rate with this variance and decay."""
-    lasting = relaxing * span_s
-    return 1 + 2 * variance * (lasting - 1 + math.exp(-lasting)) / (relaxing**2 * rate_rps * span_s)
+def _forgotten(near: float) -> float:
+    """How often the rate forgets itself in an interval whose neighbours resemble it so much."""
+    low, high = _SLOWEST, _FASTEST
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _resemblance(middle) > near else (low, middle)
+    return high
+
+
+def _resemblance(lasting: float) -> float:
+    """Covariance of a rate's integral with that over the next interval, over its variance."""
+    return math.expm1(-lasting) ** 2 / (lasting**2 * _smoothed(lasting))
+
+
+def _smoothed(lasting: float) -> float:
+    """Variance of a rate's mean over an interval, over that of the rate."""
+    if lasting < _SLOWEST:
+        return 1.0
+    return 2 * (lasting + math.expm1(-lasting)) / lasting**2
 
 
 def _sum3(

@@ -62,6 +62,8 @@ def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list
     for name, part in parts.items():
         kind = classes[name]
         configuration = Configuration(kind.batch_size, kind.cpu, kind.gpu)
+        if not settling.knows(configuration):
+            return None
         group = settling.having(
             [member for member, _ in part], configuration, [window_s for _, window_s in part]
         )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutionTimes", "MergedBatches", "expected_window", "poisson"]
 
-_HALVINGS = 12  # of the time in which the end of a batch is sought
+_PARTS, _ROUNDS = 64, 2  # of the time in which the end of a batch is sought
 _DECAYS = 24.0  # negative logarithm of what is as good as never
 _NODES = np.array([-1.0, 1.0]) / math.sqrt(3)  # Gauss-Legendre, exact for cubics within a cell
 
@@ -244,12 +244,12 @@ class MergedBatches:
         if self._rate * float(self._windows.min()) >= enough:
             longest = enough / self._rate
         elif self._rate * longest > _DECAYS:
-            low, high = 0.0, longest
-            for _ in range(_HALVINGS):
-                at = np.array((low + high) / 2)
-                over = self._passed(at) > _DECAYS or self._members(at) > enough
-                low, high = (low, float(at)) if over else (float(at), high)
-            longest = high
+            low = 0.0
+            for _ in range(_ROUNDS):
+                at = np.linspace(low, longest, _PARTS + 1)
+                over = (self._passed(at) > _DECAYS) | (self._members(at) > enough)
+                first = int(over.argmax()) if over[-1] else _PARTS
+                low, longest = float(at[first - 1]), float(at[first])
         inside = self._windows[self._windows < longest]
         return np.union1d(np.linspace(0.0, longest, self.cells + 1), inside)
 

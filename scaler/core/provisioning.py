@@ -100,9 +100,9 @@ class Provisioner:
         """One group; its members apart, where an estimate was too hopeful for all of them."""
         load = (np.array([value]) for value in (rate, opens, members[0].slo_s))
         costs = self._offers.costs(*load)[0]
-        order = [int(place) for place in costs.argsort(kind="stable") if costs[place] < math.inf]
+        order = costs.argsort(kind="stable")[: min(_TRIED_MOST, int(np.isfinite(costs).sum()))]
         best: Group | None = None
-        for start in range(0, min(len(order), _TRIED_MOST), _TRIED):
+        for start in range(0, len(order), _TRIED):
             # What is left would have to be cheaper than it was estimated to be.
             if best and best.cost <= costs[order[start]] * _WORTH:
                 break

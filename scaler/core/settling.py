@@ -100,6 +100,10 @@ class Settling:
         self._waiting = waiting
         self._times: dict[Configuration, SlicedTimes] = {}
 
+    def knows(self, configuration: Configuration) -> bool:
+        """Whether the model does, so that a group may have it."""
+        return self._model.predict(*configuration) is not None
+
     def cheapest(self, members: Sequence[Member], tried: Sequence[Offer]) -> Group | None:
         """The group on the cheapest of some configurations; None where none is fast enough.
 

@@ -61,7 +61,7 @@ class Batch:
         windows: int = 128
         gain: float = 0.05
         amortised_s: float = 600.0
-        learn: int = 0
+        learn: int = 60
 
         def __post_init__(self) -> None:
             """Refuse what is no search."""
@@ -126,8 +126,7 @@ class Batch:
 
     def _arrivals(self, view: FunctionView, now_s: float) -> Markovian:
         """The process of all requests, as far as it is known; Poisson where only the rate is."""
-        known = [app.process for app in view.apps if isinstance(app.process, MarkovArrivals)]
-        if self._learn and not known:
+        if self._learn and all(app.process is None for app in view.apps):
             counted = self._counted.setdefault(view.name, CountedArrivals(self._learn))
             counted.note(now_s, view.rate_rps)
             if counted.bursty and view.rate_rps > 0:

