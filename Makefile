@@ -4,14 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# DOCKER_BUILD='docker build --network=host' where a build's own network leads nowhere.
+DOCKER_BUILD ?= docker build
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' carpool/__init__.py)
+BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION)
 RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak lint format bench docs lock clean
+.PHONY: help demo test test-all soak lint format bench docs images images-gpu base-images lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(RUN) ## serve real models and compare batching policies, in about three minutes
 	$(PY) -m carpool demo
@@ -43,6 +47,15 @@ bench: $(DEV) ## measure; every number in the documentation comes from here
 docs: $(DEV) ## write the generated parts of the documentation
 	$(PY) docs/generate.py
 
+images: ## build the images of sidecar, provider and functions; needs a Docker Engine
+	for target in sidecar provider function; do $(BUILD) --target $$target --tag carpool/$$target . || exit; done
+
+images-gpu: ## build the image of functions on GPUs
+	$(BUILD) --target function-gpu --tag carpool/function-gpu .
+
+base-images: ## make what images start from, where nothing can be pulled; for tests on this machine
+	$(PYTHON) scripts/base_images.py
+
 lock: $(DEV) ## resolve constraints.txt anew
 	$(PY) scripts/lock.py constraints.txt
 
@@ -57,9 +70,9 @@ $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || \
 		{ echo "This Python has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[onnx,stack,examples]'
+	$(PIP) --editable '.[onnx,stack,docker,examples]'
 	@touch $@
 
 $(DEV): $(RUN)
-	$(PIP) --editable '.[onnx,stack,examples,dev]'
+	$(PIP) --editable '.[onnx,stack,docker,examples,dev]'
 	@touch $@

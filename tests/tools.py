@@ -12,6 +12,10 @@ __all__ = ["require_tool"]
 _WHERE = {
     "fwatchdog": "the binary of github.com/openfaas/of-watchdog under this name",
     "faas-cli": "the binary of github.com/openfaas/faas-cli",
+    "gateway": "the binary of github.com/openfaas/faas/gateway",
+    "dockerd": "the Docker Engine (Debian: docker.io)",
+    "docker-compose": "Compose (Debian: docker-compose)",
+    "promtool": "Prometheus's checker (Debian: prometheus)",
 }
 
 

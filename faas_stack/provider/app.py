@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange, Server
     from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.backend import Backend
+    from faas_stack.provider.journal import Journal
     from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["Options", "Provider"]
@@ -30,12 +31,14 @@ class Options:
         auth: credentials for ``/system/``; None: open.
         grace_s: how long requests may go on when their replica, or the provider, is to go.
         patience_s: how long a request waits for a replica to become ready.
+        journal: where functions are written down, if their instances outlive the provider.
     """
 
     listen: str = "127.0.0.1:8080"
     auth: BasicAuth | None = None
     grace_s: float = 10.0
     patience_s: float = 60.0
+    journal: Journal | None = None
 
 
 class Provider:
@@ -45,7 +48,12 @@ class Provider:
         self._options = options
         self._draining = False
         self._server: Server | None = None
-        self.fleet = Fleet(backend, grace_s=options.grace_s, patience_s=options.patience_s)
+        self.fleet = Fleet(
+            backend,
+            grace_s=options.grace_s,
+            patience_s=options.patience_s,
+            journal=options.journal,
+        )
         self._metrics = Metrics(self.fleet)
         self._logs = LogRoute(self.fleet)
         self._proxy = Proxy(self.fleet, self._metrics)
@@ -59,17 +67,18 @@ class Provider:
         return self._server.address if self._server else ""
 
     async def listen(self) -> None:
-        """Start to accept requests.
+        """Start to accept requests, with the functions of the journal.
 
         Raises:
-            ConfigError: the address is not one.
+            ConfigError: the address is not one, or the journal cannot be read.
             OSError: it cannot be bound.
         """
         limits = Limits()
         self._server = await serve(self._accept, listen=self._options.listen, limits=limits)
+        self.fleet.restore()
 
     async def drain(self) -> None:
-        """Say unready, answer what was accepted, then take every function away."""
+        """Say unready, answer what was accepted, then end the functions, unless they last."""
         self._draining = True
         self._logs.close()
         if self._server:

@@ -27,7 +27,7 @@ class Instance(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it takes requests: ``HOST:PORT`` or ``unix:PATH``."""
+        """Where it takes requests: ``HOST:PORT`` or ``unix:PATH``; may change unless ready."""
         ...
 
     @property
@@ -58,18 +58,24 @@ class Backend(Protocol):
         """What the provider calls its orchestration."""
         ...
 
-    def check(self, deployment: Deployment) -> None:
-        """Whether ``deployment`` can be run here.
+    @property
+    def lasting(self) -> bool:
+        """Whether instances outlive the provider, and `start` takes them over again."""
+        ...
+
+    async def check(self, deployment: Deployment) -> None:
+        """Whether ``deployment`` can be run here; fetches what it needs for that.
 
         Raises:
-            ConfigError: why it cannot.
+            CarpoolError: why it cannot. Nothing of the attempt is left.
         """
         ...
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
-        """Begin to run one instance; ``changed`` is called when ``ready`` or ``failing`` changes.
+        """Begin to run one instance of a deployment that passed `check`, now or earlier.
 
         Returns at once: the instance becomes ready later, or is restarted until it does.
+        ``changed`` is called when ``ready`` or ``failing`` changes.
         """
         ...
 
@@ -78,5 +84,5 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None:
-        """End everything at once, asked to stop before or not."""
+        """The provider ends: end everything at once, or let go of it if it is to last."""
         ...

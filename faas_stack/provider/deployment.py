@@ -9,6 +9,7 @@ functions run.
 from __future__ import annotations
 
 import re
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,7 @@ class Deployment:
 
     Attributes:
         settings: what its ``com.carpool.`` labels and annotations say.
+        uid: names this deployment; an update that looks the same has another one.
     """
 
     service: str
@@ -51,6 +53,7 @@ class Deployment:
     requests: Mapping[str, str] | None = None
     read_only_root: bool = False
     settings: FunctionSettings = field(default_factory=FunctionSettings)
+    uid: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     @classmethod
     def from_json(cls, body: bytes) -> Deployment:

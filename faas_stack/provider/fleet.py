@@ -1,23 +1,28 @@
 """The functions there should be: desired state, and the replica set that realises each.
 
 The one place that changes what is deployed; the REST API and ``carpool up`` both come through
-here. Knows no HTTP.
+here. What there should be is written down where a journal is given, before anything is done about
+it. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, Conflict, NotFound
 from carpool.strict import nearest
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.journal import Entry
 from faas_stack.provider.replicas import Replica, ReplicaSet
+from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
     from faas_stack.provider.backend import Backend
+    from faas_stack.provider.journal import Journal
 
 __all__ = ["Fleet", "Function"]
 
@@ -31,7 +36,7 @@ class Function:
     deployment: Deployment
     replicas: int
     running: ReplicaSet
-    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    created: datetime
     invocations: int = 0
 
     def status(self) -> dict[str, Any]:
@@ -53,12 +58,19 @@ class Fleet:
         backend: what runs them.
         grace_s: how long a replica that is taken away may go on with its requests.
         patience_s: how long a request waits for a replica to become ready.
+        journal: where to write down what there should be, if instances outlive the provider.
     """
 
     def __init__(
-        self, backend: Backend, *, grace_s: float = 10.0, patience_s: float = 60.0
+        self,
+        backend: Backend,
+        *,
+        grace_s: float = 10.0,
+        patience_s: float = 60.0,
+        journal: Journal | None = None,
     ) -> None:
         self.backend = backend
+        self._journal = journal
         self._grace_s = grace_s
         self._patience_s = patience_s
         self._functions: dict[tuple[str, str], Function] = {}
@@ -86,36 +98,40 @@ class Fleet:
         """The default namespace and every other that holds a function."""
         return sorted({DEFAULT_NAMESPACE} | {namespace for _, namespace in self._functions})
 
-    def deploy(self, deployment: Deployment) -> Function:
+    def restore(self) -> None:
+        """Add the functions of the journal, as they were when the last provider ended."""
+        for entry in list(self._journal.entries()) if self._journal else ():
+            self._add(entry)
+
+    async def deploy(self, deployment: Deployment) -> Function:
         """Add a function.
 
         Raises:
             Conflict: there is one of that name.
-            ConfigError: it cannot run here.
+            CarpoolError: it cannot run here.
         """
-        key = deployment.service, deployment.namespace
-        if key in self._functions:
-            message = f"function {key[0]!r} exists in namespace {key[1]!r}; update it with PUT"
-            raise Conflict(message)
-        self.backend.check(deployment)
-        running = ReplicaSet(self.backend, deployment, self._grace_s)
-        function = Function(deployment, _initial_replicas(deployment), running)
-        self._functions[key] = function
-        running.want(function.replicas)
-        return function
+        self._refuse_second(deployment)
+        await self.backend.check(deployment)
+        self._refuse_second(deployment)  # that may have taken long
+        entry = Entry(deployment, _initial_replicas(deployment), datetime.now(UTC))
+        self._keep(entry)
+        return self._add(entry)
 
-    def update(self, deployment: Deployment) -> None:
+    async def update(self, deployment: Deployment) -> None:
         """Replace a function, without a gap in service.
 
         Raises:
             NotFound: there is none of that name.
-            ConfigError: the new one cannot run here; the old one stays.
+            CarpoolError: the new one cannot run here; the old one stays.
         """
+        self.find(deployment.service, deployment.namespace)
+        await self.backend.check(deployment)
         function = self.find(deployment.service, deployment.namespace)
-        self.backend.check(deployment)
+        replicas = max(function.replicas, _initial_replicas(deployment))
+        self._keep(Entry(deployment, replicas, function.created))
         function.deployment = deployment
-        function.replicas = max(function.replicas, _initial_replicas(deployment))
-        function.running.update(deployment, function.replicas)
+        function.replicas = replicas
+        function.running.update(deployment, replicas)
 
     def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
@@ -128,6 +144,7 @@ class Fleet:
             message = f"replicas = {replicas}: expected a whole number from 0 to {MAX_REPLICAS}"
             raise BadRequest(message)
         function = self.find(name, namespace)
+        self._keep(Entry(function.deployment, replicas, function.created))
         function.replicas = replicas
         function.running.want(replicas)
 
@@ -138,6 +155,8 @@ class Fleet:
             NotFound: there is no such function.
         """
         function = self.find(name, namespace)
+        if self._journal:
+            self._journal.forget(name, namespace)
         del self._functions[name, namespace]
         function.replicas = 0
         task = asyncio.get_running_loop().create_task(function.running.remove())
@@ -150,16 +169,41 @@ class Fleet:
         The caller must ``release`` it.
         """
         if not function.replicas:
-            function.replicas = max(1, _initial_replicas(function.deployment))
-            function.running.want(function.replicas)
+            replicas = max(1, _initial_replicas(function.deployment))
+            with contextlib.suppress(NoSpace):  # no reason to fail a request
+                self._keep(Entry(function.deployment, replicas, function.created))
+            function.replicas = replicas
+            function.running.want(replicas)
         return await function.running.acquire(self._patience_s)
 
     async def close(self) -> None:
-        """Drain every function; returns when all replicas are gone."""
+        """Drain every function and wait until its replicas are gone, unless they are to last."""
+        if self.backend.lasting:
+            for function in self._functions.values():
+                function.running.leave()
+            return
         for name, namespace in list(self._functions):
             self.remove(name, namespace)
         while self._leaving:
             await asyncio.wait(self._leaving)
+
+    def _refuse_second(self, deployment: Deployment) -> None:
+        key = deployment.service, deployment.namespace
+        if key in self._functions:
+            message = f"function {key[0]!r} exists in namespace {key[1]!r}; update it with PUT"
+            raise Conflict(message)
+
+    def _keep(self, entry: Entry) -> None:
+        if self._journal:
+            self._journal.keep(entry)
+
+    def _add(self, entry: Entry) -> Function:
+        deployment = entry.deployment
+        running = ReplicaSet(self.backend, deployment, self._grace_s)
+        function = Function(deployment, entry.replicas, running, entry.created)
+        self._functions[deployment.service, deployment.namespace] = function
+        running.want(entry.replicas)
+        return function
 
 
 def _initial_replicas(deployment: Deployment) -> int:

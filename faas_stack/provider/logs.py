@@ -79,9 +79,9 @@ class LogRing:
         self.next = 0
         self.closed = False
 
-    def add(self, instance: str, text: str) -> None:
-        """Append a line, printed now."""
-        line = LogLine(instance, datetime.now(UTC), text)
+    def add(self, instance: str, text: str, printed: datetime | None = None) -> None:
+        """Append a line, printed now unless somebody knows better."""
+        line = LogLine(instance, printed or datetime.now(UTC), text)
         self._lines.append(line)
         self._bytes += len(text)
         self.next += 1

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from carpool.strict import Problems, nearest
 from faas_stack.provider import isolation, leftovers
-from faas_stack.provider.supervised import Launch, Supervised
+from faas_stack.provider.process_life import Launch, ProcessLife
+from faas_stack.provider.supervised import Supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +62,7 @@ class ProcessBackend:
     """
 
     name = "process"
+    lasting = False
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class ProcessBackend:
         elif shutil.which("fwatchdog", path=_path()):
             await self._isolate()
 
-    def check(self, deployment: Deployment) -> None:
+    async def check(self, deployment: Deployment) -> None:
         """Whether the image is known, has a command, and its secrets exist."""
         problems = Problems()
         context = self._images.get(deployment.image)
@@ -120,7 +122,8 @@ class ProcessBackend:
         context = self._images[deployment.image]
         env = self._env(deployment, context, scratch)
         launch = Launch(self._command, env, context.folder, scratch)
-        instance = Supervised(f"{deployment.service}-{number}", launch, log, changed)
+        name = f"{deployment.service}-{number}"
+        instance = Supervised(name, ProcessLife(name, launch, log), log, changed)
         self._instances.add(instance)
         return instance
 
@@ -133,7 +136,7 @@ class ProcessBackend:
     async def close(self) -> None:
         """Kill what still runs, and let the keeper remove the run folder."""
         for instance in self._instances:
-            instance.kill()
+            await instance.kill()
         if self._keeper and self._keeper.stdin:
             self._keeper.stdin.close()
             await self._keeper.wait()

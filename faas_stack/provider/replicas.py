@@ -34,10 +34,18 @@ class Replica:
     def __init__(self, instance: Instance, revision: int) -> None:
         self.instance = instance
         self.revision = revision
-        self.pool = Pool(instance.address, max_connections=_CONNECTIONS)
         self.in_flight = 0
         self.draining = False
+        self._pool: Pool | None = None
         self._idle: asyncio.Event | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """Connections to where the instance is now: started again, it may have moved."""
+        if self._pool is None or self._pool.address != self.instance.address:
+            self.close()
+            self._pool = Pool(self.instance.address, max_connections=_CONNECTIONS)
+        return self._pool
 
     @property
     def ready(self) -> bool:
@@ -55,6 +63,11 @@ class Replica:
         if self.in_flight:
             self._idle = asyncio.Event()
             await self._idle.wait()
+
+    def close(self) -> None:
+        """Close the connections to it."""
+        if self._pool:
+            self._pool.close()
 
 
 def changes(replicas: list[Replica], revision: int, want: int) -> tuple[int, list[Replica]]:
@@ -139,6 +152,12 @@ class ReplicaSet:
         replica.in_flight += 1
         return replica
 
+    def leave(self) -> None:
+        """Let go of the replicas, which go on."""
+        for replica in self.replicas:
+            replica.close()
+        self.log.close()
+
     async def remove(self) -> None:
         """Drain every replica; returns when the last is gone."""
         self._removed = True
@@ -187,6 +206,6 @@ class ReplicaSet:
             async with asyncio.timeout(self._grace_s):
                 await replica.idle()
         await self._backend.stop(replica.instance)
-        replica.pool.close()
+        replica.close()
         self.replicas.remove(replica)
         self.settle()

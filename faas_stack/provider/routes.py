@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -19,9 +20,10 @@ from carpool.strict import Problems
 from faas_stack.provider.deployment import Deployment, read_object, split_name, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.secrets import value_of
+from faas_stack.provider.targets import targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from carpool.http.server import Exchange
     from faas_stack.provider.auth import BasicAuth
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
     from faas_stack.provider.metrics import Metrics
     from faas_stack.provider.secrets import SecretStore
 
+    Answer = Callable[["Request"], Awaitable[int]]
+
 __all__ = ["Routes"]
+
+log = logging.getLogger(__name__)
 
 _NAME = r"[-a-zA-Z_0-9.]+"
 
@@ -51,7 +57,7 @@ class Request(NamedTuple):
 class _Route(NamedTuple):
     pattern: re.Pattern[str]
     label: str
-    answers: dict[str, Callable[[Request], int]]
+    answers: dict[str, Answer]
 
 
 class Routes:
@@ -72,18 +78,24 @@ class Routes:
         self._metrics = metrics
         self._auth = auth
         self._draining = draining
+        self._tasks: set[asyncio.Task[None]] = set()
         self._table = [
             _Route(re.compile(path.replace("{name}", f"(?P<name>{_NAME})")), path, answers)
             for path, answers in self._routes().items()
         ]
 
     def accept(self, exchange: Exchange) -> None:
-        """Answer a request."""
-        label, status = self._answer(exchange)
+        """Begin to answer a request."""
+        task = asyncio.get_running_loop().create_task(self._observed(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _observed(self, exchange: Exchange) -> None:
+        label, status = await self._answer(exchange)
         seconds = asyncio.get_running_loop().time() - exchange.received
         self._metrics.observe(status, exchange.method, label, seconds)
 
-    def _answer(self, exchange: Exchange) -> tuple[str, int]:
+    async def _answer(self, exchange: Exchange) -> tuple[str, int]:
         """Answer, and say by which route and with what status."""
         path = exchange.path
         for route in self._table:
@@ -91,11 +103,11 @@ class Routes:
                 if self._auth and path.startswith("/system/") and not self._auth.admits(exchange):
                     return route.label, self._auth.refuse(exchange)
                 name = match.groupdict().get("name", "")
-                return route.label, self._call(route, name, exchange)
+                return route.label, await self._call(route, name, exchange)
         exchange.reply(404, errors.body(f"no route {path!r}"))
         return "unknown", 404
 
-    def _call(self, route: _Route, name: str, exchange: Exchange) -> int:
+    async def _call(self, route: _Route, name: str, exchange: Exchange) -> int:
         answer = route.answers.get("GET" if exchange.method == "HEAD" else exchange.method)
         if answer is None:
             allowed = ("allow", ", ".join(sorted(route.answers)))
@@ -103,14 +115,18 @@ class Routes:
             return 405
         query = dict(parse_qsl(exchange.query, keep_blank_values=True))  # the last one wins
         try:
-            status = answer(Request(exchange, name, query))
+            status = await answer(Request(exchange, name, query))
         except CarpoolError as error:
             exchange.fail(error)
             return error.status
+        except Exception:
+            log.exception("%s %s failed", exchange.method, exchange.path)
+            exchange.reply(500, errors.body("internal error"))
+            return 500
         exchange.reply(status)  # unless it has been answered with a body
         return status
 
-    def _routes(self) -> dict[str, dict[str, Callable[[Request], int]]]:
+    def _routes(self) -> dict[str, dict[str, Answer]]:
         return {
             "/system/functions": {
                 "GET": self._list,
@@ -131,33 +147,34 @@ class Routes:
             "/system/logs": {"GET": self._read_logs},
             "/healthz": {"GET": self._health},
             "/metrics": {"GET": self._render_metrics},
+            "/metrics/targets": {"GET": self._targets},
         }
 
     # -- functions --------------------------------------------------------------------------
 
-    def _list(self, request: Request) -> int:
+    async def _list(self, request: Request) -> int:
         found = self._fleet.functions(request.namespace or None)
         return _json(request, [function.status() for function in found])
 
-    def _status(self, request: Request) -> int:
+    async def _status(self, request: Request) -> int:
         name, namespace = split_name(request.name, request.namespace)
         return _json(request, self._fleet.find(name, namespace).status())
 
-    def _deploy(self, request: Request) -> int:
-        self._fleet.deploy(Deployment.from_json(request.exchange.body))
+    async def _deploy(self, request: Request) -> int:
+        await self._fleet.deploy(Deployment.from_json(request.exchange.body))
         return 202
 
-    def _update(self, request: Request) -> int:
-        self._fleet.update(Deployment.from_json(request.exchange.body))
+    async def _update(self, request: Request) -> int:
+        await self._fleet.update(Deployment.from_json(request.exchange.body))
         return 202
 
-    def _remove(self, request: Request) -> int:
+    async def _remove(self, request: Request) -> int:
         document = read_object(request.exchange.body)
         name = _required(document, "functionName")
         self._fleet.remove(*split_name(name, _namespace(document, request)))
         return 202
 
-    def _scale(self, request: Request) -> int:
+    async def _scale(self, request: Request) -> int:
         document = read_object(request.exchange.body)
         problems = Problems()
         replicas = take(document, "replicas", -1, problems)
@@ -170,47 +187,50 @@ class Routes:
 
     # -- the provider -----------------------------------------------------------------------
 
-    def _info(self, request: Request) -> int:
+    async def _info(self, request: Request) -> int:
         version = {"release": carpool.__version__, "sha": ""}
         name = self._fleet.backend.name
         return _json(request, {"provider": "carpool", "orchestration": name, "version": version})
 
-    def _namespaces(self, request: Request) -> int:
+    async def _namespaces(self, request: Request) -> int:
         return _json(request, self._fleet.namespaces())
 
-    def _health(self, request: Request) -> int:
+    async def _health(self, request: Request) -> int:
         status, text = (503, b"draining") if self._draining() else (200, b"OK")
         request.exchange.reply(status, text, "text/plain")
         return status
 
-    def _render_metrics(self, request: Request) -> int:
+    async def _render_metrics(self, request: Request) -> int:
         request.exchange.reply(200, self._metrics.render(), CONTENT_TYPE)
         return 200
 
-    def _read_logs(self, request: Request) -> int:
+    async def _targets(self, request: Request) -> int:
+        return _json(request, targets(self._fleet))
+
+    async def _read_logs(self, request: Request) -> int:
         self._logs.accept(request.exchange, request.query)
         return 200
 
     # -- secrets ----------------------------------------------------------------------------
 
-    def _list_secrets(self, request: Request) -> int:
+    async def _list_secrets(self, request: Request) -> int:
         namespace = _namespace({}, request)
         names = self._secrets.names(namespace)
         return _json(request, [{"name": name, "namespace": namespace} for name in names])
 
-    def _create_secret(self, request: Request) -> int:
+    async def _create_secret(self, request: Request) -> int:
         document = read_object(request.exchange.body)
         where = _required(document, "name"), _namespace(document, request)
         self._secrets.create(*where, value_of(document))
         return 202
 
-    def _update_secret(self, request: Request) -> int:
+    async def _update_secret(self, request: Request) -> int:
         document = read_object(request.exchange.body)
         where = _required(document, "name"), _namespace(document, request)
         self._secrets.update(*where, value_of(document))
         return 202
 
-    def _remove_secret(self, request: Request) -> int:
+    async def _remove_secret(self, request: Request) -> int:
         document = read_object(request.exchange.body)
         self._secrets.remove(_required(document, "name"), _namespace(document, request))
         return 202

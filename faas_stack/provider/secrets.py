@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, Conflict, NotFound
+from faas_stack.provider import storage
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
@@ -87,12 +88,7 @@ class SecretStore:
         return path
 
     def _write(self, name: str, namespace: str, value: bytes) -> None:
-        folder = self._of(namespace)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = folder / f".{name}.new"
-        fresh.touch(mode=0o600)
-        fresh.write_bytes(value)
-        fresh.replace(folder / name)
+        storage.write(self._of(namespace) / name, value)
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:

@@ -16,7 +16,7 @@ from faas_stack.assemble import assemble
 from tests.tools import require_tool
 
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATES = ["python3-batch", "python3-onnx-batch"]
+TEMPLATES = ["python3-batch", "python3-onnx-batch", "python3-onnx-batch-gpu"]
 IGNORED = shutil.ignore_patterns("__pycache__", "build", "template", "*.onnx")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ def skeleton_test(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("lang", ["python3-onnx-batch", "python3-batch"])
+@pytest.mark.parametrize("lang", ["python3-onnx-batch", "python3-onnx-batch-gpu", "python3-batch"])
 def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
     """A new function passes its test, with the example model where it needs one."""
     folder = shutil.copytree(TEMPLATES / lang / "function", tmp_path / "fresh")
@@ -26,6 +27,14 @@ def test_the_skeletons_own_test_runs(lang: str, tmp_path: Path) -> None:
         shutil.copy(folder / "example.onnx", folder / "model.onnx")
     result = skeleton_test(folder)
     assert 0 == result.returncode, result.stderr
+
+
+def test_the_template_for_gpus_is_the_other_one_on_cuda() -> None:
+    """An author's files are the same with and without a GPU."""
+    plain, gpu = (TEMPLATES / name for name in ("python3-onnx-batch", "python3-onnx-batch-gpu"))
+    names = [path.name for path in (plain / "function").iterdir() if path.is_file()]
+    compared = filecmp.cmpfiles(plain / "function", gpu / "function", names, shallow=False)
+    assert (sorted(names), [], []) == (sorted(compared[0]), *compared[1:])
 
 
 def test_a_missing_model_is_said(tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
-"""A provider over real processes for tests: started, called over HTTP, and taken down again."""
+"""A provider over real instances for tests: started, called over HTTP, and taken down again.
+
+The same stories are told of every backend: `story` makes of each a test that takes the backend as
+its parameter (`conftest.py`). What differs between them is in a `Stage` each.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvloop
 
@@ -19,19 +24,53 @@ from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from faas_stack.provider.fleet import Function
     from faas_stack.provider.supervised import Supervised
 
-__all__ = ["Rig", "provider", "story"]
+__all__ = ["IMAGE", "INSTANCE", "ProcessStage", "Rig", "Stage", "story"]
 
+IMAGE = "carpool-test-instance"
 INSTANCE = (sys.executable, str(Path(__file__).parents[1] / "services" / "instance.py"))
+GRACE_S = 3.0
+
+
+class Stage(Protocol):
+    """Where stories are told: a backend that knows `IMAGE`, whose instances are `INSTANCE`."""
+
+    def open(
+        self, folder: Path, secrets: SecretStore, **options: Any
+    ) -> AbstractAsyncContextManager[Any]:
+        """The open backend, closed and cleared away afterwards."""
+        ...
+
+
+class ProcessStage:
+    """Instances as processes."""
+
+    @asynccontextmanager
+    async def open(
+        self, folder: Path, secrets: SecretStore, **options: Any
+    ) -> AsyncIterator[ProcessBackend]:
+        context = folder / "context"
+        context.mkdir()
+        images = {
+            IMAGE: BuildContext(IMAGE, context, "the command"),
+            "bare": BuildContext("bare", context, ""),
+        }
+        backend = ProcessBackend(images, secrets, command=INSTANCE, grace_s=GRACE_S, **options)
+        await backend.open()
+        try:
+            yield backend
+        finally:
+            await backend.close()
 
 
 class Rig:
     """What a test holds of a running provider."""
 
-    def __init__(self, provider: Provider, backend: ProcessBackend, folder: Path) -> None:
+    def __init__(self, provider: Provider, backend: Any, folder: Path) -> None:
         self.provider = provider
         self.backend = backend
         self.folder = folder
@@ -48,11 +87,11 @@ class Rig:
         body = document if isinstance(document, bytes) else b""
         if document is not None and not isinstance(document, bytes):
             body = json.dumps(document).encode()
-        return await self.client.request(method, path, headers or (), body, 20)
+        return await self.client.request(method, path, headers or (), body, 40)
 
     async def deploy(self, name: str, *, ready: bool = True, **fields: Any) -> None:
-        """Deploy a function of the image ``img`` and, by default, wait until it is ready."""
-        document = {"service": name, "image": "img", **fields}
+        """Deploy a function of the image `IMAGE` and, by default, wait until it is ready."""
+        document = {"service": name, "image": IMAGE, **fields}
         answer = await self.call("POST", "/system/functions", document)
         assert (202, b"") == (answer.status, answer.body)
         if ready:
@@ -61,7 +100,8 @@ class Rig:
     async def ready(self, name: str, replicas: int = 1) -> None:
         """Wait until ``replicas`` of a function are ready."""
         running = self.function(name).running
-        await wait_until_async(lambda: running.available == replicas, what=f"{name} ready")
+        what = f"{name} ready"
+        await wait_until_async(lambda: running.available == replicas, 30, what)
 
     def function(self, name: str) -> Function:
         """The function as the fleet holds it."""
@@ -72,6 +112,12 @@ class Rig:
         replicas = self.function(name).running.replicas
         return [r.instance for r in replicas if not r.draining]  # type: ignore[misc]
 
+    async def printed(self, name: str, text: str) -> None:
+        """Wait until a function's log has a line."""
+        log = self.function(name).running.log
+        what = f"{text!r} in the log"
+        await wait_until_async(lambda: text in [line.text for line in log.since(0)], what=what)
+
     async def logs(self, name: str, query: str = "") -> list[str]:
         """The lines a function has printed."""
         answer = await self.call("GET", f"/system/logs?name={name}{query}")
@@ -80,42 +126,41 @@ class Rig:
 
 
 @asynccontextmanager
-async def provider(folder: Path, **options: Any) -> AsyncIterator[Rig]:
-    """A provider that knows the image ``img``, whose instances are `tests/services/instance.py`."""
-    backend_options = {key: options.pop(key) for key in ("watchdog",) if key in options}
-    context = folder / "context"
-    context.mkdir()
-    images = {
-        "img": BuildContext("img", context, "the command"),
-        "bare": BuildContext("bare", context, ""),
-    }
+async def provider(stage: Stage, folder: Path, **options: Any) -> AsyncIterator[Rig]:
+    """A provider on a stage; options of the backend and of the provider."""
+    known = inspect.signature(Options).parameters
+    of_backend = {key: options.pop(key) for key in list(options) if key not in known}
     secrets = SecretStore(folder / "secrets")
-    backend = ProcessBackend(images, secrets, command=INSTANCE, grace_s=3.0, **backend_options)
-    made = Provider(backend, secrets, Options(listen="127.0.0.1:0", **options))
-    await backend.open()
-    try:
+    async with stage.open(folder, secrets, **of_backend) as backend:
+        made = Provider(backend, secrets, Options(listen="127.0.0.1:0", **options))
         await made.listen()
         rig = Rig(made, backend, folder)
         yield rig
         rig.client.close()
         await made.drain()
-    finally:
-        await backend.close()
 
 
 def story(
-    **options: Any,
-) -> Callable[[Callable[[Rig], Awaitable[None]]], Callable[[Path], None]]:
-    """Turns ``async def test(rig)`` into a test that runs it against a fresh provider."""
+    stage: Stage | None = None, **options: Any
+) -> Callable[[Callable[[Rig], Awaitable[None]]], Callable[..., None]]:
+    """Turns ``async def test(rig)`` into a test that plays on ``stage``; without one, on each."""
 
-    def decorate(test: Callable[[Rig], Awaitable[None]]) -> Callable[[Path], None]:
-        def run(tmp_path: Path) -> None:
-            async def play() -> None:
-                async with provider(tmp_path, **options) as rig:
+    def decorate(test: Callable[[Rig], Awaitable[None]]) -> Callable[..., None]:
+        def play(chosen: Stage, folder: Path) -> None:
+            async def scene() -> None:
+                async with provider(chosen, folder, **options) as rig:
                     await test(rig)
 
-            uvloop.run(play())
+            uvloop.run(scene())
 
+        def on_each(backend_stage: Stage, tmp_path: Path) -> None:
+            play(backend_stage, tmp_path)
+
+        def on_one(tmp_path: Path) -> None:
+            assert stage is not None
+            play(stage, tmp_path)
+
+        run = on_one if stage else on_each
         run.__name__, run.__doc__ = test.__name__, test.__doc__
         return run
 

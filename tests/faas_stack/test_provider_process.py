@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from faas_stack.provider import isolation, leftovers
-from tests.faas_stack.rig import INSTANCE, story
+from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
+    from faas_stack.provider.process_life import ProcessLife
+    from faas_stack.provider.supervised import Supervised
     from tests.faas_stack.rig import Rig
+
+STAGE = ProcessStage()
 
 
 def alive(pid: int) -> bool:
@@ -27,6 +31,12 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def pid_of(instance: Supervised) -> int | None:
+    """The process id of an instance's entry command."""
+    life: ProcessLife = instance.life  # type: ignore[assignment]
+    return life.pid
 
 
 def network(pid: object) -> str:
@@ -40,7 +50,7 @@ async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
     return document
 
 
-@story()
+@story(STAGE)
 async def test_environment_of_an_instance(rig: Rig) -> None:
     """An instance gets its function's settings and nothing of the provider's own environment."""
     os.environ["carpool_batch_max"] = "999"
@@ -68,14 +78,28 @@ async def test_environment_of_an_instance(rig: Rig) -> None:
     assert 0o700 == os.stat(env["TMPDIR"]).st_mode & 0o777  # noqa: PTH116
 
 
-@story()
+@story(STAGE)
+async def test_images_are_assembled_folders(rig: Rig) -> None:
+    """An image that was not assembled, or that names no command, cannot be deployed."""
+    cases = {
+        f"{IMAGE}x": f"expected one of the images bare, {IMAGE}; did you mean '{IMAGE}'?",
+        "bare": "envProcess = '': expected the handler's command",
+    }
+    for image, expected in cases.items():
+        document = {"service": "fn", "image": image}
+        answer = await rig.call("POST", "/system/functions", document)
+        assert 400 == answer.status
+        assert expected in json.loads(answer.body)["error"]
+
+
+@story(STAGE)
 async def test_env_process_of_the_deployment_goes_before_the_template_s(rig: Rig) -> None:
     """The command is the deployment's, if it names one."""
     await rig.deploy("fn", envProcess="python own.py")
     assert "python own.py" == (await environment(rig))["env"]["fprocess"]
 
 
-@story()
+@story(STAGE)
 async def test_available_only_when_ready(rig: Rig) -> None:
     """``availableReplicas`` counts an instance once it says that it is ready, not before."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "0.3"})
@@ -87,16 +111,16 @@ async def test_available_only_when_ready(rig: Rig) -> None:
     assert (1, 1) == (status["replicas"], status["availableReplicas"])
 
 
-@story()
+@story(STAGE)
 async def test_killed_instance_comes_back(rig: Rig) -> None:
     """After SIGKILL an instance is started again, and what it left is ended."""
     await rig.deploy("fn", envVars={"spawn": "1"})
     instance = rig.instances("fn")[0]
-    first, child = instance.pid, int((await rig.logs("fn"))[0].split()[1])
+    first, child = pid_of(instance), int((await rig.logs("fn"))[0].split()[1])
     assert first is not None
     assert alive(child)
     os.kill(first, signal.SIGKILL)
-    await wait_until_async(lambda: instance.pid not in (first, None) and instance.ready)
+    await wait_until_async(lambda: pid_of(instance) not in (first, None) and instance.ready)
     assert not alive(child)
     assert ["carpool: ended with SIGKILL", "carpool: starting again in 0.1 s"] == [
         line for line in await rig.logs("fn") if line.startswith("carpool")
@@ -104,13 +128,13 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
     assert 1 == rig.function("fn").running.available
 
 
-@story()
+@story(STAGE)
 async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     """An instance that ignores SIGTERM is killed after its grace, with all it has started."""
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
     instance = rig.instances("fn")[0]
     child, log = int((await rig.logs("fn"))[0].split()[1]), rig.function("fn").running.log
-    pid = instance.pid
+    pid = pid_of(instance)
     assert pid is not None
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
     await wait_until_async(lambda: not rig.function("fn").running.replicas)
@@ -119,7 +143,7 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     assert not (rig.backend.run_dir / "1").exists()
 
 
-@story()
+@story(STAGE)
 async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
     """An instance between two starts is stopped at once."""
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
@@ -141,7 +165,8 @@ async def main(folder):
     images = {"img": BuildContext("img", folder, "x")}
     backend = ProcessBackend(images, SecretStore(folder), command=sys.argv[2:])
     await backend.open()
-    function = Fleet(backend).deploy(Deployment("fn", "img", env_vars={"spawn": "1", "deaf": "1"}))
+    deployment = Deployment("fn", "img", env_vars={"spawn": "1", "deaf": "1"})
+    function = await Fleet(backend).deploy(deployment)
     while not function.running.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, flush=True)
@@ -187,7 +212,7 @@ def fwatchdog_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:
     """Two instances that bind the watchdog's fixed port run side by side, and are reached."""
 
-    @story()
+    @story(STAGE)
     async def play(rig: Rig) -> None:
         await rig.deploy("fn", envVars={"watchdog_port": "1"})
         await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
@@ -206,12 +231,12 @@ def test_watchdogs_get_a_network_each(tmp_path: Path) -> None:
 def test_no_watchdog(tmp_path: Path) -> None:
     """With the watchdog switched off instances keep the machine's network."""
 
-    @story(watchdog=False)
+    @story(STAGE, watchdog=False)
     async def play(rig: Rig) -> None:
         await rig.deploy("fn")
         instance = rig.instances("fn")[0]
         assert "off" == (await environment(rig))["env"]["sidecar_watchdog"]
-        assert network("self") == network(instance.pid)
+        assert network("self") == network(pid_of(instance))
 
     (tmp_path / "p").mkdir()
     play(tmp_path / "p")

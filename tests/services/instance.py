@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -48,19 +49,22 @@ class Instance:
         elif exchange.path == "/print":
             say(exchange.body.decode())
             exchange.reply(200)
+        elif exchange.path == "/eat":
+            exchange.reply(200, str(len(bytearray(int(query["bytes"][0])))).encode())
         elif exchange.path == "/events":
             self.stream(exchange)
         elif exchange.path == "/plain":
             exchange.reply(301, b"moved", "", [("location", "/elsewhere"), ("x-own", "1")])
         elif exchange.path == "/break":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(9)  # the first process of a container cannot kill itself
         else:
             self.echo(exchange)
 
     def echo(self, exchange: Exchange) -> None:
         headers = [[name.decode(), value.decode()] for name, value in exchange.headers]
         document = {
-            "pid": os.getpid(),
+            "instance": f"{socket.gethostname()}:{os.getpid()}",
+            "secrets": {path.name: path.read_text() for path in self.secret_files()},
             "method": exchange.method,
             "target": exchange.target,
             "headers": headers,
@@ -69,6 +73,10 @@ class Instance:
             "cwd": str(Path.cwd()),
         }
         exchange.reply(200, json.dumps(document).encode())
+
+    def secret_files(self) -> list[Path]:
+        folder = Path(os.environ.get("secret_mount_path", "/nowhere"))
+        return sorted(folder.iterdir()) if folder.is_dir() else []
 
     def stream(self, exchange: Exchange) -> None:
         exchange.start(200, [("content-type", "text/event-stream")])

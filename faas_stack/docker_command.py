@@ -1,0 +1,111 @@
+"""``carpool provider docker``: an OpenFaaS provider whose functions are containers.
+
+Functions outlive it: it ends without touching them, and takes them over when it starts again. What
+there should be, secrets and the like are kept in one state folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+from pathlib import Path
+
+import uvloop
+
+from carpool.address import Address
+from carpool.errors import ConfigError, Problem
+from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
+from faas_stack.provider.journal import Journal
+from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> int:
+    """``carpool provider docker``."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    args = _parser().parse_args(argv)
+    return uvloop.run(_clear(args) if args.clear else _serve(args))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="carpool provider docker",
+        description="run an OpenFaaS provider whose functions are containers of a Docker Engine "
+        "(DOCKER_HOST, as for the command docker)",
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
+    add("--stack", default="carpool", help="names its containers (default: %(default)s)")
+    add("--network", help="of its functions; made if missing (default: the stack's name)")
+    add("--gpus", type=int, default=0, help="GPUs for functions (default: %(default)s)")
+    add("--mps", default="", metavar="DIR", help="pipe folder of the CUDA MPS daemon, if one runs")
+    add("--clear", action="store_true", help="remove the stack's functions and end")
+    return parser
+
+
+def _backend(args: argparse.Namespace) -> tuple[DockerBackend, SecretStore]:
+    state = args.state.resolve()
+    secrets = SecretStore(state / "secrets")
+    options = DockerOptions(
+        state=state,
+        stack=args.stack,
+        network=args.network or args.stack,
+        gpus=args.gpus,
+        mps=args.mps,
+    )
+    return DockerBackend(secrets, options), secrets
+
+
+async def _clear(args: argparse.Namespace) -> int:
+    """Remove what there should be and what there is; secrets stay."""
+    backend, _ = _backend(args)
+    await backend.open(claim=True)
+    Journal(args.state / "functions").clear()
+    await backend.clear()
+    await backend.close()
+    return 0
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    backend, secrets = _backend(args)
+    options = Options(
+        listen=str(Address(args.host, args.port, "")),
+        auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
+        journal=Journal(args.state / "functions"),
+    )
+    await backend.open()
+    provider = Provider(backend, secrets, options)
+    work = asyncio.get_running_loop().create_task(_run(provider, backend, args))
+    interrupts = Interrupts(work)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+    finally:
+        try:
+            await interrupts.unless_again(provider.drain())
+        finally:
+            await backend.close()
+    return INTERRUPT_EXIT if interrupts.killed else 0
+
+
+async def _run(provider: Provider, backend: DockerBackend, args: argparse.Namespace) -> None:
+    try:
+        await provider.listen()
+    except OSError as error:
+        where = f"{args.host}:{args.port}"
+        hint = f"{error.strerror or error}; choose another with --port"
+        problem = Problem("--host, --port", where, "a free address", hint)
+        raise ConfigError([problem]) from error
+    await backend.sweep()
+    say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
+    await asyncio.Event().wait()

@@ -1,0 +1,43 @@
+"""How a command that serves ends: the first SIGINT or SIGTERM drains, the second one kills."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import Any
+
+__all__ = ["INTERRUPT_EXIT", "Interrupts", "say"]
+
+INTERRUPT_EXIT = 130
+
+
+class Interrupts:
+    """SIGINT and SIGTERM: the first ends ``work``, the second ends what clears up after it."""
+
+    def __init__(self, work: asyncio.Task[None]) -> None:
+        self._task: asyncio.Task[None] = work
+        self.count = 0
+        self.killed = False
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupted)
+
+    async def unless_again(self, clearing_up: Any) -> None:  # noqa: ANN401 - a coroutine
+        """Run ``clearing_up``, unless an interrupt cuts it short."""
+        self._task = asyncio.get_running_loop().create_task(clearing_up)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    def _interrupted(self) -> None:
+        self.count += 1
+        self.killed = self.count > 1
+        say("killing" if self.killed else "draining; again to kill")
+        self._task.cancel()
+
+
+def say(text: str) -> None:
+    """One line of progress, to standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,229 @@
+"""The Docker Engine from asyncio: the SDK's blocking calls in threads, its errors as ours.
+
+The one file that imports the SDK. It knows containers, images and networks by name, and nothing of
+functions. Which engine it talks to is the SDK's business: ``DOCKER_HOST`` and its companions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import requests
+from docker.client import from_env
+from docker.errors import APIError, DockerException
+from docker.utils import parse_repository_tag
+from urllib3.exceptions import HTTPError
+
+from carpool.errors import CarpoolError, Overloaded
+from faas_stack.provider.storage import NoSpace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from docker.api import APIClient
+
+__all__ = ["Container", "Engine", "EngineError"]
+
+_THREADS = 2048  # one reads each container's log; they wait most of their lives
+_FRAMES_AHEAD = 64  # what a container may print before the event loop has looked at it
+_TAIL_LINES = 10_000  # of what was printed before we came
+_TIMEOUT_S = 60
+_PULL_TIMEOUT_S = 600
+_MISSING = 404
+_CONFLICT = 409
+_SERVER_ERROR = 500
+_FULL = "no space left on device"
+
+
+class EngineError(CarpoolError):
+    """The engine refused; the message is its own.
+
+    Attributes:
+        code: its HTTP status.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Container(NamedTuple):
+    """A container as the engine shows it."""
+
+    name: str
+    running: bool
+    exit_code: int
+    out_of_memory: bool
+    addresses: Mapping[str, str]
+    labels: Mapping[str, str]
+    mounts: Mapping[str, str]
+
+
+class Engine:
+    """One Docker Engine; `close` it when done."""
+
+    def __init__(self, client: APIClient) -> None:
+        self._client = client
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """The engine that the environment names.
+
+        Raises:
+            Overloaded: it does not answer.
+        """
+        try:
+            client = await asyncio.to_thread(_client)
+        except DockerException as error:
+            message = f"no Docker Engine answers: {error}; start it, or set DOCKER_HOST"
+            raise Overloaded(message) from error
+        return cls(client)
+
+    def close(self) -> None:
+        """Let go of the threads, which end with what they read."""
+        self._threads.shutdown(wait=False)
+        self._client.close()
+
+    # -- containers -------------------------------------------------------------------------
+
+    async def create(self, name: str, document: Mapping[str, Any]) -> None:
+        """Make a container from a document of the Engine's API."""
+        await self._call(self._client.create_container_from_config, document, name)
+
+    async def start(self, name: str) -> None:
+        """Start it."""
+        await self._call(self._client.start, name)
+
+    async def signal(self, name: str, signal: str) -> None:
+        """Send its first process a signal, if it runs."""
+        await self._call(self._client.kill, name, signal, unless=(_MISSING, _CONFLICT))
+
+    async def remove(self, name: str) -> None:
+        """Remove it, running or not, if there is one."""
+
+        def remove() -> None:
+            self._client.remove_container(name, v=True, force=True)
+
+        await self._call(remove, unless=(_MISSING, _CONFLICT))  # 409: it is being removed already
+
+    async def find(self, name: str) -> Container | None:
+        """The container of that name."""
+        shown = await self._call(self._client.inspect_container, name, unless=(_MISSING,))
+        return _container(shown) if shown else None
+
+    async def labelled(self, label: str, value: str) -> list[Container]:
+        """All containers, running or not, with that label."""
+        filters = {"label": f"{label}={value}"}
+        listed = await self._call(lambda: self._client.containers(all=True, filters=filters))
+        found = [await self.find(entry["Id"]) for entry in listed]
+        return [container for container in found if container]
+
+    async def follow(self, name: str, since: float, frame: Callable[[bytes], None]) -> None:
+        """Pass on what it prints, piece by piece, each with its time in front, until it ends."""
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {
+            "stream": True,
+            "follow": True,
+            "timestamps": True,
+            "tail": _TAIL_LINES,
+        }
+        options["since"] = since or None
+        stream = await self._call(lambda: self._client.logs(name, **options), unless=(_MISSING,))
+        if stream is None:
+            return
+        ahead = threading.Semaphore(_FRAMES_AHEAD)
+        over = threading.Event()
+
+        def deliver(data: bytes) -> None:
+            ahead.release()
+            if not over.is_set():
+                frame(data)
+
+        def read() -> None:
+            try:
+                for data in stream:
+                    ahead.acquire()
+                    if over.is_set():
+                        return
+                    loop.call_soon_threadsafe(deliver, data)
+            except (OSError, RuntimeError, HTTPError, requests.RequestException):
+                return  # the stream was closed, by us or because the engine went away
+
+        try:
+            await loop.run_in_executor(self._threads, read)
+        finally:
+            over.set()
+            ahead.release()
+            stream.close()
+
+    # -- images and networks ----------------------------------------------------------------
+
+    async def fetch(self, image: str) -> None:
+        """Make sure that an image is here, from its registry if need be.
+
+        Raises:
+            EngineError: it is not, and cannot be had.
+        """
+        if await self._call(self._client.inspect_image, image, unless=(_MISSING,)):
+            return
+        repository, tag = parse_repository_tag(image)
+        async with asyncio.timeout(_PULL_TIMEOUT_S):
+            await self._call(self._client.pull, repository, tag or "latest")
+
+    async def ensure_network(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a private network of that name, unless there is one."""
+        if await self._call(self._client.inspect_network, name, unless=(_MISSING,)):
+            return
+        create = self._client.create_network
+        await self._call(lambda: create(name, driver="bridge", labels=labels))
+
+    async def remove_network(self, name: str) -> None:
+        """Remove a network, if there is one and nobody is in it."""
+        await self._call(self._client.remove_network, name, unless=(_MISSING, 403))
+
+    async def cores(self) -> int:
+        """How many cores the engine's machine has."""
+        return int((await self._call(self._client.info))["NCPU"])
+
+    async def _call(self, call: Any, *args: Any, unless: tuple[int, ...] = ()) -> Any:  # noqa: ANN401
+        """Call the SDK in a thread; None if the engine answers with a status of ``unless``."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, call, *args)
+        except APIError as error:
+            if error.status_code in unless:
+                return None
+            raise _refusal(error) from error
+        except (OSError, HTTPError, requests.RequestException) as error:
+            message = f"the Docker Engine does not answer: {error}"
+            raise Overloaded(message, 1.0) from error
+
+
+def _client() -> APIClient:
+    """As the command ``docker`` would be configured, with the version both sides speak."""
+    return from_env(version="auto", timeout=_TIMEOUT_S).api
+
+
+def _refusal(error: APIError) -> CarpoolError:
+    """The engine's refusal by whose fault it is: the caller's, the disk's, or its own."""
+    text = str(error.explanation or error)
+    if _FULL in text:
+        return NoSpace(f"the Docker Engine has no room: {text}")
+    return EngineError(text, error.status_code or _SERVER_ERROR)
+
+
+def _container(shown: Mapping[str, Any]) -> Container:
+    state, networks = shown["State"], shown["NetworkSettings"]["Networks"] or {}
+    return Container(
+        name=shown["Name"].removeprefix("/"),
+        running=state["Running"],
+        exit_code=state["ExitCode"],
+        out_of_memory=state["OOMKilled"],
+        addresses={name: network["IPAddress"] for name, network in networks.items()},
+        labels=shown["Config"]["Labels"] or {},
+        mounts={mount["Destination"]: mount.get("Source", "") for mount in shown["Mounts"]},
+    )

@@ -1,0 +1,128 @@
+"""How much of the machine one instance gets: limits, requests, constraints and labels, as numbers.
+
+What a function's own labels say (``com.carpool.cpu``) goes before ``limits``, because scaling
+plans are written there. Pure; knows nothing of the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool import kinds
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.deployment import Deployment
+
+__all__ = ["GPU_LIMIT", "Resources"]
+
+GPU_LIMIT = "nvidia.com/gpu"
+_PINNED = "cpu=pinned"
+_CPUSET = "cpuset="
+_CORES = "a number of cores such as 0.5 or 500m"
+_GPUS = "a whole number of GPUs"
+_BYTES_PER_MB = 10**6
+_WHOLE_GPU = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one instance may use, and what is kept for it.
+
+    Attributes:
+        cpu: most cores, fractional; None: no bound.
+        cpu_share: cores that its weight against others corresponds to, when all are busy.
+        cpuset: the cores it runs on, as in ``0-3,6``; empty: any.
+        pinned: whether it gets whole cores, which the provider chooses.
+        memory_bytes: most memory; None: no bound.
+        memory_reserved_bytes: what it is left with when memory is short.
+        gpus: how many GPUs it sees.
+        gpu_percent: percent of their multiprocessors.
+    """
+
+    cpu: float | None = None
+    cpu_share: float | None = None
+    cpuset: str = ""
+    pinned: bool = False
+    memory_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    gpus: int = 0
+    gpu_percent: float = 0.0
+
+    @property
+    def whole_cores(self) -> int:
+        """How many cores an instance is pinned to, if it is."""
+        return max(1, round(self.cpu or 1.0)) if self.pinned else 0
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Resources:
+        """What ``deployment`` asks for.
+
+        Raises:
+            ConfigError: limits or requests that are no quantities; all of them.
+        """
+        problems = Problems()
+        limits, requests = deployment.limits or {}, deployment.requests or {}
+        settings, constraints = deployment.settings, deployment.constraints
+        memory_mb = settings.memory_mb or _memory_mb(limits, "limits", problems)
+        reserved_mb = _memory_mb(requests, "requests", problems)
+        cpu_limit = _cores(limits, "limits", problems)
+        gpus = _count(limits, problems) or (1 if settings.gpu else 0)
+        resources = cls(
+            cpu=settings.cpu or cpu_limit,
+            cpu_share=_cores(requests, "requests", problems),
+            cpuset=next((c[len(_CPUSET) :] for c in constraints if c.startswith(_CPUSET)), ""),
+            pinned=_PINNED in constraints,
+            memory_bytes=_bytes(memory_mb),
+            memory_reserved_bytes=_bytes(reserved_mb),
+            gpus=gpus,
+            gpu_percent=settings.gpu or (_WHOLE_GPU if gpus else 0.0),
+        )
+        problems.raise_if_any()
+        return resources
+
+
+def _cores(quantities: Mapping[str, str], where: str, problems: Problems) -> float | None:
+    text = quantities.get("cpu", "")
+    if not text:
+        return None
+    milli = text.endswith("m")
+    try:
+        cores = float(text.removesuffix("m")) / (1000 if milli else 1)
+    except ValueError:
+        cores = 0.0
+    if not 0 < cores < float("inf"):
+        problems.add(f"{where}.cpu", text, _CORES)
+        return None
+    return cores
+
+
+def _memory_mb(quantities: Mapping[str, str], where: str, problems: Problems) -> float | None:
+    text = quantities.get("memory", "")
+    if not text:
+        return None
+    kind = kinds.memory()
+    try:
+        size_mb: float = kind.read(text)
+    except ValueError:
+        size_mb = 0.0
+    if not kind.accepts(size_mb):
+        hint = f"did you mean '{text[:-1]}Mi'?" if text.endswith("m") else ""
+        problems.add(f"{where}.memory", text, kind.expected, hint)
+        return None
+    return size_mb
+
+
+def _count(limits: Mapping[str, str], problems: Problems) -> int:
+    text = limits.get(GPU_LIMIT, "0")
+    if not (text.isascii() and text.isdecimal()):
+        problems.add(f"limits.{GPU_LIMIT}", text, _GPUS)
+        return 0
+    return int(text)
+
+
+def _bytes(size_mb: float | None) -> int | None:
+    return None if size_mb is None else int(size_mb * _BYTES_PER_MB)

@@ -1,0 +1,152 @@
+"""From a deployment to the Docker Engine's own description of a container.
+
+Pure: the document is what ``POST /containers/create`` takes, so that every field can be looked up
+in the Engine's API reference. Labels of ours start with ``carpool.``; the function's own
+(``com.carpool.slo``, ``com.openfaas.scale.min``) are on the container too, as OpenFaaS does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.containers.resources import Resources
+    from faas_stack.provider.deployment import Deployment
+
+__all__ = ["LABEL", "PORT", "SECRETS", "Place", "document"]
+
+LABEL = "carpool."
+PORT = 8080
+SECRETS = "/var/openfaas/secrets"
+_MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for the daemon's pipe
+_THREAD_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_NANO = 10**9
+_SHARES_PER_CORE = 1024  # the weight that Docker gives a container by default
+_PROCESSES = 4096  # a fork bomb ends here
+_SCRATCH = "rw,nosuid,nodev,size=256m,mode=1777"
+_LOG = {"Type": "json-file", "Config": {"max-size": "8m", "max-file": "2"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a container runs.
+
+    Attributes:
+        stack: what it belongs to; another provider on the same engine has another stack.
+        owner: the mark of the provider's state folder.
+        network: the private network it joins.
+        cores: those it is pinned to; none: any.
+        gpus: the GPUs it sees.
+        mps: the folder of the MPS daemon's pipe on the engine's machine; empty: none.
+    """
+
+    stack: str
+    owner: str
+    network: str
+    cores: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    mps: str = ""
+
+
+def _labels(deployment: Deployment, place: Place) -> dict[str, str]:
+    """What marks a container as an instance of ``deployment``."""
+    return {
+        **deployment.labels,
+        f"{LABEL}stack": place.stack,
+        f"{LABEL}owner": place.owner,
+        f"{LABEL}function": deployment.service,
+        f"{LABEL}namespace": deployment.namespace,
+        f"{LABEL}deployment": deployment.uid,
+        f"{LABEL}cores": ",".join(place.cores),
+        f"{LABEL}gpus": ",".join(place.gpus),
+    }
+
+
+def document(
+    instance: str, deployment: Deployment, resources: Resources, place: Place, secrets: str = ""
+) -> dict[str, Any]:
+    """What to ask the engine for.
+
+    Args:
+        instance: whose container it is.
+        deployment: what is to run.
+        resources: what it may use.
+        place: where it runs.
+        secrets: the folder with its secrets, as the engine's machine names it; empty: none.
+    """
+    env = _env(deployment, resources, place)
+    return {
+        "Image": deployment.image,
+        "Env": [f"{name}={value}" for name, value in env.items()],
+        "Labels": {**_labels(deployment, place), f"{LABEL}instance": instance},
+        "Healthcheck": {"Test": ["NONE"]},  # the provider asks for readiness itself, and oftener
+        "HostConfig": {
+            "NetworkMode": place.network,
+            "RestartPolicy": {"Name": "no"},  # the provider starts it again, and says so in its log
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "PidsLimit": _PROCESSES,
+            "LogConfig": _LOG,
+            "ReadonlyRootfs": deployment.read_only_root,
+            "Tmpfs": {"/tmp": _SCRATCH} if deployment.read_only_root else {},  # noqa: S108 - inside
+            "Mounts": _mounts(place, secrets),
+            **_limits(resources, place),
+            **_gpus(place),
+        },
+    }
+
+
+def _env(deployment: Deployment, resources: Resources, place: Place) -> Mapping[str, str]:
+    """What is added to the image's own environment."""
+    env: dict[str, str] = {}
+    if resources.cpu is not None:
+        env.update(dict.fromkeys(_THREAD_POOLS, str(max(1, int(resources.cpu)))))
+    if place.gpus:
+        env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{resources.gpu_percent:g}"
+    env.update(deployment.settings.to_env())
+    env.update(deployment.env_vars)
+    if deployment.env_process:
+        env["fprocess"] = deployment.env_process
+    env.update(
+        secret_mount_path=SECRETS,
+        OPENFAAS_NAME=deployment.service,
+        OPENFAAS_NAMESPACE=deployment.namespace,
+    )
+    return env
+
+
+def _limits(resources: Resources, place: Place) -> dict[str, Any]:
+    limits: dict[str, Any] = {"CpusetCpus": ",".join(place.cores) or resources.cpuset}
+    if resources.cpu is not None:
+        limits["NanoCpus"] = int(resources.cpu * _NANO)
+    if resources.cpu_share is not None:
+        limits["CpuShares"] = max(2, int(resources.cpu_share * _SHARES_PER_CORE))
+    if resources.memory_bytes is not None:
+        limits["Memory"] = limits["MemorySwap"] = resources.memory_bytes  # swap would hide the need
+    if resources.memory_reserved_bytes is not None:
+        limits["MemoryReservation"] = resources.memory_reserved_bytes
+    return limits
+
+
+def _gpus(place: Place) -> dict[str, Any]:
+    """GPUs, and what clients of an MPS daemon share with it: its pipe and the memory namespace."""
+    if not place.gpus:
+        return {}
+    request = {"DeviceIDs": list(place.gpus), "Capabilities": [["gpu"]]}
+    return {"DeviceRequests": [request], **({"IpcMode": "host"} if place.mps else {})}
+
+
+def _mounts(place: Place, secrets: str) -> list[dict[str, Any]]:
+    mounts = []
+    if secrets:
+        mounts.append(_bind(secrets, SECRETS, read_only=True))
+    if place.gpus and place.mps:
+        mounts.append(_bind(place.mps, _MPS_PIPE, read_only=False))
+    return mounts
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> dict[str, Any]:
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}

@@ -1,0 +1,116 @@
+"""A life that is a process of this machine: started, read, and ended with all it has started.
+
+Knows nothing of functions; what marks the processes that belong to it is in `leftovers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from faas_stack.provider import leftovers
+from faas_stack.provider.logs import LineCutter
+from faas_stack.provider.supervised import StartFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from faas_stack.provider.logs import LogRing
+
+__all__ = ["Launch", "ProcessLife"]
+
+_LOG_DRAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start.
+
+    Attributes:
+        scratch: a private folder; the process listens on the socket ``s`` in it, and TMPDIR in
+            ``env`` is this folder.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    folder: Path
+    scratch: Path
+
+
+class ProcessLife:
+    """One process at a time."""
+
+    def __init__(self, name: str, launch: Launch, log: LogRing) -> None:
+        self._name = name
+        self._launch = launch
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the entry command, while it runs."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def start(self) -> str:
+        """Start the entry command in a session of its own."""
+        launch = self._launch
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *launch.argv,
+                env=launch.env,
+                cwd=launch.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            message = f"cannot start {launch.argv[0]!r}: {error.strerror}"
+            raise StartFailed(message) from error
+        return f"unix:{launch.scratch}/s"
+
+    async def ended(self) -> str:
+        """Wait for the entry command, end what it left behind, read its last words."""
+        process = self._process
+        assert process is not None  # noqa: S101 - it was started
+        reader = asyncio.get_running_loop().create_task(self._read(process.stdout))
+        try:
+            code = await process.wait()
+        finally:
+            leftovers.end_all(str(self._launch.scratch))
+        await asyncio.wait([reader], timeout=_LOG_DRAIN_S)
+        reader.cancel()
+        return f"status {code}" if code >= 0 else signal.Signals(-code).name
+
+    async def terminate(self) -> None:
+        """SIGTERM to the entry command."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """SIGKILL to everything it started."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        leftovers.end_all(str(self._launch.scratch))
+
+    async def clear(self) -> None:
+        """Remove the private folder, and what may still run from it."""
+        leftovers.end_all(str(self._launch.scratch))
+        shutil.rmtree(self._launch.scratch, ignore_errors=True)
+
+    async def _read(self, stream: asyncio.StreamReader | None) -> None:
+        """Pass what it prints to the log, never blocking it."""
+        cutter = LineCutter()
+        while stream and (data := await stream.read(65536)):
+            for line in cutter.feed(data):
+                self._log.add(self._name, line)
+        for line in cutter.end():
+            self._log.add(self._name, line)

@@ -1,0 +1,56 @@
+"""Tests of this function; in its folder: ``python -m unittest handler_test``."""
+
+import unittest
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+MODEL = Path(__file__).with_name("model.onnx")
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+    "tensor(uint8)": np.uint8,
+}
+
+
+class ModelTest(unittest.TestCase):
+    """What batching needs of a model."""
+
+    def setUp(self) -> None:
+        """Load the model as the runtime does."""
+        if not MODEL.exists():
+            self.fail(
+                f"{MODEL} is missing: put your model there (to try: cp example.onnx model.onnx)"
+            )
+        self.model = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+
+    def inputs(self, count: int) -> dict[str, np.ndarray]:
+        """Made-up inputs for ``count`` items; axes that are dynamic besides the batch become 1."""
+        rng = np.random.default_rng(1)
+        return {
+            wanted.name: rng.integers(
+                0, 2, [count, *(n if isinstance(n, int) else 1 for n in wanted.shape[1:])]
+            ).astype(TYPES[wanted.type])
+            for wanted in self.model.get_inputs()
+        }
+
+    def test_the_first_axis_of_every_input_is_dynamic(self) -> None:
+        """Batches have any size."""
+        for wanted in self.model.get_inputs():
+            self.assertNotIsInstance(wanted.shape[0], int, f"{wanted.name}: {wanted.shape}")
+
+    def test_a_batch_gets_the_answers_its_items_get_alone(self) -> None:
+        """Who else is in the batch makes no difference."""
+        inputs = self.inputs(3)
+        together = self.model.run(None, inputs)
+        for i in range(3):
+            alone = self.model.run(None, {name: a[i : i + 1] for name, a in inputs.items()})
+            for batch, single in zip(together, alone, strict=True):
+                np.testing.assert_allclose(batch[i], single[0], rtol=1e-5, atol=1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()

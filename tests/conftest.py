@@ -1,0 +1,46 @@
+"""What tests with containers share: an engine, Carpool's images, and time to make them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.docker.stage import DockerStage
+
+_DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with containers may take longer than others."""
+    for item in items:
+        if item.get_closest_marker("docker"):
+            item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[str]:
+    """The address of a Docker Engine: one that runs, else one of our own while tests run."""
+    from tests.docker.engine import running
+
+    with running() as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def docker_images(docker_engine: str) -> None:  # noqa: ARG001 - it must run
+    """Carpool's images, built from the source as it is."""
+    from tests.docker.images import build
+
+    build()
+
+
+@pytest.fixture(scope="session")
+def docker_stage(docker_images: None) -> DockerStage:  # noqa: ARG001 - they must be there
+    """Where the provider's stories are told of containers."""
+    from tests.docker.stage import DockerStage
+
+    return DockerStage()

@@ -1,0 +1,59 @@
+"""``carpool provider docker`` as a user starts it, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Command"]
+
+
+class Command:
+    """The command with a state folder and a stack of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack = f"carpool-test-{secrets.token_hex(4)}"
+        self.argv = (
+            *(sys.executable, "-m", "carpool", "provider", "docker"),
+            *("--state", str(folder / "state"), "--stack", self.stack),
+        )
+
+    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """To its end, which must come."""
+        command = (*self.argv, *words)
+        return subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **env},
+        )
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """The running command and its URL; ended at the end, if it has not."""
+        process = subprocess.Popen(
+            (*self.argv, "--port", "0"), stderr=subprocess.PIPE, text=True, bufsize=1
+        )
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("provider at http://"), line + process.stderr.read()
+            yield process, line.split()[2].rstrip(";")
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+    def clear(self) -> None:
+        """Remove what it has left."""
+        done = self.run("--clear")
+        assert 0 == done.returncode, done.stderr

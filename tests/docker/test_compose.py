@@ -1,0 +1,159 @@
+"""The compose stack, as its documentation starts it, and what watches it.
+
+Grafana and OpenFaaS's gateway are in profiles; where their images cannot be pulled, their parts of
+the file are checked and not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+from docker.client import from_env
+
+from sidecar.runtime.metrics import Metrics
+from tests.faas_stack.rig import IMAGE
+from tests.tools import require_tool
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STACK = Path(__file__).resolve().parents[2] / "faas_stack"
+FILE = STACK / "compose.yaml"
+PROFILES = ("--profile", "dashboard", "--profile", "gateway")
+GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
+
+
+class Compose:
+    """A stack of a name of its own, on ports that are free."""
+
+    def __init__(self, socket: str) -> None:
+        self.name = f"carpool-test-{secrets.token_hex(4)}"
+        self.env = {
+            "CARPOOL_STACK": self.name,
+            "CARPOOL_PORT": "0",
+            "PROMETHEUS_PORT": "0",
+            "DOCKER_SOCKET": socket,
+        }
+
+    def __call__(self, *words: str) -> str:
+        """Run a Compose command, which must succeed; what it printed."""
+        command = (require_tool("docker-compose"), "-p", self.name, "-f", str(FILE), *words)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=180)
+        assert 0 == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def url(self, service: str, port: int) -> str:
+        """Where a service's port is published."""
+        return f"http://{self('port', service, str(port)).strip()}"
+
+
+@pytest.fixture
+def compose(docker_images: None, docker_engine: str) -> Iterator[Compose]:  # noqa: ARG001
+    """The stack, taken down with its functions, its network and its volumes."""
+    stack = Compose(docker_engine.removeprefix("unix://"))
+    try:
+        yield stack
+    finally:
+        stack("stop", "provider")
+        stack("run", "--rm", "provider", "--clear")
+        stack("down", "--volumes", "--timeout", "5")
+
+
+def functions(stack: str) -> dict[str, str]:
+    """The function containers of a stack, by name to id."""
+    engine = from_env()
+    found = engine.containers.list(filters={"label": f"carpool.stack={stack}"})
+    engine.close()
+    return {container.name: container.id for container in found}
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_the_stack_as_documented(compose: Compose) -> None:
+    """Provider and Prometheus come up, functions run and are watched, and outlive the provider."""
+    compose("up", "-d", "provider", "prometheus")
+    url = compose.url("provider", 8080)
+    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    secret = {"name": "key", "value": "word"}
+    assert 202 == requests.post(f"{url}/system/secrets", json=secret, timeout=20).status_code
+    deployment = {"service": "fn", "image": IMAGE, "secrets": ["key"]}
+    answer = requests.post(f"{url}/system/functions", json=deployment, timeout=60)
+    assert (202, "") == (answer.status_code, answer.text)
+    assert {"key": "word"} == requests.get(f"{url}/function/fn", timeout=60).json()["secrets"]
+
+    prometheus = compose.url("prometheus", 9090)
+    wait_until(
+        lambda: {"provider": "up", "sidecar": "down"}.items() <= targets(prometheus).items(),
+        60,
+        "the targets",  # the scripted instance has no metrics, but it is looked for
+    )
+
+    before = functions(compose.name)
+    compose("restart", "provider")
+    url = compose.url("provider", 8080)
+    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider again")
+    assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
+    assert before == functions(compose.name)
+
+
+def answers(url: str) -> bool:
+    """Whether somebody does."""
+    with contextlib.suppress(requests.RequestException):
+        return requests.get(url, timeout=2).ok
+    return False
+
+
+def targets(prometheus: str) -> dict[str, str]:
+    """The health of Prometheus's targets, by job."""
+    with contextlib.suppress(requests.RequestException):
+        found = requests.get(f"{prometheus}/api/v1/targets", timeout=5).json()["data"]
+        return {t["labels"]["job"]: t["health"] for t in found["activeTargets"]}
+    return {}
+
+
+def test_the_file_is_one_for_compose_v1() -> None:
+    """Also with every profile on; nothing is published beyond this machine."""
+    shown = Compose("/var/run/docker.sock")(*PROFILES, "config")
+    for service in ("provider", "prometheus", "grafana", "gateway"):
+        assert f"\n  {service}:" in shown
+    published = re.findall(r"- (\S+:\d+)/tcp|published: (\S+)", shown)
+    assert 4 == len(published)
+    assert {"127.0.0.1"} == {(a or b).partition(":")[0] for a, b in published}
+
+
+def test_prometheus_reads_its_configuration() -> None:
+    """As Prometheus's own checker has it."""
+    checked = (require_tool("promtool"), "check", "config", str(STACK / "prometheus.yml"))
+    done = subprocess.run(checked, check=False, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
+
+
+def test_the_dashboard_shows_what_there_is() -> None:
+    """Every metric in a panel is one that sidecar, provider or gateway exports."""
+    dashboard: dict[str, Any] = json.loads(
+        (STACK / "grafana" / "dashboards" / "carpool.json").read_text()
+    )
+    shown = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"\b((?:batch|provider|gateway)_[a-z_]+)", target["expr"])
+    }
+    provider = (STACK / "provider" / "metrics.py").read_text()
+    exported = {f"{m.name}{'_total' * (m.type == 'counter')}" for m in Metrics().collect()}
+    exported |= {"batch_queue_requests", "batch_in_flight"}  # there once a batcher is
+    exported |= set(re.findall(r'"(provider_[a-z_]+)"', provider)) | GATEWAY
+    assert set() == shown - exported
+    assert {"batch_size", "provider_replicas", "gateway_functions_seconds"} <= shown

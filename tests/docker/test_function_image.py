@@ -1,0 +1,307 @@
+"""Functions as images, built from the shipped templates and run by the provider as containers.
+
+Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a stand-in is in its
+place (``scripts/base_images.py`` says so loudly); everything else is what users run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from docker.client import from_env
+
+from faas_stack import stack_file
+from faas_stack.assemble import assemble
+from tests.docker.images import ROOT, build_image
+from tests.docker.stage import DockerStage
+from tests.faas_stack.rig import Rig, story
+from tests.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from faas_stack.provider.containers.life import ContainerLife
+    from faas_stack.provider.supervised import Supervised
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+STAGE = DockerStage()
+TEMPLATES = ROOT / "templates"
+ECHO, NET, GPU = "carpool-test-echo:latest", "carpool-test-net:latest", "carpool-test-gpu:latest"
+INPUTS = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]
+HANDLER = """\
+import time
+
+def handle_batch(items):
+    bodies = [item.bytes() for item in items]
+    time.sleep(2 if b"slow" in bodies else 0.01)
+    return [{"size": len(body), "end": body[-8:].decode()} for body in bodies]
+"""
+HANDLER_TEST = "import unittest\n"
+LABELS = {"com.carpool.slo": "5s", "com.carpool.batch.max": "16"}
+
+
+def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str:
+    """Build ``folder/function`` with a template, as ``faas-cli build`` would; what was printed."""
+    (folder / "stack.yaml").write_text(
+        "provider: {name: openfaas}\nfunctions:\n"
+        f"  fn: {{lang: {lang}, handler: ./function, image: {image}}}\n"
+    )
+    stack = stack_file.load(folder / "stack.yaml")
+    context = assemble(stack, stack.functions[0])
+    return build_image(image, context.folder, *build_args)
+
+
+@pytest.fixture(scope="module")
+def echo(docker_images: None, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: ARG001
+    """A function in Python."""
+    folder = tmp_path_factory.mktemp("echo")
+    (folder / "function").mkdir()
+    (folder / "function" / "handler.py").write_text(HANDLER)
+    (folder / "function" / "handler_test.py").write_text(HANDLER_TEST)
+    build_function(folder, "python3-batch", ECHO)
+    return ECHO
+
+
+def model_function(folder: Path, lang: str) -> None:
+    """A template's skeleton with its example as the model."""
+    shutil.copytree(TEMPLATES / lang / "function", folder / "function")
+    shutil.copy(folder / "function" / "example.onnx", folder / "function" / "model.onnx")
+
+
+def processes(instance: Supervised) -> list[dict[str, str]]:
+    """The processes of an instance's container, with the machine's ids."""
+    life: ContainerLife = instance.life  # type: ignore[assignment]
+    engine = from_env()
+    try:
+        shown = engine.containers.get(life.container).top(ps_args="-o pid,ppid,uid,args")
+        return [dict(zip(shown["Titles"], row, strict=True)) for row in shown["Processes"]]
+    finally:
+        engine.close()
+
+
+def pid_of(instance: Supervised, word: str) -> int:
+    """The process of an instance with ``word`` in its command; 0 if there is none."""
+    found = [p for p in processes(instance) if re.search(word, p["COMMAND"])]
+    return int(found[0]["PID"]) if found else 0
+
+
+async def ask(rig: Rig, body: bytes, **headers: str) -> Response:
+    """One request to the function."""
+    return await rig.call("POST", "/function/fn", body, list(headers.items()))
+
+
+def tell(image: str) -> Callable[[Callable[[Rig], Any]], Callable[[Path], None]]:
+    """A story of a function of ``image``, which is ready when it begins."""
+
+    def decorate(test: Callable[[Rig], Any]) -> Callable[[Path], None]:
+        @story(STAGE)
+        async def play(rig: Rig) -> None:
+            await rig.deploy("fn", image=image, labels=LABELS, readOnlyRootFilesystem=True)
+            await test(rig)
+
+        @pytest.mark.usefixtures("echo")
+        def run(tmp_path: Path) -> None:
+            play(tmp_path)
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate
+
+
+@tell(ECHO)
+async def test_the_chain(rig: Rig) -> None:
+    """The sidecar starts fwatchdog, which starts the handler; none of them is root."""
+    rows = processes(rig.instances("fn")[0])
+    sidecar, watchdog, handler = (
+        next(row for row in rows if re.search(word, row["COMMAND"]))
+        for word in ("-m sidecar", "fwatchdog", "-m watchdog_plugin")
+    )
+    assert (sidecar["PID"], watchdog["PID"]) == (watchdog["PPID"], handler["PPID"])
+    assert {"1000"} == {row["UID"] for row in rows}
+
+
+@tell(ECHO)
+async def test_batches_form_and_answers_are_everyone_s_own(rig: Rig) -> None:
+    """Under load requests share rides, no more than the label allows, and nobody gets another's."""
+    sizes: list[int] = []
+
+    async def caller(number: int) -> None:
+        for turn in range(20):
+            body = f"{number:04}{turn:04}".encode()
+            answer = await rig.call("POST", "/function/fn", body, [("x-carpool-explain", "1")])
+            assert (200, body.decode()) == (answer.status, json.loads(answer.body)["end"])
+            sizes.append(int(answer.header(b"x-carpool-batch") or 0))
+
+    await asyncio.gather(*(caller(number) for number in range(32)))
+    assert 640 == len(sizes)
+    assert 4 < sum(sizes) / len(sizes)
+    assert 16 >= max(sizes)
+
+
+@tell(ECHO)
+async def test_sigterm_drains_the_chain(rig: Rig) -> None:
+    """What a container has accepted when it is told to end is answered."""
+    (instance,) = rig.instances("fn")
+    call = asyncio.ensure_future(ask(rig, b"slow"))
+    await wait_until_async(lambda: rig.function("fn").running.replicas[0].in_flight == 1)
+    await asyncio.wait([call], timeout=0.5)  # it is in the handler now
+    await instance.life.terminate()
+    assert 200 == (await call).status
+    await rig.ready("fn")
+
+
+@tell(ECHO)
+async def test_killed_handler_comes_back(rig: Rig) -> None:
+    """A handler that dies is started again inside its container, which stays."""
+    (instance,) = rig.instances("fn")
+    sidecar, handler = (pid_of(instance, w) for w in ("-m sidecar", "-m watchdog_plugin"))
+    os.kill(handler, signal.SIGKILL)
+    await wait_until_async(lambda: pid_of(instance, "-m watchdog_plugin") not in (0, handler), 30)
+    await rig.ready("fn")
+    assert 200 == (await ask(rig, b"again")).status
+    assert sidecar == pid_of(instance, "-m sidecar")
+
+
+@tell(ECHO)
+async def test_large_and_chunked_bodies(rig: Rig) -> None:
+    """Bodies of megabytes and bodies without a length arrive whole."""
+    large = await ask(rig, b"x" * (8 * 2**20) + b"the end.")
+    assert {"size": 8 * 2**20 + 8, "end": "the end."} == json.loads(large.body)
+    host, _, port = rig.provider.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"POST /function/fn HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n")
+    writer.write(b"Connection: close\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert {"size": 5, "end": "abcde"} == json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+@tell(ECHO)
+async def test_client_that_leaves_frees_its_seat(rig: Rig) -> None:
+    """A waiting request whose client is gone is not computed."""
+    first = asyncio.ensure_future(ask(rig, b"slow"))
+    await asyncio.wait([first], timeout=0.5)  # the handler is busy with it
+    second = asyncio.ensure_future(ask(rig, b"leaver"))
+    await wait_until_async(lambda: rig.function("fn").running.replicas[0].in_flight == 2)
+    second.cancel()
+    assert 200 == (await first).status
+    text = (await rig.call("GET", "/function/fn/metrics")).body.decode()
+    assert 'batch_requests_total{state="cancelled"} 1.0' in text
+
+
+@pytest.mark.usefixtures("echo")
+def test_cold_start_holds_requests(tmp_path: Path) -> None:
+    """Requests for a function at zero wait for its container and its handler, and are answered."""
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        labels = {**LABELS, "com.carpool.scale.min": "0"}
+        await rig.deploy("fn", ready=False, image=ECHO, labels=labels)
+        assert 0 == rig.function("fn").replicas
+        answers = await asyncio.gather(*(ask(rig, b"cold") for _ in range(20)))
+        assert {200} == {answer.status for answer in answers}
+        assert 1 == rig.function("fn").running.available
+
+    play(tmp_path)
+
+
+def test_image_by_itself(echo: str) -> None:
+    """Without a provider the image runs read-only, as nobody special, and reports its health."""
+    engine = from_env()
+    container = engine.containers.run(
+        echo, detach=True, read_only=True, tmpfs={"/tmp": ""}, cap_drop=["ALL"]
+    )
+    try:
+
+        def health() -> str:
+            container.reload()
+            return str(container.attrs["State"]["Health"]["Status"])
+
+        wait_until(lambda: health() == "healthy", 60, "healthy")
+        container.stop(timeout=20)
+        container.reload()
+        assert 0 == container.attrs["State"]["ExitCode"]
+    finally:
+        container.remove(force=True)
+        engine.close()
+
+
+@pytest.mark.parametrize("target", ["sidecar", "provider", "function"])
+@pytest.mark.usefixtures("docker_images")
+def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
+    """Labels, an ordinary user, a health check; no cache, no source tree, no build argument."""
+    engine = from_env()
+    shown = engine.images.get(f"carpool/{target}").attrs
+    history = " ".join(
+        step["CreatedBy"] for step in engine.images.get(f"carpool/{target}").history()
+    )
+    engine.close()
+    config = shown["Config"]
+    assert (f"carpool/{target}", "MIT", "app") == (
+        *(config["Labels"][f"org.opencontainers.image.{key}"] for key in ("title", "licenses")),
+        config["User"],
+    )
+    assert "CMD" == config["Healthcheck"]["Test"][0]
+    assert "/wheels" not in history
+    listed = subprocess.run(
+        (
+            "docker",
+            "run",
+            "--rm",
+            "--entrypoint",
+            "ls",
+            f"carpool/{target}",
+            "-A",
+            "/",
+            "/home/app",
+        ),
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert set() == {"src", "wheels", "constraints.txt", ".cache", "tests"} & set(listed)
+
+
+def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+    """A model dropped into the ONNX template is tested by the build, and served."""
+    model_function(tmp_path, "python3-onnx-batch")
+    printed = build_function(tmp_path, "python3-onnx-batch", NET)
+    assert re.search(r"Ran \d+ tests?", printed)
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("net", image=NET, labels=LABELS, readOnlyRootFilesystem=True)
+        path = "/function/net/v2/models/net/infer"
+        answer = await rig.call("POST", path, {"inputs": INPUTS})
+        assert (200, [1, 3]) == (answer.status, json.loads(answer.body)["outputs"][0]["shape"])
+
+    (tmp_path / "play").mkdir()
+    play(tmp_path / "play")
+
+
+def test_model_on_the_template_for_gpus(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+    """The GPU template builds and serves; without a GPU, or without CUDA, on the CPU."""
+    options = ("--file", "docker/Dockerfile", "--target", "function-gpu")
+    build_image("carpool/function-gpu:latest", ROOT, *options)
+    model_function(tmp_path, "python3-onnx-batch-gpu")
+    assert re.search(r"Ran \d+ tests?", build_function(tmp_path, "python3-onnx-batch-gpu", GPU))
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("net", image=GPU, labels=LABELS)
+        answer = await rig.call("POST", "/function/net/v2/models/net/infer", {"inputs": INPUTS})
+        assert (200, [1, 3]) == (answer.status, json.loads(answer.body)["outputs"][0]["shape"])
+
+    (tmp_path / "play").mkdir()
+    play(tmp_path / "play")

@@ -1,0 +1,23 @@
+"""Every backend as a stage for the provider's stories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faas_stack.rig import ProcessStage
+
+if TYPE_CHECKING:
+    from tests.faas_stack.rig import Stage
+
+
+@pytest.fixture(
+    params=["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])]
+)
+def backend_stage(request: pytest.FixtureRequest) -> Stage:
+    """A stage of each kind."""
+    if request.param == "process":
+        return ProcessStage()
+    stage: Stage = request.getfixturevalue("docker_stage")
+    return stage

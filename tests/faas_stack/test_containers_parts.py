@@ -1,0 +1,271 @@
+"""The docker backend's parts that need no engine: what it asks for, whom it gives which cores."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.strict import Problems
+from faas_stack.provider.containers.mounts import SecretMounts
+from faas_stack.provider.containers.resources import Resources
+from faas_stack.provider.containers.slots import Slots
+from faas_stack.provider.containers.spec import Place, document
+from faas_stack.provider.containers.state import State
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.journal import Entry, Journal
+from faas_stack.provider.secrets import SecretStore
+from faas_stack.provider.storage import NoSpace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE = "a size of at least 1MB such as 512Mi, 2Gi or 500MB"
+
+
+def deployment(**fields: Any) -> Deployment:
+    """A deployment as a client sends it."""
+    return Deployment.from_json(json.dumps({"service": "fn", "image": "img", **fields}).encode())
+
+
+def asked(place: Place | None = None, secrets: str = "", **fields: Any) -> dict[str, Any]:
+    """What the engine is asked for."""
+    made = deployment(**fields)
+    return document("fn-1", made, Resources.of(made), place or Place("s", "o", "net"), secrets)
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    """The variables of a container."""
+    return dict(text.split("=", 1) for text in container["Env"])
+
+
+# -- what the engine is asked for ---------------------------------------------------------------
+
+
+def test_container_of_a_plain_function() -> None:
+    """Without a word about resources there is no limit, and no privilege either."""
+    container = asked()
+    host = container["HostConfig"]
+    assert ("img", {"Test": ["NONE"]}) == (container["Image"], container["Healthcheck"])
+    assert ("net", ["ALL"], ["no-new-privileges"]) == (
+        *(host["NetworkMode"], host["CapDrop"]),
+        host["SecurityOpt"],
+    )
+    assert set() == {"Memory", "NanoCpus", "DeviceRequests", "IpcMode"} & set(host)
+    assert ("", False, {}, []) == (
+        *(host["CpusetCpus"], host["ReadonlyRootfs"]),
+        *(host["Tmpfs"], host["Mounts"]),
+    )
+    assert {"Name": "no"} == host["RestartPolicy"]
+
+
+def test_environment_of_a_container() -> None:
+    """Labels become variables, the deployment's own go before them, the command before both."""
+    env = environment(
+        asked(
+            labels={"com.carpool.slo": "200ms", "com.carpool.cpu": "2.5", "other": "x"},
+            envVars={"carpool_slo": "100ms", "mine": "a=b", "fprocess": "not this"},
+            envProcess="python x.py",
+        )
+    )
+    assert {
+        "carpool_slo": "100ms",
+        "OMP_NUM_THREADS": "2",
+        "mine": "a=b",
+        "fprocess": "python x.py",
+        "secret_mount_path": "/var/openfaas/secrets",
+        "OPENFAAS_NAME": "fn",
+        "OPENFAAS_NAMESPACE": "openfaas-fn",
+    }.items() <= env.items()
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in env
+
+
+def test_labels_of_a_container() -> None:
+    """The function's labels are on it; ours cannot be forged by them."""
+    made = deployment(labels={"topic": "cats", "carpool.stack": "forged"}, namespace="team")
+    shown = document("fn-1", made, Resources(), Place("s", "o", "net", ("1", "3")))["Labels"]
+    assert {
+        "topic": "cats",
+        "carpool.stack": "s",
+        "carpool.owner": "o",
+        "carpool.function": "fn",
+        "carpool.namespace": "team",
+        "carpool.deployment": made.uid,
+        "carpool.cores": "1,3",
+        "carpool.gpus": "",
+        "carpool.instance": "fn-1",
+    } == shown
+
+
+def test_limits_of_a_container() -> None:
+    """Cores become a quota, requests a weight and a reservation; memory never swaps."""
+    host = asked(
+        limits={"cpu": "500m", "memory": "256Mi"}, requests={"cpu": "0.25", "memory": "64Mi"}
+    )["HostConfig"]
+    assert (500_000_000, 256 * 2**20, 256 * 2**20) == (
+        *(host["NanoCpus"], host["Memory"]),
+        host["MemorySwap"],
+    )
+    assert (256, 64 * 2**20) == (host["CpuShares"], host["MemoryReservation"])
+
+
+def test_carpool_s_labels_go_before_limits() -> None:
+    """Scaling plans speak through labels, so these win."""
+    host = asked(
+        labels={"com.carpool.cpu": "2", "com.carpool.memory": "1Gi"},
+        limits={"cpu": "1", "memory": "256Mi"},
+    )["HostConfig"]
+    assert (2_000_000_000, 2**30) == (host["NanoCpus"], host["Memory"])
+
+
+def test_read_only_root_and_secrets() -> None:
+    """A read-only root has a /tmp to write to; secrets are mounted read-only."""
+    host = asked(secrets="/host/s", readOnlyRootFilesystem=True, secrets_=[])["HostConfig"]
+    assert (True, ["/tmp"]) == (host["ReadonlyRootfs"], list(host["Tmpfs"]))
+    assert [("bind", "/host/s", "/var/openfaas/secrets", True)] == [
+        tuple(mount.values()) for mount in host["Mounts"]
+    ]
+
+
+def test_share_of_a_gpu() -> None:
+    """A function with a share of a GPU sees it through MPS, with its percentage."""
+    place = Place("s", "o", "net", gpus=("1",), mps="/run/mps")
+    container = asked(place, labels={"com.carpool.gpu": "25"})
+    host = container["HostConfig"]
+    assert [{"DeviceIDs": ["1"], "Capabilities": [["gpu"]]}] == host["DeviceRequests"]
+    assert ("host", "/run/mps") == (host["IpcMode"], host["Mounts"][0]["Source"])
+    assert "25" == environment(container)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+
+
+# -- resources ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, Resources()),
+        ({"limits": {"cpu": "2"}}, Resources(cpu=2.0)),
+        ({"limits": {"nvidia.com/gpu": "2"}}, Resources(gpus=2, gpu_percent=100.0)),
+        ({"labels": {"com.carpool.gpu": "40"}}, Resources(gpus=1, gpu_percent=40.0)),
+        ({"constraints": ["cpuset=0-1,3"]}, Resources(cpuset="0-1,3")),
+        ({"constraints": ["cpu=pinned", "zone == a"]}, Resources(pinned=True)),
+    ],
+)
+def test_resources(fields: dict[str, Any], expected: Resources) -> None:
+    """What a deployment asks for; constraints nobody here knows are passed over."""
+    assert expected == Resources.of(deployment(**fields))
+
+
+@pytest.mark.parametrize(("cpu", "cores"), [("0.5", 1), ("2", 2), ("2.4", 2)])
+def test_pinned_functions_get_whole_cores(cpu: str, cores: int) -> None:
+    """At least one, else the nearest whole number."""
+    made = deployment(labels={"com.carpool.cpu": cpu}, constraints=["cpu=pinned"])
+    assert cores == Resources.of(made).whole_cores
+    assert 0 == Resources.of(deployment(labels={"com.carpool.cpu": cpu})).whole_cores
+
+
+def test_bad_quantities_come_together() -> None:
+    """Every quantity that is none is named, with what was meant where that is plain."""
+    with pytest.raises(ConfigError) as caught:
+        Resources.of(
+            deployment(
+                limits={"cpu": "many", "memory": "128m", "nvidia.com/gpu": "-1"},
+                requests={"cpu": "inf", "memory": "1"},
+            )
+        )
+    assert [
+        f"limits.memory = '128m': expected {SIZE}; did you mean '128Mi'?",
+        f"requests.memory = '1': expected {SIZE}",
+        "limits.cpu = 'many': expected a number of cores such as 0.5 or 500m",
+        "limits.nvidia.com/gpu = '-1': expected a whole number of GPUs",
+        "requests.cpu = 'inf': expected a number of cores such as 0.5 or 500m",
+    ] == str(caught.value).splitlines()
+
+
+def test_slots_give_what_has_least_on_it() -> None:
+    """Shares add up, and what is given back is given again."""
+    slots = Slots(["0", "1", "2"])
+    assert [("0", "1"), ("2",), ("0",)] == [
+        slots.take(2),
+        slots.take(1, 0.5),
+        slots.take(0) or ("0",),
+    ]
+    assert ("2",) == slots.take(1, 0.2)
+    slots.give_back(("0",))
+    assert ("0", "2") == slots.take(2)
+    slots.hold(("9",))  # of a machine that had more
+    assert 3 == len(slots)
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def test_journal_gives_back_what_it_was_told(tmp_path: Path) -> None:
+    """Entries survive, the newest of each function; what is forgotten is gone."""
+    journal = Journal(tmp_path / "functions")
+    created = datetime(2026, 1, 2, tzinfo=UTC)
+    first = Entry(deployment(envVars={"key": "x"}, labels={"com.carpool.slo": "1s"}), 1, created)
+    second = Entry(deployment(namespace="team"), 0, created)
+    for entry in (first, second, Entry(first.deployment, 3, created)):
+        journal.keep(entry)
+    found = list(Journal(tmp_path / "functions").entries())
+    assert [(3, first.deployment.uid), (0, second.deployment.uid)] == [
+        (entry.replicas, entry.deployment.uid) for entry in found
+    ]
+    assert [first.deployment, second.deployment] == [entry.deployment for entry in found]
+    assert [created] * 2 == [entry.created for entry in found]
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in (tmp_path / "functions").iterdir()}
+    journal.forget("fn", "team")
+    assert 1 == len(list(journal.entries()))
+    journal.clear()
+    assert [] == list(journal.entries())
+
+
+def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
+    """An entry that is none stops the start, by its name and with the mend."""
+    (tmp_path / "fn.openfaas-fn.json").write_text('{"deployment": {}}')
+    with pytest.raises(ConfigError, match=r"(?s)fn\.openfaas-fn\.json.*deploy the function again"):
+        list(Journal(tmp_path).entries())
+
+
+def test_journal_without_room(tmp_path: Path) -> None:
+    """What cannot be written is said, and leaves nothing."""
+    (tmp_path / "functions").write_text("in the way")
+    with pytest.raises(NoSpace, match="nothing was changed"):
+        Journal(tmp_path / "functions").keep(Entry(deployment(), 1, datetime.now(UTC)))
+
+
+def test_secrets_laid_out_for_a_container(tmp_path: Path) -> None:
+    """Readable inside, though the function's user is another, and out of reach outside."""
+    store = SecretStore(tmp_path / "secrets")
+    store.create("key", "openfaas-fn", b"value")
+    mounts = SecretMounts(store, tmp_path / "mounts", tmp_path / "elsewhere")
+    made = deployment(secrets=["key"])
+    assert str(tmp_path / "elsewhere" / "fn-1") == mounts.lay_out("fn-1", made)
+    folder = tmp_path / "mounts" / "fn-1"
+    modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "key")]
+    assert [0o700, 0o755, 0o444] == modes
+    assert b"value" == (folder / "key").read_bytes()
+    store.update("key", "openfaas-fn", b"new")
+    mounts.lay_out("fn-1", made)
+    assert b"new" == (folder / "key").read_bytes()
+    mounts.keep_only({"fn-2"})
+    assert [] == list(folder.parent.iterdir())
+    assert "" == mounts.lay_out("fn-1", deployment())
+    problems = Problems()
+    mounts.check(deployment(secrets=["key", "nope"]), problems)
+    assert 1 == len(problems)
+
+
+def test_state_folder_has_one_user_and_one_owner(tmp_path: Path) -> None:
+    """A second provider is refused; the owner mark stays the same."""
+    first = State(tmp_path / "state")
+    with pytest.raises(ConfigError, match="one runs on it already"):
+        State(tmp_path / "state")
+    first.close()
+    second = State(tmp_path / "state")
+    assert first.owner == second.owner
+    second.close()
