@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scaler.core.gap_statistics import GapStatistics
     from scaler.core.map_counts import Markovian
 
-__all__ = ["Fit", "fitted", "longer_than"]
+__all__ = ["Fit", "fitted", "longer_than", "spelled"]
 
 _LEAST = 50  # gaps to tell anything from
 _LIMIT = 1.358  # over the root of their number: one in twenty is beyond
@@ -70,7 +70,7 @@ class Fit:
             said = self.note or "not tested"
         else:
             said = f"{self.statistic} {self.value:.4f}, limit {self.limit:.4f}: {verdict}"
-        return f"{_spelled(self.process)} fitted to {self.gaps} gaps; {said}"
+        return f"{spelled(self.process)} fitted to {self.gaps} gaps; {said}"
 
 
 class _Distance(NamedTuple):
@@ -87,6 +87,8 @@ def fitted(statistics: GapStatistics) -> Fit:
     if statistics.count < _LEAST:
         note = f"fewer than {_LEAST} gaps tell nothing beyond their mean"
         return Fit(poisson, statistics.count, note=note)
+    if not np.isfinite(statistics.moments).all():
+        return Fit(poisson, statistics.count, note="the gaps' moments are beyond numbers")
     plain = _distance(statistics, poisson, 0.0, _LIMIT_MEAN_FITTED)
     if plain.value <= plain.limit and _memoryless(statistics):
         return Fit(poisson, statistics.count, value=plain.value, limit=plain.limit)
@@ -108,6 +110,21 @@ def longer_than(process: Markovian, times_s: Times) -> Times:
     silent = Counting(d0, np.zeros_like(d1), 1)
     shares: Times = silent.at(times_s).within[:, 0].sum(axis=-1) @ process.at_arrivals()
     return shares
+
+
+def spelled(process: Markovian | None) -> str:
+    """A process in words, with its rate and how bursty it is."""
+    if process is None:
+        return "nothing"
+    if isinstance(process, Poisson):
+        return f"Poisson at {process.rate_rps:.4g}/s"
+    arriving = process.arriving
+    plain = all(rate == 0 for i, row in enumerate(arriving) for j, rate in enumerate(row) if i != j)
+    kind = "MMPP" if plain else "MAP"
+    return (
+        f"{kind}({len(arriving)}) at {process.mean_rate:.4g}/s, SCV {process.gap_scv:.3g}, "
+        f"lag-1 correlation {process.gap_correlation():.3g}"
+    )
 
 
 def _distance(
@@ -141,17 +158,3 @@ def _decay(statistics: GapStatistics, scv: float) -> float:
         return float(max(seen[0] / base_correlation(scv), -1.0))
     expected = base_correlation(scv) * _DECAYS[:, None] ** lags
     return float(_DECAYS[((expected - seen) ** 2).sum(axis=1).argmin()])
-
-
-def _spelled(process: Markovian | None) -> str:
-    if process is None:
-        return "nothing"
-    if isinstance(process, Poisson):
-        return f"Poisson at {process.rate_rps:.4g}/s"
-    arriving = process.arriving
-    plain = all(rate == 0 for i, row in enumerate(arriving) for j, rate in enumerate(row) if i != j)
-    kind = "MMPP" if plain else "MAP"
-    return (
-        f"{kind}({len(arriving)}) at {process.mean_rate:.4g}/s, SCV {process.gap_scv:.3g}, "
-        f"lag-1 correlation {process.gap_correlation():.3g}"
-    )

@@ -11,11 +11,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from scaler.core.arrival_fit import spelled
 from scaler.core.batch_change import in_force, loading_cost
 from scaler.core.batch_fleet import BatchFleet
 from scaler.core.batch_kinds import kinds
 from scaler.core.batch_search import BatchSearch, Choice, examined
 from scaler.core.draft import Draft, running
+from scaler.core.markov_arrivals import MarkovArrivals
 from scaler.core.priced_search import place_up_to
 
 if TYPE_CHECKING:
@@ -221,11 +223,14 @@ class BatchTask:
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
         asked = f"{view.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
         window_ms = choice.window_s * _MS_PER_S
-        batches = f"batches of up to {choice.size}, {window_ms:.4g} ms from their first request on"
+        leaves = f"{window_ms:.4g} ms after their first request"
+        batches = f"batches of up to {choice.size}, which leave full or {leaves}"
         if choice.size == 1:
             batches = "single requests"
         running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
         sentences = [f"{asked}: {batches}, {running}."]
+        if isinstance(self._process, MarkovArrivals):
+            sentences.append(f"They are planned for as {spelled(self._process)}.")
         if why:
             sentences.append(why)
         if option.got < option.wanted:

@@ -72,7 +72,9 @@ def test_what_is_of_no_process_of_two_phases_is_not_accepted() -> None:
         assert "not accepted" in str(fit)
 
 
-@pytest.mark.parametrize("sample", [[], [0.0], [0.0, 0.0], [1.0], [1e-300, 1e300], [0.0] * 99])
+@pytest.mark.parametrize(
+    "sample", [[], [0.0], [0.0, 0.0], [1.0], [1e-300, 1e300], [0.0] * 99, [1e200] * 60]
+)
 def test_next_to_nothing(sample: list[float]) -> None:
     """Gives Poisson, or nothing; and says so."""
     with np.errstate(over="ignore", invalid="ignore"):

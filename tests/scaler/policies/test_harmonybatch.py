@@ -161,6 +161,22 @@ def test_odd_loads_have_plain_plans(apps: list[tuple[float, float]], windows: in
     assert 0 < (plan.predicted.cost_per_request or 0) < 1
 
 
+@pytest.mark.parametrize("percentile", [0.2, 0.5, 0.9, 0.9999])
+def test_any_share_may_have_to_be_in_time(percentile: float) -> None:
+    """The more may be late the cheaper it is, and no more are planned to be."""
+    case = CASES["three"]
+    usual = vgg19_view(case.slos_s, case.rates_rps)
+    plan, strict = (
+        planned(replace(usual, percentile=share), PRICES).predicted
+        for share in (percentile, 0.9999)
+    )
+    assert plan.slo_miss_ratio is not None
+    assert plan.slo_miss_ratio <= 1 - percentile
+    assert plan.cost_per_request is not None
+    assert strict.cost_per_request is not None
+    assert plan.cost_per_request <= strict.cost_per_request
+
+
 def test_nobody_sends_anything() -> None:
     """Sizes and routes are named, and no instance runs, unless some are asked for."""
     assert [0] == [kind.replicas for kind in planned(toy((0.3, 0.0))).classes]
