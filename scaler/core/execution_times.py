@@ -25,7 +25,8 @@ _EDGES = np.concatenate(
         np.linspace(0.5, 0.9, 16, endpoint=False),
         np.linspace(0.9, 0.96, 12, endpoint=False),
         np.linspace(0.96, 0.98, 8, endpoint=False),
-        np.linspace(0.98, 1.0, 21),
+        np.linspace(0.98, 0.999, 19, endpoint=False),
+        np.array([0.999, 0.9995, 0.9999, 0.99999, 1.0]),
     ]
 )
 _SHARES: Times = np.diff(_EDGES)

@@ -188,7 +188,7 @@ def _offer(
 ) -> Offer | None:
     batch, cpu, gpu = configuration
     # Of a batch of b about one waits all of the window, and half of the misses are others'.
-    quantile = 1 - min(miss * max(1.0, batch / 2), 0.5)
+    quantile = 1 - min(miss * max(1.0, batch / 2), max(miss, 0.5))
     full_s, allowance_s, least_s = (
         model.predict(batch, cpu, gpu, at) or math.nan for at in (0.5, quantile, 1 - miss)
     )
