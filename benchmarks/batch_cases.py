@@ -16,10 +16,10 @@ import numpy as np
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals import Poisson
-from scaler.core.batch_law import BatchLaw, Service
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.policy import Planning
 from scaler.core.scenario import App, Function, Scenario
 from simulator.engine import Simulation
@@ -29,8 +29,8 @@ from tests.scaler import printed_batch as printed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.arrivals import ArrivalProcess, Seed, Times
-    from scaler.core.map_counts import Markovian
+    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.core.laws.map_counts import Markovian
     from scaler.core.snapshot import Snapshot
     from simulator.latencies import Latencies
 

@@ -31,8 +31,8 @@ from benchmarks.batch_cases import (
 )
 from carpool.latency import Configuration
 from carpool.latency.table import Table
-from scaler.core.batch_law import BatchLaw, Service
 from scaler.core.cost import Prices
+from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.policies.batch import Batch
 from simulator import svg
@@ -41,7 +41,7 @@ from tests.scaler import printed_batch as printed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
 
 __all__ = ["main"]
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.mbs_plus import mbs_plus
 from benchmarks.published import Published
 from carpool.latency.coefficients_file import read_coefficients
-from scaler.core.arrivals import Poisson
+from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices, billing
-from scaler.core.provisioning import Grouping, Provisioner, members_of
+from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.scenario import App, Function, Scenario
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.policies.harmonybatch import HarmonyBatch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency.coefficients import Coefficients
-    from scaler.core.settling import Group, Member
+    from scaler.core.harmony.settling import Group, Member
 
 __all__ = ["main"]
 

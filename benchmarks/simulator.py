@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals import Poisson, Trace
+from scaler.core.arrivals.processes import Poisson, Trace
 from scaler.core.cost import Prices
 from scaler.core.policy import Planning
 from scaler.core.scenario import App, Function, Scenario
@@ -26,7 +26,7 @@ from simulator.metrics import measured
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
-    from scaler.core.arrivals import ArrivalProcess
+    from scaler.core.arrivals.processes import ArrivalProcess
     from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["main"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scaler.core.policy import Planning
     from scaler.core.scenario import Scenario
 
-__all__ = ["main", "snapshot_of"]
+__all__ = ["main", "plan_lines", "snapshot_of"]
 
 _MS_PER_S = 1000
 _HEADINGS = ("class", "instances", "cores", "GPU %", "batch", "exec ms", "requests/s")
@@ -122,13 +122,14 @@ def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: Planni
     for view in snapshot.functions:
         lines += ["", f"{view.name}: {view.rate_rps:.4g} requests/s"]
         plan = planning.plans.get(view.name)
-        lines += _plan_lines(plan) if plan else ["  no plan"]
+        lines += plan_lines(plan) if plan else ["  no plan"]
         if view.name in planning.unplaced:
             lines.append(f"  unplaced: {planning.unplaced[view.name]:.4g} requests/s")
     return "\n".join(lines) + "\n"
 
 
-def _plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """A plan for people, in indented lines."""
     rows = [_HEADINGS, *map(_row, plan.classes)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaler.core.arrivals import ArrivalProcess, Seed, Times
+    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
 
 __all__ = ["Arrivals", "merged"]
 

@@ -31,7 +31,7 @@ from simulator.track import Track
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaler.core.arrivals import Times
+    from scaler.core.arrivals.processes import Times
     from scaler.core.policy import ScalePolicy
     from scaler.core.scenario import Function, Scenario
 

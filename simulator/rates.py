@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals import Times
+    from scaler.core.arrivals.processes import Times
 
 __all__ = ["Rates"]
 

@@ -20,7 +20,7 @@ from simulator.served import Served
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals import Times
+    from scaler.core.arrivals.processes import Times
     from simulator.track import Track
 
 __all__ = ["Regimes"]

@@ -13,7 +13,7 @@ from simulator.served import Served
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals import Times
+    from scaler.core.arrivals.processes import Times
     from scaler.core.scenario import Function
     from simulator.fleet import Fleet
     from simulator.held import Held

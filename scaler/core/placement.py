@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import Resources
 
-__all__ = ["CORE_WEIGHT", "Cluster", "Node", "Placement", "resource_units"]
+__all__ = ["CORE_WEIGHT", "Cluster", "Node", "Placement", "place_up_to", "resource_units"]
 
 CORE_WEIGHT = 64 / 142  # GFLOPS of a core to those of a percent of a GPU: INFless's beta
 
@@ -252,3 +252,15 @@ def _room(node: Node) -> _Amounts:
 def _millionths(amount: float) -> float:
     """Rounded down, so that 24 shares of 100/24 percent make a GPU."""
     return math.floor(amount * _MILLION + _ROUNDING) if math.isfinite(amount) else amount
+
+
+def place_up_to(cluster: Cluster | None, size: Resources, count: int) -> int:
+    """Place ``count`` instances, or as many as there is room for, and say how many."""
+    if cluster is None:
+        return count
+    for placed in range(count):
+        node = cluster.best_fit(size)
+        if node is None:
+            return placed
+        cluster.place(size, node)
+    return count

@@ -17,9 +17,9 @@ from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
 from carpool.strict import Problems, nearest
 from scaler.core import cost
-from scaler.core.arrivals import Poisson, read_trace
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson, read_trace
 from scaler.core.cost import MB_PER_GB, Prices
-from scaler.core.markov_arrivals import mmpp2
 from scaler.core.placement import Node
 from scaler.core.scenario_form import SCENARIO
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel
     from carpool.yaml_form import Document
-    from scaler.core.arrivals import ArrivalProcess
+    from scaler.core.arrivals.processes import ArrivalProcess
 
 __all__ = ["App", "Function", "Scenario", "read_scenario"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
-    from scaler.core.arrivals import ArrivalProcess
+    from scaler.core.arrivals.processes import ArrivalProcess
     from scaler.core.cost import Prices
     from scaler.core.placement import Cluster
 

@@ -6,9 +6,9 @@ batches up to the function's largest, and windows on a grid. What is in force st
 and another one is not worth the change.
 
 Deviations from the paper. Batch sizes, the phase in which a batch begins and latencies follow the
-exact law (`scaler.core.batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There
-are instances enough, as counted by `scaler.core.queueing`, where the paper has one at once for
-every batch. A function's applications are planned for as one, with the tightest objective.
+exact law (`laws.batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There are
+instances enough, as counted by `laws.queueing`, where the paper has one at once for every batch. A
+function's applications are planned for as one, with the tightest objective.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scaler.core import cost
-from scaler.core.arrivals import Poisson
-from scaler.core.batch_task import Aims, BatchTask
-from scaler.core.counted_arrivals import CountedArrivals
+from scaler.core.arrivals.counted import CountedArrivals
+from scaler.core.arrivals.markov import MarkovArrivals
+from scaler.core.arrivals.processes import Poisson
+from scaler.core.arrivals.superposition import superposed
+from scaler.core.batch.task import Aims, BatchTask
 from scaler.core.draft import next_plan
-from scaler.core.markov_arrivals import MarkovArrivals
 from scaler.core.policy import Planning
-from scaler.core.superposition import superposed
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
     from scaler.core.cost import Prices
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
     from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["Batch"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from scaler.core.draft import Draft, listed, next_plan, running
 from scaler.core.given_size import given_size
+from scaler.core.placement import place_up_to
 from scaler.core.policy import Planning
-from scaler.core.priced_search import place_up_to
 
 if TYPE_CHECKING:
     from carpool.plan import Plan

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from scaler.core import cost
-from scaler.core.group_instances import missing_rps, placed, wanted
-from scaler.core.grouped_plan import grouped_plan, groups_in, named
+from scaler.core.arrivals.smoothing import SmoothRates
+from scaler.core.harmony.group_instances import missing_rps, placed, wanted
+from scaler.core.harmony.grouped_plan import grouped_plan, groups_in, named
+from scaler.core.harmony.provisioning import Provisioner, members_of
 from scaler.core.policy import Planning
-from scaler.core.provisioning import Provisioner, members_of
-from scaler.core.smoothing import SmoothRates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from carpool.latency import Configuration, LatencyModel
     from carpool.plan import Plan
     from scaler.core.cost import Prices
+    from scaler.core.harmony.settling import Group, Member
     from scaler.core.placement import Cluster
-    from scaler.core.settling import Group, Member
     from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["HarmonyBatch"]

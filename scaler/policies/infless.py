@@ -25,11 +25,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from scaler.core import dispatch
-from scaler.core.covering import Demand
 from scaler.core.draft import Draft, listed, next_plan, running
+from scaler.core.placement import place_up_to
 from scaler.core.policy import Planning
-from scaler.core.priced_search import PricedSearch, Task, place_up_to
-from scaler.core.published_search import add_published
+from scaler.core.search.covering import Demand
+from scaler.core.search.priced import PricedSearch, Task
+from scaler.core.search.published import add_published
 from scaler.core.sizing import Objective, SizeTable
 
 if TYPE_CHECKING:

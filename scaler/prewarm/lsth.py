@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import forms
 from carpool.strict import Problems
-from scaler.core.idle_bins import Bins
-from scaler.core.idle_histogram import IdleHistogram
+from scaler.core.idle.bins import Bins
+from scaler.core.idle.histogram import IdleHistogram
 from scaler.core.prewarm import Windows
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.coefficients_file import read_coefficients
 from scaler.core.cost import Prices
-from scaler.core.settling import Member
+from scaler.core.harmony.settling import Member
 from scaler.core.snapshot import AppLoad, FunctionView
 from tests.measured import measured
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from carpool.latency import LatencyModel
-    from scaler.core.arrivals import ArrivalProcess, Seed, Times
+    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.core.placement import Node
     from scaler.core.snapshot import FunctionView, Snapshot
 

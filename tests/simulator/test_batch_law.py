@@ -17,10 +17,10 @@ from benchmarks.batch_cases import (
     seconds_by_size,
     simulated_ms,
 )
-from scaler.core.arrivals import Poisson
-from scaler.core.batch_law import BatchLaw, Service
-from scaler.core.markov_arrivals import mmpp2
-from scaler.core.queueing import Crowd, least_instances
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson
+from scaler.core.laws.batch_law import BatchLaw, Service
+from scaler.core.laws.queueing import Crowd, least_instances
 from scaler.core.scenario import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
@@ -30,7 +30,7 @@ from tests.simulator.load import Constant, function, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "batch.yaml"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scaler.core.arrivals import Poisson
+from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices
 from scaler.core.placement import Node
 from tests.simulator.load import At, Constant, Every, Scripted, function, linear, plan, run

@@ -13,7 +13,7 @@ from carpool.latency.coefficients import Coefficients, GpuCoefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals import Poisson, timestamps
+from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import PayPerUse, Prices
 from scaler.core.transition import interim
 from simulator.agenda import Agenda

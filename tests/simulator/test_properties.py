@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals import Poisson
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson
 from scaler.core.placement import Node
 from scaler.core.scenario import App
 from tests.simulator.load import Scripted, function, linear, run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.arrivals import Poisson, Trace
+from scaler.core.arrivals.processes import Poisson, Trace
 from scaler.core.cost import Prices
 from simulator.engine import Simulation
 from simulator.metrics import measured

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.arrival_fit import fitted, longer_than
-from scaler.core.arrivals import Poisson, gaps, timestamps
-from scaler.core.count_statistics import CountStatistics, fitted_to_counts
-from scaler.core.gap_statistics import BOUNDS_S, LAGS, GapStatistics
-from scaler.core.markov_arrivals import MarkovArrivals, mmpp2
-from scaler.core.superposition import superposed
+from scaler.core.arrivals.count_statistics import CountStatistics, fitted_to_counts
+from scaler.core.arrivals.fit import fitted, longer_than
+from scaler.core.arrivals.gap_statistics import BOUNDS_S, LAGS, GapStatistics
+from scaler.core.arrivals.markov import MarkovArrivals, mmpp2
+from scaler.core.arrivals.processes import Poisson, gaps, timestamps
+from scaler.core.arrivals.superposition import superposed
 
 if TYPE_CHECKING:
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
 
 BURSTY = mmpp2((5, 50), (0.5, 1.0))
 PUBLISHED = mmpp2((10, 120), (0.05, 0.05))

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.arrivals import ArrivalProcess, Poisson, Trace, gaps, read_trace, timestamps
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import (
+    ArrivalProcess,
+    Poisson,
+    Trace,
+    gaps,
+    read_trace,
+    timestamps,
+)
 from tests.measured import measured
 from tests.scaler.windows import mean_batch_and_wait
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from scaler.core.arrivals import Poisson
-from scaler.core.batch_grid import BatchGrid
-from scaler.core.batch_law import BatchLaw, Service
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson
+from scaler.core.laws.batch_grid import BatchGrid
+from scaler.core.laws.batch_law import BatchLaw, Service
 
 if TYPE_CHECKING:
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
 
 BURSTY = mmpp2((5, 50), (0.5, 1.0))
 CHOSEN = [(1, 0), (1, 20), (2, 7), (5, 20), (8, 33), (8, 40)]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
 from carpool.latency import Resources
-from scaler.core.arrivals import Poisson, timestamps
-from scaler.core.batch_law import BatchLaw, Service
+from scaler.core.arrivals.markov import MarkovArrivals, mmpp2
+from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import PayPerUse, Prices
-from scaler.core.map_counts import Counting, Markovian, matrices
-from scaler.core.markov_arrivals import MarkovArrivals, mmpp2
+from scaler.core.laws.batch_law import BatchLaw, Service
+from scaler.core.laws.map_counts import Counting, Markovian, matrices
 from tests.scaler import printed_batch as printed
 from tests.scaler.windows import mean_batch_and_wait
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scaler.core.arrivals import ArrivalProcess, Poisson, timestamps
-from scaler.core.counted_arrivals import CountedArrivals
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.arrivals.counted import CountedArrivals
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import ArrivalProcess, Poisson, timestamps
 
 BURSTY = mmpp2((10, 120), (0.05, 0.05))
 

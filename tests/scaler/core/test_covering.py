@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from carpool.latency import Resources
 from carpool.latency.table import read_table
-from scaler.core.covering import Demand, Shop, cheapest, undominated
 from scaler.core.dispatch import rate_high
+from scaler.core.search.covering import Demand, Shop, cheapest, undominated
 from scaler.core.sizing import Objective, Size, sizes
 from tests.measured import measured
 from tests.scaler.views import size

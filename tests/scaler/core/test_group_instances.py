@@ -11,8 +11,8 @@ from carpool.latency import Configuration
 from carpool.latency.coefficients import Coefficients, CpuCoefficients, Curve
 from carpool.latency.table import Table
 from scaler.core.cost import PayPerUse, Prices
-from scaler.core.erlang import enough, waiting_share
-from scaler.core.execution_times import SlicedTimes
+from scaler.core.laws.erlang import enough, waiting_share
+from scaler.core.laws.execution_times import SlicedTimes
 
 NORMAL = Coefficients(
     CpuCoefficients({1: Curve(0, 1, 0.2)}, {1: Curve(0, 1, 0.3)}, 0.0, 100.0), None

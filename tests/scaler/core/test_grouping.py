@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.core.grouping import best_cuts, two_stages
-from scaler.core.merged_windows import expected_window
-from scaler.core.pooling import pooled
+from scaler.core.harmony.grouping import best_cuts, two_stages
+from scaler.core.harmony.pooling import pooled
+from scaler.core.laws.merged_windows import expected_window
 
 COUNTS = st.integers(1, 7)
 

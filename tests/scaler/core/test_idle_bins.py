@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.idle_bins import Bins
+from scaler.core.idle.bins import Bins
 
 BINS = st.one_of(
     st.builds(Bins.even, st.floats(0.1, 100), st.floats(100, 5000)),

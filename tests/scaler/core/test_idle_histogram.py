@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.idle_bins import Bins
-from scaler.core.idle_histogram import IdleHistogram
+from scaler.core.idle.bins import Bins
+from scaler.core.idle.histogram import IdleHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

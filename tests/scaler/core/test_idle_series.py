@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.idle_series import IdleSeries
+from scaler.core.idle.series import IdleSeries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.keep_alive_replay import Replayed, replay
+from scaler.core.idle.replay import Replayed, replay
 from scaler.core.prewarm import PrewarmPolicy, Windows
 from scaler.prewarm.lsth import LongShortHistogram
 

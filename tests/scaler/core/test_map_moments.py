@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.arrivals import Poisson
-from scaler.core.map_moments import as_mmpp2, base_correlation, map2, switching
-from scaler.core.markov_arrivals import MarkovArrivals, mmpp2
+from scaler.core.arrivals.map_moments import as_mmpp2, base_correlation, map2, switching
+from scaler.core.arrivals.markov import MarkovArrivals, mmpp2
+from scaler.core.arrivals.processes import Poisson
 
 RATES = st.floats(0.1, 100)
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.arrivals import ArrivalProcess, gaps, timestamps
-from scaler.core.markov_arrivals import MarkovArrivals, mmpp2
+from scaler.core.arrivals.markov import MarkovArrivals, mmpp2
+from scaler.core.arrivals.processes import ArrivalProcess, gaps, timestamps
 from tests.scaler.windows import mean_batch_and_wait
 
 BURSTY = mmpp2((5, 50), (0.5, 1.0))

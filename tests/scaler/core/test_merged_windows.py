@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from scaler.core.merged_windows import MergedBatches, expected_window
+from scaler.core.laws.merged_windows import MergedBatches, expected_window
 from tests.scaler.printed_harmonybatch import eq_5_again_and_again, older_artefact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals import Times
+    from scaler.core.arrivals.processes import Times
 
 # Windows, rates; mean window exactly, by Eq. 5 again and again, and by the older artefact; and what
 # 60 000 simulated batches had, to 6e-4. To three digits and more, as HarmonyBatch's formulas give.

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.covering import Demand
 from scaler.core.draft import Draft
-from scaler.core.placement import Cluster, Node
-from scaler.core.priced_search import PricedSearch, Task, place_up_to
+from scaler.core.placement import Cluster, Node, place_up_to
+from scaler.core.search.covering import Demand
+from scaler.core.search.priced import PricedSearch, Task
 from scaler.core.sizing import Objective, sizes
 from tests.scaler.views import CLASSIFIER, servers, view
 
 if TYPE_CHECKING:
-    from scaler.core.priced_search import Aim
+    from scaler.core.search.priced import Aim
 
 SLO_S = 0.2
 SIZES = sizes(CLASSIFIER, Objective(SLO_S))

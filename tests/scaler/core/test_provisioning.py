@@ -11,13 +11,13 @@ from benchmarks.mbs_plus import even_splits, mbs_plus
 from benchmarks.published import Published
 from carpool.latency.linear import Linear
 from scaler.core.cost import Prices, billing
-from scaler.core.offers import offers
-from scaler.core.provisioning import Grouping, Provisioner, members_of
+from scaler.core.harmony.offers import offers
+from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.snapshot import AppLoad
 from tests.scaler.vgg19 import CASES, PRICES, Case, members, vgg19
 
 if TYPE_CHECKING:
-    from scaler.core.settling import Group
+    from scaler.core.harmony.settling import Group
 
 RULE = billing(PRICES)
 

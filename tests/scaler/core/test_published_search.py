@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carpool.latency.table import read_table
 from scaler.core.draft import Draft
-from scaler.core.published_search import add_published, packing_efficiency
+from scaler.core.search.published import add_published, packing_efficiency
 from scaler.core.sizing import Objective, sizes
 from tests.measured import measured
 from tests.scaler.views import CLASSIFIER, servers, view

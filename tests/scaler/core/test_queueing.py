@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scaler.core.arrivals import Poisson
-from scaler.core.batch_law import BatchLaw, Service
-from scaler.core.markov_arrivals import mmpp2
-from scaler.core.queueing import Crowd, least_instances
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson
+from scaler.core.laws.batch_law import BatchLaw, Service
+from scaler.core.laws.queueing import Crowd, least_instances
 
 if TYPE_CHECKING:
-    from scaler.core.map_counts import Markovian
+    from scaler.core.laws.map_counts import Markovian
 
 BURSTY = mmpp2((10, 120), (0.05, 0.05))
 SERVICE = Service.fixed([0.05 + 0.01 * k for k in range(1, 9)])

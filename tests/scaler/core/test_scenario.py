@@ -12,9 +12,9 @@ from carpool.errors import ConfigError
 from carpool.latency.coefficients import Coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
-from scaler.core.arrivals import Poisson, Trace
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson, Trace
 from scaler.core.cost import Prices
-from scaler.core.markov_arrivals import mmpp2
 from scaler.core.placement import Node
 from scaler.core.scenario import Scenario, read_scenario
 from tests.measured import measured

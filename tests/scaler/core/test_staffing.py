@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.staffing import needed_rps
+from scaler.core.search.staffing import needed_rps
 
 
 def late_share(instances: int, busy: float, slack: float, requests: int = 40_000) -> float:

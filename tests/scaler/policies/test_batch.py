@@ -13,16 +13,16 @@ from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from carpool.testing import check_scale_policy
-from scaler.core.arrivals import Poisson, timestamps
-from scaler.core.batch_law import BatchLaw, Service
+from scaler.core.arrivals.markov import mmpp2
+from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import Prices
-from scaler.core.markov_arrivals import mmpp2
+from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.snapshot import AppLoad, Instances, Snapshot
 from tests.scaler.views import counts, servers, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.core.arrivals import ArrivalProcess
+    from scaler.core.arrivals.processes import ArrivalProcess
     from scaler.core.placement import Cluster
     from scaler.core.policy import Planning
     from scaler.core.snapshot import FunctionView

@@ -12,7 +12,7 @@ from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from carpool.testing import check_scale_policy
-from scaler.core.arrivals import Poisson
+from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices
 from scaler.core.scenario import App, Function, Scenario
 from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.arrivals import Poisson, timestamps
-from scaler.core.keep_alive_replay import replay
+from scaler.core.arrivals.processes import Poisson, timestamps
+from scaler.core.idle.replay import replay
 from scaler.prewarm.breakeven import _cheapest
 from tests.scaler.prewarm.samples import made, told
 

@@ -1,0 +1,1 @@
+"""The planning of `batch`: sizes of instance, the search, and instances enough."""

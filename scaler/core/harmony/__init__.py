@@ -1,0 +1,1 @@
+"""The planning of `harmonybatch`: price lists, groups, and their exact settling."""

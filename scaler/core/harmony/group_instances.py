@@ -1,0 +1,93 @@
+"""How many instances each group has: what it wants, and what there is room for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from scaler.core.harmony.grouped_plan import named
+from scaler.core.laws.erlang import enough
+from scaler.core.placement import place_up_to
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.plan import Plan
+    from scaler.core.harmony.settling import Group
+    from scaler.core.placement import Cluster
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["missing_rps", "placed", "wanted"]
+
+_IDLE_RPS = 1e-8  # below it nothing was sent
+_SPARE = 1.3  # times as many instances as are wanted stay
+_ROUNDING = 1e-9
+
+
+def wanted(groups: Sequence[Group], view: FunctionView, waiting: float) -> list[int]:
+    """Instances for each group, for the rates measured last if those are above the average.
+
+    Args:
+        groups: All of the function's.
+        view: The function.
+        waiting: Share of batches that may find all instances busy.
+    """
+    counts = []
+    for group in groups:
+        rate = max(_measured_rps(group, view), group.rate_rps)
+        if rate < _IDLE_RPS * len(view.apps):
+            counts.append(0 if view.rate_rps == 0 else 1)
+            continue
+        full_s = view.model.predict(*group.configuration, view.percentile) or math.inf
+        count = enough(rate / group.mean_batch * group.mean_exec_s, waiting)
+        counts.append(max(count, math.ceil(rate * full_s / group.configuration.batch)))
+    counts[0] += max(view.min_instances - sum(counts), 0)
+    return counts
+
+
+def placed(
+    groups: Sequence[Group], counts: Sequence[int], view: FunctionView, room: Cluster | None
+) -> list[int]:
+    """How many of those wanted there are or have room, within the function's bound.
+
+    Args:
+        groups: All of the function's.
+        counts: How many each wants.
+        view: The function.
+        room: The servers, on which the missing ones are placed.
+    """
+    left = math.inf if view.max_instances is None else view.max_instances
+    found = []
+    for (name, group), count in zip(named(groups).items(), counts, strict=True):
+        there = _running(view, name, group)
+        # A few too many are no reason to stop any.
+        few = there if count < there <= _SPARE * count + 1 else count
+        most = int(min(few, left))
+        there = min(there, most)
+        there += place_up_to(room, group.resources, most - there)
+        left -= there
+        found.append(there)
+    return found
+
+
+def missing_rps(view: FunctionView, groups: Mapping[str, Group], plan: Plan) -> float:
+    """What instances cannot take, and what no instance is fast enough for."""
+    taken = {kind.name: kind.replicas * (kind.rate_high or 0.0) for kind in plan.classes}
+    missing = view.rate_rps - sum(
+        min(_measured_rps(group, view), taken[name]) for name, group in groups.items()
+    )
+    return missing if missing > _ROUNDING * view.rate_rps else 0.0
+
+
+def _measured_rps(group: Group, view: FunctionView) -> float:
+    rates = {app.name: app.rate_rps for app in view.apps}
+    return sum(rates[app] for member in group.members for app in member.apps)
+
+
+def _running(view: FunctionView, name: str, group: Group) -> int:
+    """Instances of a class that is in force with the same size."""
+    for kind in view.plan.classes if view.plan else ():
+        if kind.name == name and (kind.batch_size, kind.cpu, kind.gpu) == group.configuration:
+            there = view.instances.get(name)
+            return there.ready + there.loading if there else 0
+    return 0

@@ -1,0 +1,218 @@
+"""The instance and the windows of one group, by the exact law of its batches.
+
+The price list (`offers`) says which configurations are worth a closer look. On each of them the
+windows are the objectives less one allowance for the execution, the least with which nobody misses
+his objective more often than he may (`merged_windows.MergedBatches.late_share`). HarmonyBatch
+(IWQoS'24, Eq. 10) has the sum of bounds instead, ``window + maximum execution <= objective``. That
+is late far less often than allowed, and so leaves earlier and with smaller batches than it must.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaler.core.laws.erlang import enough
+from scaler.core.laws.execution_times import SlicedTimes
+from scaler.core.laws.merged_windows import MergedBatches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.latency import Configuration, LatencyModel, Resources
+    from scaler.core.cost import Billing
+    from scaler.core.harmony.offers import Offer
+
+__all__ = ["Group", "Member", "Settling"]
+
+_CELLS = 24  # four digits
+_STEPS = 5  # of the search for an allowance, which is then within a few thousandths
+_NEAR = 0.005  # part of the allowance that is not worth another step
+_CLOSE = 0.9  # of the late requests that are allowed: no more are looked for
+_WIDER = 1.1
+_SLOWEST = 0.99999  # quantile of the execution times that no allowance needs to exceed
+_WITNESSES = 4  # members whose late requests are counted: the tightest, and to make sure, others
+_KEPT = 512  # execution times of so many configurations
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Applications of one objective, which are never apart.
+
+    Attributes:
+        apps: Their names.
+        slo_s: Their objective, in seconds.
+        rate_rps: Requests per second of all of them, above 0.
+    """
+
+    apps: tuple[str, ...]
+    slo_s: float
+    rate_rps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Applications that share instances.
+
+    Attributes:
+        members: By objective, the tightest first.
+        configuration: The instance, and its largest batch.
+        resources: What it occupies.
+        windows_s: The longest wait of each member.
+        late: The largest share of a member's requests that miss their objective.
+        mean_batch: Requests in a batch.
+        mean_exec_s: Seconds of a batch.
+        cost: Money per request.
+        instances: So many that batches hardly ever wait for one.
+    """
+
+    members: tuple[Member, ...]
+    configuration: Configuration
+    resources: Resources
+    windows_s: tuple[float, ...]
+    late: float
+    mean_batch: float
+    mean_exec_s: float
+    cost: float
+    instances: int
+
+    @property
+    def rate_rps(self) -> float:
+        """Requests per second of all members."""
+        return sum(member.rate_rps for member in self.members)
+
+
+class Settling:
+    """Settles the groups of one function.
+
+    Args:
+        model: How long batches take.
+        billing: What that costs.
+        miss: Share of an application's requests that may be late.
+        waiting: Share of batches that may find all instances busy.
+    """
+
+    def __init__(self, model: LatencyModel, billing: Billing, miss: float, waiting: float) -> None:
+        self._model = model
+        self._billing = billing
+        self._miss = miss
+        self._waiting = waiting
+        self._times: dict[Configuration, SlicedTimes] = {}
+
+    def knows(self, configuration: Configuration) -> bool:
+        """Whether the model does, so that a group may have it."""
+        return self._model.predict(*configuration) is not None
+
+    def cheapest(self, members: Sequence[Member], tried: Sequence[Offer]) -> Group | None:
+        """The group on the cheapest of some configurations; None where none is fast enough.
+
+        Args:
+            members: By objective, the tightest first.
+            tried: Configurations, with about the allowance that each will need.
+        """
+        found = [self.on(members, offer.configuration, offer.allowance_s) for offer in tried]
+        return min([group for group in found if group], key=lambda g: g.cost, default=None)
+
+    def on(
+        self, members: Sequence[Member], configuration: Configuration, about_s: float
+    ) -> Group | None:
+        """The group on a configuration, with the least allowance; None if it is too slow.
+
+        Args:
+            members: By objective, the tightest first.
+            configuration: The instance, and its largest batch.
+            about_s: Where to begin to look for the allowance.
+        """
+        slo_s = members[0].slo_s
+        most_s = min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
+        times = self._times_on(configuration)
+
+        def late(allowance_s: float) -> float:
+            windows_s = _windows(members, configuration, allowance_s)
+            return _batches(members, windows_s, configuration.batch).late_share(0, slo_s, times)
+
+        allowance_s = most_s
+        if configuration.batch > 1:
+            allowance_s = _least(late, self._miss, min(about_s, most_s), most_s)
+        while True:
+            windows_s = _windows(members, configuration, allowance_s)
+            group = self.having(members, configuration, windows_s)
+            if group.late <= self._miss:
+                return group
+            if allowance_s >= most_s:
+                return None
+            allowance_s = min(allowance_s * _WIDER, most_s)
+
+    def having(
+        self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
+    ) -> Group:
+        """The group on a configuration with given windows, whether it meets objectives or not."""
+        times = self._times_on(configuration)
+        batches = _batches(members, windows_s, configuration.batch)
+        rate_rps = sum(member.rate_rps for member in members)
+        mean = batches.mean_size
+        exec_s = float(batches.sizes @ times.mean_s)
+        instances = enough(rate_rps / mean * exec_s, self._waiting)
+        resources = self._model.resources(*configuration)
+        held = self._billing.lifetime(resources, 1.0) * instances / rate_rps
+        every = max(1, math.ceil(len(members) / _WITNESSES))
+        late = max(
+            batches.late_share(place, members[place].slo_s, times)
+            for place in range(0, len(members), every)
+        )
+        return Group(
+            members=tuple(members),
+            configuration=configuration,
+            resources=resources,
+            windows_s=tuple(windows_s),
+            late=late,
+            mean_batch=mean,
+            mean_exec_s=exec_s,
+            cost=float(batches.sizes @ times.costs) / mean + held,
+            instances=instances,
+        )
+
+    def _times_on(self, configuration: Configuration) -> SlicedTimes:
+        if configuration not in self._times:
+            if len(self._times) >= _KEPT:
+                self._times.clear()
+            self._times[configuration] = SlicedTimes(self._model, configuration, self._billing)
+        return self._times[configuration]
+
+
+def _windows(
+    members: Sequence[Member], configuration: Configuration, allowance_s: float
+) -> tuple[float, ...]:
+    """A batch of one leaves at once."""
+    if configuration.batch == 1:
+        return (0.0,) * len(members)
+    return tuple(max(member.slo_s - allowance_s, 0.0) for member in members)
+
+
+def _batches(members: Sequence[Member], windows_s: Sequence[float], size: int) -> MergedBatches:
+    return MergedBatches([member.rate_rps for member in members], windows_s, size, _CELLS)
+
+
+def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: float) -> float:
+    """About the least allowance with which no more than ``miss`` are late, or ``most_s``.
+
+    The share falls about exponentially, so that its logarithm is interpolated.
+    """
+    at_s, low_s, high_s = about_s, 0.0, most_s
+    low = high = 0.0  # logarithms of shares over ``miss``, 0 where not known
+    for _ in range(_STEPS):
+        share = late(at_s)
+        over = math.log(max(share, miss * 1e-3) / miss)
+        if share > miss:
+            low_s, low = at_s, over
+        else:
+            high_s, high = at_s, min(over, -1e-9)
+        if _CLOSE * miss <= share <= miss or high_s - low_s <= _NEAR * high_s:
+            break
+        if low and high:
+            part = min(max(low / (low - high), 0.1), 0.9)
+            at_s = low_s + part * (high_s - low_s)
+        else:
+            at_s = min(at_s * _WIDER, most_s) if low else at_s / _WIDER
+    return high_s

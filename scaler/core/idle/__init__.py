@@ -1,0 +1,1 @@
+"""Idle times of a function: what prewarm policies learn from."""

@@ -1,0 +1,1 @@
+"""Exact laws of batches and queues, under given arrivals and execution times."""

@@ -1,0 +1,307 @@
+"""Batches that several applications fill, each with a longest wait of its own.
+
+A request of application k that arrives at ``a`` lets its batch leave at ``a + T_k`` at the latest,
+so a batch leaves at ``min(a_i + T_i)`` over its members, or when it holds ``size`` (HarmonyBatch,
+IWQoS'24, section III and appendix A). Arrivals are Poisson; every batch starts at once.
+
+Theory of operation
+-------------------
+Count time from a batch's first request, which is k's with probability ``eta_k = r_k / R``. If no
+size ended it, the batch is still collecting at ``d`` when ``T_k > d`` for the first and no j has
+come in ``(0, d - T_j]``:
+
+    S(d) = sum_{k: T_k > d} eta_k  exp(-A(d)),      A(d) = sum_j r_j max(0, d - T_j).
+
+What came later than that is free, so given this the batch has ``1 + Poisson(L(d))`` members, with
+``L(d) = R d - A(d)``, which wait independently: j's are uniform on ``(0, min(d, T_j))``. It closes
+
+* full, at the rate ``R S(d) P(Poisson(L(d)) = size - 2)``;
+* for a later member of j, who has waited ``T_j``, at the rate ``r_j S(d)`` for ``d > T_j``;
+* for its first, at ``d = T_k``, with probability ``eta_k exp(-A(T_k))``.
+
+Everything below is an integral over these three. They are exact; the integrals are sums over nodes
+that are dense enough for six digits or more. The paper has the mean window of two applications
+without a size (Eq. 5, exact), and applies it again and again for more, which is a little too long.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.core.arrivals.processes import Times
+
+__all__ = ["ExecutionTimes", "MergedBatches", "expected_window", "poisson"]
+
+_PARTS, _ROUNDS = 64, 2  # of the time in which the end of a batch is sought
+_DECAYS = 24.0  # negative logarithm of what is as good as never
+_NODES = np.array([-1.0, 1.0]) / math.sqrt(3)  # Gauss-Legendre, exact for cubics within a cell
+
+
+class ExecutionTimes(Protocol):
+    """How long batches of 1 to some size take, as far as latency is concerned."""
+
+    def tails(self, at_s: Times) -> tuple[Times, Times]:
+        """The tail at each time, and its integral from there on.
+
+        Args:
+            at_s: Times in seconds, of any shape.
+
+        Returns:
+            ``P(exec > at)`` and ``E[max(0, exec - at)]`` in seconds; each has the shape of
+            ``at_s`` with one more axis before, for batches of 1, 2, ...
+        """
+
+
+def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
+    """Mean seconds from a batch's first request to its departure, were there no largest size.
+
+    The integral of ``S(d)``, which is piecewise exponential. With ``R`` the sum of the rates, an
+    unbounded batch has ``1 + R D`` members in the mean (Wald).
+
+    Args:
+        rates_rps: Requests per second of each application; at least one above 0.
+        windows_s: The longest wait of each, in seconds.
+
+    Raises:
+        ConfigError: as `MergedBatches`.
+    """
+    rates, windows = _checked(rates_rps, windows_s)
+    order = np.argsort(windows)
+    rates, windows = rates[order], windows[order]
+    lengths = np.diff(windows, prepend=0.0)
+    over = np.cumsum(rates) - rates  # the rate of those whose windows are over, by segment
+    passed = np.concatenate([[0.0], np.cumsum(over * lengths)[:-1]])
+    exponents = over * lengths
+    # (1 - exp(-x)) / x goes to 1 as x vanishes.
+    parts = -np.expm1(-exponents) / np.where(exponents > 0, exponents, 1.0)
+    parts = np.where(exponents > 0, parts, 1.0) * lengths
+    total = rates.sum()
+    return float(((total - over) / total * np.exp(-passed) * parts).sum())
+
+
+def poisson(mean: Times, count: int) -> Times:
+    """Probabilities of 0 to ``count - 1``; the shape of ``mean`` and one more axis of ``count``."""
+    numbers = np.arange(count)
+    logs = np.array([math.lgamma(number + 1.0) for number in range(count)])
+    safe = np.where(mean > 0, mean, 1.0)[..., None]
+    found: Times = np.exp(numbers * np.log(safe) - safe - logs)
+    return np.where(mean[..., None] > 0, found, numbers == 0)
+
+
+@dataclass(frozen=True, eq=False)
+class MergedBatches:
+    """The law of batches that applications with windows fill together.
+
+    Attributes:
+        rates_rps: Requests per second of each application, at least one above 0.
+        windows_s: The longest wait of each, in seconds.
+        size: Requests in a full batch.
+        cells: In how many parts the time of a batch is divided at least; errors of the integrals
+            fall with its fourth power.
+
+    Raises:
+        ConfigError: rates or windows that are negative, infinite or not as many; no rate above 0.
+    """
+
+    rates_rps: Sequence[float]
+    windows_s: Sequence[float]
+    size: int
+    cells: int = 128
+
+    def __post_init__(self) -> None:
+        """Refuse what no batch can be filled by."""
+        _checked(self.rates_rps, self.windows_s)
+        if self.size < 1:
+            problem = Problem("size", str(self.size), "a whole number of at least 1")
+            raise ConfigError([problem])
+
+    @cached_property
+    def mean_size(self) -> float:
+        """Requests in a batch: 1 and those that come while it collects."""
+        if self.size == 1:
+            return 1.0
+        collecting = self._counts[:, : self.size - 1].sum(axis=1)
+        return 1.0 + float(self._rate * (self._weights * self._open * collecting).sum())
+
+    @property
+    def mean_open_s(self) -> float:
+        """Seconds from a batch's first request to its departure (Wald, as for no size)."""
+        return (self.mean_size - 1.0) / self._rate
+
+    @cached_property
+    def sizes(self) -> Times:
+        """Shares of batches with 1, 2, ... ``size`` requests; shape ``(size,)``."""
+        shares = np.zeros(self.size)
+        if self.size > 1:
+            first, first_counts = self._first_waits
+            shares[:-1] += first @ first_counts[:, : self.size - 1]
+            due = self._weights * self._open * self._over
+            shares[1:-1] += due @ self._counts[:, : self.size - 2]
+        shares[-1] = max(0.0, 1.0 - shares.sum())
+        return shares
+
+    def wait_tail(self, app: int, at_s: Times) -> Times:
+        """Shares of an application's requests that wait longer than each of ``at_s``.
+
+        ``P(W > w) = (P(the first waits longer) + R * integral of S P(... <= size - 3)) / E[size]``
+        below the window, whoever it is, and 0 from there on; some wait exactly the window.
+        """
+        if self.size == 1:
+            return np.zeros_like(at_s)
+        own = np.maximum(at_s, 0.0)
+        mean = self._members(own)
+        first = np.exp(-self._passed(own)) * poisson(mean, self.size - 1).sum(axis=-1)
+        later = self._counts[:, : max(self.size - 2, 0)].sum(axis=1) * self._open * self._weights
+        # What is left of the integral, from the ends of the cells on, and linear within each.
+        ends = np.append(later.reshape(-1, len(_NODES)).sum(axis=1)[::-1].cumsum()[::-1], 0.0)
+        rest = self._rate * np.interp(own, self._edges, ends)
+        tail = (first + rest) / self.mean_size
+        return np.where(at_s < 0, 1.0, np.where(own < self._windows[app], tail, 0.0))
+
+    def mean_wait_s(self, app: int) -> float:
+        """Mean seconds that an application's requests wait for company: the tail's integral."""
+        inside = self._at < self._windows[app]
+        return float((self._weights * inside * self.wait_tail(app, self._at)).sum())
+
+    def late_share(self, app: int, slo_s: float, executions: ExecutionTimes) -> float:
+        """Share of an application's requests whose wait and execution exceed its objective.
+
+        The execution time depends on the size of the batch, and that on the wait; this is the
+        exact joint law, given per request of the application: its own rate cancels.
+
+        Args:
+            app: Its index.
+            slo_s: Its objective in seconds.
+            executions: Execution times of batches of 1 to ``size``, or more.
+        """
+        size, rate, window = self.size, self._rate, float(self._windows[app])
+        ends = np.minimum(self._windows, window)
+        times = np.concatenate([[slo_s, slo_s - window], slo_s - ends, slo_s - self._at])
+        tails, integrals = (values[:size] for values in executions.tails(times))
+        if size == 1:
+            return float(tails[0, 0])
+        start = 2 + len(ends)
+        inside = self._at < window
+        uniform = np.where(inside, integrals[:, start:], integrals[:, 1:2]) - integrals[:, :1]
+        # It is the first, and its window, a later member's or the size ends the batch.
+        alone = inside * np.exp(-self._passed(self._at)) * self._weights
+        late = (alone * self._over) @ self._ended_with(1, tails[:, start:])
+        late += rate * alone @ (self._counts[:, size - 2] * tails[-1, start:])
+        first, first_counts = self._first_waits
+        mine = math.exp(-float(self._passed(self._windows[app])))
+        late += mine * first_counts[app, : size - 1] @ tails[:-1, 1]
+        # It is later, and its window ends the batch, or it fills it.
+        opened = self._open * self._weights
+        late += rate * (opened * ~inside) @ self._ended_with(1, tails[:, 1:2])
+        late += rate * (opened @ self._counts[:, size - 2]) * tails[-1, 0]
+        # It is one of the others, who waits a uniform part of the time that its window allows.
+        late += rate * (opened * self._over) @ self._ended_with(2, uniform)
+        if size > 2:  # noqa: PLR2004  one begins it and one fills it
+            late += rate * rate * opened @ (self._counts[:, size - 3] * uniform[-1])
+        among = integrals[:-1, 2:start] - integrals[:-1, :1]
+        late += rate * float((first[:, None] * first_counts[:, : size - 2] * among[1:].T).sum())
+        return min(max(float(late) / self.mean_size, 0.0), 1.0)
+
+    def _ended_with(self, besides: int, per_size: Times) -> Times:
+        """At each node, the sum over sizes of batches that are not full, of which some are given.
+
+        Args:
+            besides: Members beside the first whose wait is known; the others are counted.
+            per_size: What a batch of 1, 2, ... counts for; shape ``(sizes, nodes or 1)``.
+        """
+        counted = self._counts[:, : max(self.size - 1 - besides, 0)]
+        found: Times = (counted * per_size[besides : self.size - 1].T).sum(axis=1)
+        return found
+
+    @cached_property
+    def _rates(self) -> Times:
+        return np.asarray(self.rates_rps, dtype=np.float64)
+
+    @cached_property
+    def _windows(self) -> Times:
+        return np.asarray(self.windows_s, dtype=np.float64)
+
+    @cached_property
+    def _rate(self) -> float:
+        return float(self._rates.sum())
+
+    @cached_property
+    def _edges(self) -> Times:
+        """Cells of time; beyond the last a batch is full or has left, as good as surely."""
+        longest = float(self._windows.max())
+        # A smaller number of members is as good as never.
+        enough = self.size + 5 * math.sqrt(self.size) + 10
+        if self._rate * float(self._windows.min()) >= enough:
+            longest = enough / self._rate
+        elif self._rate * longest > _DECAYS:
+            low = 0.0
+            for _ in range(_ROUNDS):
+                at = np.linspace(low, longest, _PARTS + 1)
+                over = (self._passed(at) > _DECAYS) | (self._members(at) > enough)
+                first = int(over.argmax()) if over[-1] else _PARTS
+                low, longest = float(at[first - 1]), float(at[first])
+        inside = self._windows[self._windows < longest]
+        return np.union1d(np.linspace(0.0, longest, self.cells + 1), inside)
+
+    @cached_property
+    def _at(self) -> Times:
+        middles = (self._edges[1:] + self._edges[:-1]) / 2
+        halves = np.diff(self._edges) / 2
+        return np.asarray((middles[:, None] + halves[:, None] * _NODES).ravel())
+
+    @cached_property
+    def _weights(self) -> Times:
+        return np.repeat(np.diff(self._edges) / len(_NODES), len(_NODES))
+
+    @cached_property
+    def _over(self) -> Times:
+        """At each node, the rate of those whose windows are over."""
+        return np.asarray(self._rates @ (self._windows[:, None] <= self._at))
+
+    @cached_property
+    def _open(self) -> Times:
+        """``S`` at each node."""
+        share = self._rates @ (self._windows[:, None] > self._at) / self._rate
+        return np.asarray(share * np.exp(-self._passed(self._at)))
+
+    @cached_property
+    def _counts(self) -> Times:
+        """At each node, the probability of 0 to ``size - 1`` later members."""
+        return poisson(self._members(self._at), self.size)
+
+    @cached_property
+    def _first_waits(self) -> tuple[Times, Times]:
+        """By application: that its request is first and waits its window, and its later members."""
+        share = self._rates / self._rate * np.exp(-self._passed(self._windows))
+        return share, poisson(self._members(self._windows), self.size)
+
+    def _passed(self, at_s: Times) -> Times:
+        """``A``: arrivals that would have ended the batch before."""
+        over = np.maximum(at_s[..., None] - self._windows, 0.0)
+        return np.asarray(over @ self._rates)
+
+    def _members(self, at_s: Times) -> Times:
+        """``L``: later members in the mean, if the batch still collects."""
+        return np.asarray(np.minimum(at_s[..., None], self._windows) @ self._rates)
+
+
+def _checked(rates_rps: Sequence[float], windows_s: Sequence[float]) -> tuple[Times, Times]:
+    rates = np.asarray(rates_rps, dtype=np.float64)
+    windows = np.asarray(windows_s, dtype=np.float64)
+    expected = "numbers of at least 0, as many rates as windows, some rate above 0"
+    good = rates.shape == windows.shape and rates.ndim == 1 and len(rates) > 0
+    good = good and bool(np.isfinite(rates).all() and np.isfinite(windows).all())
+    if not good or rates.min() < 0 or windows.min() < 0 or rates.sum() <= 0:
+        given = f"{list(rates_rps)!r:.200} and {list(windows_s)!r:.200}"
+        raise ConfigError([Problem("rates, windows", given, expected)])
+    return rates, windows

@@ -1,0 +1,1 @@
+"""Which instances take a load: the searches of `infless`, and placing what they chose."""
