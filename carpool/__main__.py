@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
     "policies": ("carpool.policies_command:main", "list the policies, or check one"),
     "provider": ("faas_stack.up:provider_main", "run the OpenFaaS provider alone, for faas-cli"),
+    "scaler": ("scaler.command:main", "run the external scaler, or ask one that runs"),
     "simulate": ("simulator.app:main", "run a scenario in simulated time under scaling policies"),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
 }

@@ -141,15 +141,28 @@ class Plan:
 
     def to_form(self) -> dict[str, Any]:
         """The plan as plain lists and dictionaries, every field present."""
-        form = dataclasses.asdict(self)
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in form.items()
-        }
+        # Every plan is checked as a form when it is made, so this is not left to `asdict`.
+        form = _fields(self)
+        form["classes"] = [_fields(item) for item in self.classes]
+        form["routes"] = [{**_fields(item), "weights": dict(item.weights)} for item in self.routes]
+        latency_s = _fields(self.predicted.latency_s)
+        form["predicted"] = {**_fields(self.predicted), "latency_s": latency_s}
+        form["explain"] = list(self.explain)
+        return form
 
     def to_json(self) -> str:
         """The plan as one line of JSON, every field present."""
         return json.dumps(self.to_form(), ensure_ascii=False, separators=(",", ":"))
 
+
+def _fields(item: Plan | InstanceClass | Route | Predicted | Quantiles) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in _NAMES[type(item)]}
+
+
+_NAMES = {
+    kind: tuple(field.name for field in dataclasses.fields(kind))
+    for kind in (Plan, InstanceClass, Route, Predicted, Quantiles)
+}
 
 # A class is deployed as a function of its own, so both names are what OpenFaaS admits.
 _NAME = forms.text("a name of a-z, 0-9 and inner '-'", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
-import signal
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,17 @@ import uvloop
 from carpool import durations
 from carpool.address import Address
 from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.settings import FunctionSettings
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
+from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.process import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
+from faas_stack.scaler_process import Needs, ScalerProcess, make_token
+from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
     from faas_stack.assemble import BuildContext
@@ -41,7 +45,6 @@ __all__ = ["deploy_request", "main", "provider_main"]
 
 _POLL_S = 0.02
 _TAIL_LINES = 20
-_INTERRUPT_EXIT = 130
 
 
 class _StartFailed(CarpoolError):
@@ -50,24 +53,39 @@ class _StartFailed(CarpoolError):
 
 def main(argv: list[str]) -> int:
     """``carpool up``."""
-    args = _parser("up", "start a stack file's functions on this machine").parse_args(argv)
+    parser = _add_scaler(_parser("up", "start a stack file's functions on this machine"))
+    args = parser.parse_args(argv)
     return _run(args, deploy=True)
 
 
 def provider_main(argv: list[str]) -> int:
-    """``carpool provider``."""
-    about = "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to"
+    """``carpool provider``, over processes, and ``carpool provider docker``."""
+    if argv[:1] == ["docker"]:
+        from faas_stack import docker_command  # noqa: PLC0415 - its SDK is an extra of its own
+
+        return docker_command.main(argv[1:])
+    about = (
+        "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to as "
+        "processes; carpool provider docker runs them in containers"
+    )
     return _run(_parser("provider", about).parse_args(argv), deploy=False)
 
 
-def deploy_request(function: StackFunction) -> dict[str, Any]:
-    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
+def deploy_request(function: StackFunction, scaler: str = "") -> dict[str, Any]:
+    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``.
+
+    Args:
+        function: What the stack file says of it.
+        scaler: Where its sidecars find the scaler; empty: nobody scales it.
+    """
+    ours = {"sidecar_scaler": scaler} if scaler else {}
+    token = [SCALER_SECRET] if scaler else []
     optional = {
         "namespace": function.namespace,
         "envProcess": function.fprocess,
-        "envVars": dict(function.environment),
+        "envVars": {**ours, **function.environment},
         "constraints": list(function.constraints),
-        "secrets": list(function.secrets),
+        "secrets": [*function.secrets, *token],
         "limits": dict(function.limits),
         "requests": dict(function.requests),
         "readOnlyRootFilesystem": function.read_only_root,
@@ -92,6 +110,14 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
     add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
     add("--json", action="store_true", help="print the result as one line of JSON")
+    return parser
+
+
+def _add_scaler(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = parser.add_argument
+    add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
+    expected = "further options of carpool scaler run, as one argument"
+    add("--scaler", default="", metavar="OPTIONS", help=expected)
     return parser
 
 
@@ -131,32 +157,40 @@ class _Session:
             auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
         )
         self._provider = Provider(self._backend, secrets, options)
+        self._secrets = secrets
+        self._scaler: ScalerProcess | None = None
 
     async def run(self, ready_s: float | None) -> int:
         """Serve until interrupted; deploys first if there is a time limit for that."""
         work = asyncio.get_running_loop().create_task(self._serve(ready_s))
-        interrupts = _Interrupts(work)
+        interrupts = Interrupts(work)
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 await work
         finally:
             try:
-                await interrupts.unless_again(self._provider.drain())
+                await interrupts.unless_again(self._drain())
             finally:
                 await self._backend.close()
                 self._held.close()
-        return _INTERRUPT_EXIT if interrupts.killed else 0
+        return INTERRUPT_EXIT if interrupts.killed else 0
+
+    async def _drain(self) -> None:
+        """Nothing is started any more; what was accepted is answered; then all ends."""
+        if self._scaler:
+            await self._scaler.stop()
+        await self._provider.drain()
 
     async def _serve(self, ready_s: float | None) -> None:
         await self._listen()
         await self._backend.open()
         for note in self._backend.notes:
-            _say(note)
+            say(note)
         self._held.enter_context(exclusive(self._stack))
         contexts = [assemble(self._stack, function) for function in self._stack.functions]
         self._images.update({context.image: context for context in contexts})
         if ready_s is None:
-            _say(f"provider at {self._url('')}; stop it with Ctrl-C")
+            say(f"provider at {self._url('')}; stop it with Ctrl-C")
         else:
             await self._deploy(ready_s)
         await asyncio.Event().wait()
@@ -173,9 +207,14 @@ class _Session:
     async def _deploy(self, ready_s: float) -> None:
         fleet = self._provider.fleet
         deployed = []
+        scaler = await self._start_scaler()
         for function in self._stack.functions:
-            request = json.dumps(deploy_request(function)).encode()
-            deployed.append(fleet.deploy(Deployment.from_json(request)))
+            where = scaler if _is_scaled(function) else ""
+            request = json.dumps(deploy_request(function, where)).encode()
+            deployment = Deployment.from_json(request)
+            deployed.append(await fleet.deploy(deployment))
+            if where:  # one front; the bounds are those of its instances
+                fleet.scale(deployment.service, deployment.namespace, 1)
         waits = [asyncio.ensure_future(_until_ready(function, ready_s)) for function in deployed]
         try:
             await asyncio.gather(*waits)
@@ -183,6 +222,27 @@ class _Session:
             for wait in waits:
                 wait.cancel()
         self._show(deployed)
+
+    async def _start_scaler(self) -> str:
+        """Start the scaler, if a function is to be scaled; where its sidecars find it."""
+        scaled = [function for function in self._stack.functions if _is_scaled(function)]
+        if not scaled:
+            return ""
+        namespaces = {function.namespace or DEFAULT_NAMESPACE for function in scaled}
+        options = shlex.split(self._args.scaler)
+        if self._args.basic_auth:
+            options += ["--basic-auth", str(self._args.basic_auth.resolve())]
+        needs = Needs(
+            self._url(""),
+            self._backend.run_dir,
+            self._stack.folder,
+            make_token(self._secrets, namespaces),
+            self._args.scaler_port,
+            options,
+        )
+        self._scaler = ScalerProcess(needs)
+        await self._scaler.start()
+        return self._scaler.address
 
     def _url(self, name: str) -> str:
         path = f"/function/{name}" if name else ""
@@ -192,34 +252,13 @@ class _Session:
         """The result of a start: for people, or for programs."""
         rows = [_row(function, self._url(_path_name(function))) for function in functions]
         if self._args.json:
-            sys.stdout.write(json.dumps({"url": self._url(""), "functions": rows}) + "\n")
+            result = {"url": self._url(""), "functions": rows}
+            if self._scaler:
+                result["scaler"] = self._scaler.url
+            sys.stdout.write(json.dumps(result) + "\n")
         else:
             sys.stdout.write(_table(rows))
         sys.stdout.flush()
-
-
-class _Interrupts:
-    """SIGINT and SIGTERM: the first ends ``work``, the second ends what clears up after it."""
-
-    def __init__(self, work: asyncio.Task[None]) -> None:
-        self._task: asyncio.Task[None] = work
-        self.count = 0
-        self.killed = False
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupted)
-
-    async def unless_again(self, clearing_up: Any) -> None:  # noqa: ANN401 - a coroutine
-        """Run ``clearing_up``, unless an interrupt cuts it short."""
-        self._task = asyncio.get_running_loop().create_task(clearing_up)
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    def _interrupted(self) -> None:
-        self.count += 1
-        self.killed = self.count > 1
-        _say("killing" if self.killed else "draining; again to kill")
-        self._task.cancel()
 
 
 async def _until_ready(function: Function, ready_s: float) -> None:
@@ -231,7 +270,7 @@ async def _until_ready(function: Function, ready_s: float) -> None:
     name, running = function.deployment.service, function.running
     loop = asyncio.get_running_loop()
     began = loop.time()
-    _say(f"{name}: starting")
+    say(f"{name}: starting")
     while running.available < function.replicas:
         if running.failing or loop.time() - began > ready_s:
             how = "keeps failing" if running.failing else f"is not ready after {ready_s:g} s"
@@ -239,7 +278,13 @@ async def _until_ready(function: Function, ready_s: float) -> None:
             reason = f" ({running.reason})" if running.reason else ""
             raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
         await asyncio.sleep(_POLL_S)
-    _say(f"{name}: ready after {loop.time() - began:.1f} s")
+    say(f"{name}: ready after {loop.time() - began:.1f} s")
+
+
+def _is_scaled(function: StackFunction) -> bool:
+    """Whether its instances are the scaler's."""
+    settings = FunctionSettings.from_labels(function.labels, function.annotations)
+    return settings.scale_policy != "fixed"
 
 
 def _path_name(function: Function) -> str:
@@ -270,8 +315,3 @@ def _table(rows: list[dict[str, Any]]) -> str:
         + "\n"
         for line in cells
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

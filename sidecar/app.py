@@ -25,6 +25,7 @@ from sidecar.core.shedding import Shedding
 from sidecar.options import Options
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
+from sidecar.runtime import membership
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.child import Child, plan_launch
 from sidecar.runtime.fleet import Fleet
@@ -80,6 +81,11 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     ingress = Ingress(settings, time.time)
     shell = Shell(batcher, ingress, metrics, ledger, fleet, options.exec_timeout_s)
     child = _start_function(shell, fleet, settings, options, env)
+    member = None
+    if options.is_front:
+        member = membership.front(options, shell, batcher, fleet, metrics)
+    elif options.is_instance:
+        member = membership.instance(options, shell, fleet, metrics)
     limits = Limits(body_bytes=options.body_max_bytes)
     server = await serve(shell, listen=options.listen, limits=limits)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
@@ -92,6 +98,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         log.info("admin API on %s", side_door.address)
 
     metrics.watch_server(lambda: server.held_bytes)
+    if member:
+        member.join()
     gc.freeze()  # what is here now stays; requests leave no cycles, so looking for them is rare
     gc.set_threshold(50_000)
     stop = asyncio.Event()
@@ -101,6 +109,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
 
     log.info("draining")
     shell.drain()
+    if member:
+        await member.leave()
     await asyncio.sleep(options.drain_delay_s)
     server.close()
     await server.drain(options.exec_timeout_s)
@@ -119,7 +129,10 @@ def _start_function(
     options: Options,
     env: Mapping[str, str],
 ) -> Child | None:
-    """Serve with the instances behind this sidecar, starting the local one if none is named."""
+    """Serve with the instances behind this sidecar, starting the local one if none is named.
+
+    Those of a front are named by the scaler, later.
+    """
     child = None
 
     def noticed(instance: Instance) -> None:
@@ -128,6 +141,8 @@ def _start_function(
         shell.changed()
 
     fleet.on_change = noticed
+    if options.is_front:
+        return None
     if options.upstreams:
         fleet.start(options.upstreams, settings.batch_max)
         return None

@@ -6,7 +6,9 @@ process, read from the environment beside the watchdog's own variables.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from carpool import address, durations
@@ -15,7 +17,10 @@ from carpool.strict import Problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Options"]
+__all__ = ["SCALER_SECRET", "Options"]
+
+SCALER_SECRET = "carpool-scaler-token"  # noqa: S105 - its name
+_SECRETS = "/var/openfaas/secrets"
 
 _PREFIX = "sidecar_"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -33,6 +38,12 @@ class Options:
         watchdog: ``auto`` (of-watchdog where ``fwatchdog`` is on the PATH), ``on`` or ``off``.
         watchdog_port, handler_port: loopback ports, used with the watchdog only.
         exec_timeout_s: how long one batch may take.
+        scaler: where the scaler takes syncs (`sidecar.runtime.sync`); empty: there is none.
+        scaler_token: what the scaler is shown, and must prove to know.
+        function: what the user calls, as the scaler knows it.
+        instance_class: the plan's class that this is an instance of; empty: it is the front of a
+            function whose instances are elsewhere, if there is a scaler, and else on its own.
+        announce: where other sidecars reach this one; empty: where it listens.
         admin: where operators come in (`sidecar.runtime.admin`); empty: nowhere.
         admin_token: what they must present; required where ``admin`` is not of this machine alone.
         drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
@@ -46,10 +57,25 @@ class Options:
     watchdog_port: int = 8082
     handler_port: int = 5000
     exec_timeout_s: float = 30.0
+    scaler: str = ""
+    scaler_token: str = ""
+    function: str = ""
+    instance_class: str = ""
+    announce: str = ""
     admin: str = ""
     admin_token: str = ""
     drain_delay_s: float = 0.0
     body_max_bytes: int = 64 * 1024 * 1024
+
+    @property
+    def is_front(self) -> bool:
+        """Whether the instances are elsewhere, where the scaler says."""
+        return bool(self.scaler and not self.upstreams and not self.instance_class)
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether this is one of the instances that the scaler tells fronts of."""
+        return bool(self.scaler and not self.upstreams and self.instance_class)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
@@ -68,11 +94,17 @@ class Options:
             watchdog_port=reader.whole("sidecar_watchdog_port", defaults.watchdog_port, 65535),
             handler_port=reader.whole("sidecar_handler_port", defaults.handler_port, 65535),
             exec_timeout_s=reader.duration("exec_timeout", defaults.exec_timeout_s),
+            scaler=reader.address("sidecar_scaler", ""),
+            scaler_token=reader.secret("sidecar_scaler_token", SCALER_SECRET),
+            function=reader.text("sidecar_function") or env.get("OPENFAAS_NAME", ""),
+            instance_class=reader.text("sidecar_class"),
+            announce=reader.address("sidecar_announce", ""),
             admin=reader.side_door("sidecar_admin", "sidecar_admin_token"),
             admin_token=env.get("sidecar_admin_token", "").strip(),
             drain_delay_s=reader.duration("sidecar_drain_delay", defaults.drain_delay_s),
             body_max_bytes=reader.whole("sidecar_body_max_bytes", defaults.body_max_bytes, 2**32),
         )
+        reader.require_function(options)
         reader.finish()
         return options
 
@@ -85,17 +117,31 @@ class _Reader:
         self._problems = Problems()
         self._asked: set[str] = set()
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
         self._asked.add(name)
         return self._env.get(name, "").strip()
 
+    def secret(self, name: str, file: str) -> str:
+        """The variable, or else the function's secret of that name, where it has it."""
+        if text := self.text(name):
+            return text
+        folder = Path(self._env.get("secret_mount_path", "").strip() or _SECRETS)
+        with suppress(OSError, UnicodeDecodeError):
+            return (folder / file).read_text(encoding="utf-8").strip()
+        return ""
+
+    def require_function(self, options: Options) -> None:
+        if options.scaler and not options.function:
+            expected = "the function's name, as there is a scaler"
+            self._problems.add("sidecar_function", "", expected)
+
     def address(self, name: str, default: str) -> str:
-        text = self._text(name) or default
-        return text if self._is_address(name, text) else default
+        text = self.text(name) or default
+        return text if not text or self._is_address(name, text) else default
 
     def side_door(self, name: str, token_name: str) -> str:
         """An address that anybody may reach only if there is a token to show."""
-        text, token = self._text(name), self._text(token_name)
+        text, token = self.text(name), self.text(token_name)
         if not text or not self._is_address(name, text):
             return ""
         where = address.parse(text)
@@ -105,27 +151,27 @@ class _Reader:
         return text
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        texts = [text.strip() for text in self._text(name).split(",") if text.strip()]
+        texts = [text.strip() for text in self.text(name).split(",") if text.strip()]
         return tuple(text for text in texts if self._is_address(name, text))
 
     def _is_address(self, name: str, text: str) -> bool:
         return self._problems.attempt(lambda: address.parse(text, name)) is not None
 
     def choice(self, name: str, known: tuple[str, ...], default: str) -> str:
-        text = self._text(name) or default
+        text = self.text(name) or default
         if text not in known:
             self._problems.add(name, text, f"one of {', '.join(known)}")
         return text
 
     def whole(self, name: str, default: int, largest: int) -> int:
-        text = self._text(name)
+        text = self.text(name)
         if text and not (text.isdecimal() and 0 < int(text) <= largest):
             self._problems.add(name, text, f"a whole number from 1 to {largest}")
             return default
         return int(text) if text else default
 
     def duration(self, name: str, default: float) -> float:
-        text = self._text(name)
+        text = self.text(name)
         try:
             if text.isdecimal():  # the watchdog takes plain seconds too
                 return float(text)

@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.docker.engine import Engine
     from tests.docker.stage import DockerStage
 
 _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
@@ -22,16 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[str]:
-    """The address of a Docker Engine: one that runs, else one of our own while tests run."""
+def docker_engine() -> Iterator[Engine]:
+    """A Docker Engine: one that runs, else one of our own while tests run."""
     from tests.docker.engine import running
 
-    with running() as host:
-        yield host
+    with running() as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")
-def docker_images(docker_engine: str) -> None:  # noqa: ARG001 - it must run
+def docker_images(docker_engine: Engine) -> None:  # noqa: ARG001 - it must run
     """Carpool's images, built from the source as it is."""
     from tests.docker.images import build
 

@@ -32,12 +32,17 @@ class Instance:
     Args:
         upstream: what the core knows of it; its name is the address.
         on_change: called with the instance when it came up or went down.
+
+    Attributes:
+        reason: why it is not up.
+        since: when it came to be known here.
     """
 
     def __init__(self, upstream: Upstream, on_change: Callable[[Instance], None]) -> None:
         self.upstream = upstream
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS)
         self.reason = "starting"
+        self.since = asyncio.get_running_loop().time()
         self._on_change = on_change
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -65,6 +65,7 @@ class Metrics(Collector):
         self.policy_failures = 0
         self._batcher: Batcher | None = None
         self._held_bytes: Callable[[], int] = int
+        self._refused_plans: Callable[[], dict[str, int]] = dict
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -75,6 +76,10 @@ class Metrics(Collector):
     def watch_server(self, held_bytes: Callable[[], int]) -> None:
         """Ask ``held_bytes`` how much of requests and answers the listener holds."""
         self._held_bytes = held_bytes
+
+    def watch_sync(self, refused: Callable[[], dict[str, int]]) -> None:
+        """Ask ``refused`` which answers of the scaler were not followed, by reason."""
+        self._refused_plans = refused
 
     def ended(self, fate: str, count: int = 1) -> None:
         """Count requests that came to an end, by terminal state."""
@@ -124,6 +129,8 @@ class Metrics(Collector):
             yield family
             yield _gauge("batch_queue_requests", "Requests waiting", self._batcher.queued)
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
+        refused = self._refused_plans()
+        yield _counter("batch_plans_refused", "Answers of the scaler refused", "reason", refused)
         yield _gauge("batch_held_bytes", "Requests and answers in memory", self._held_bytes())
 
 

@@ -38,12 +38,15 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
+    from sidecar.core.load import Load
     from sidecar.core.request import Request
     from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.front import Front
     from sidecar.runtime.ingress import Ingress
     from sidecar.runtime.instances import Instance
     from sidecar.runtime.ledger import Ledger
     from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.relay import Relay
 
 __all__ = ["Shell"]
 
@@ -66,6 +69,10 @@ class Shell:
 
     Attributes:
         failing: tells why the function cannot be started; empty while it can.
+        load: counts what there is to do, for a scaler; None without one.
+        front: speaks with the scaler, where plans come from there; None elsewhere.
+        starving: called when somebody waits and no instance can be reached.
+        relay: takes whole batches that another sidecar has formed; None where nobody does.
     """
 
     def __init__(
@@ -94,6 +101,10 @@ class Shell:
         self._rides: set[asyncio.Task[None]] = set()
         self._draining = False
         self.failing: Callable[[], str] = str
+        self.load: Load | None = None
+        self.front: Front | None = None
+        self.starving: Callable[[], None] = lambda: None
+        self.relay: Relay | None = None
         metrics.watch(batcher)
 
     def changed(self) -> None:
@@ -114,10 +125,14 @@ class Shell:
         if exchange.target.startswith("/_/") or exchange.target == "/metrics":
             self._own(exchange)
             return
+        if self.relay and self.relay.takes(exchange):
+            return
         if self.failing():
             raise self._does_not_start()
         self._dirty(exchange.received)
         request = self._ingress.read(exchange, self._unread_s)
+        if self.load:
+            self.load.arrived(request.app, exchange.received)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
             self._refuse(exchange, refusal)
@@ -145,6 +160,8 @@ class Shell:
     def _not_ready(self) -> str:
         if self._draining:
             return "draining"
+        if self.front:
+            return self.front.waits_for()
         if any(instance.up for instance in self._fleet):
             return ""
         reasons = [instance.reason for instance in self._fleet]
@@ -190,6 +207,8 @@ class Shell:
         self._unread_s = self._ended - self._began  # for what is read in the next one
         self._told.clear()
         self._step()
+        if self.front and self.front.starving:
+            self.starving()
 
     def _step(self) -> None:
         now = self._now()
@@ -240,7 +259,10 @@ class Shell:
 
     def _answered(self, batch: Batch, answers: egress.Answers) -> None:
         failed = [status >= _FAILED_FROM for status in answers.statuses]
-        waiting = set(self._batcher.finished(batch, failed, self._now()))
+        now = self._now()
+        waiting = set(self._batcher.finished(batch, failed, now))
+        if self.load:
+            self.load.executed(batch, now, idle=self._batcher.idle)
         if self._batcher.full:
             self._step()  # the next batch first: the instance is idle
         self._metrics.execution.observe(batch.exec_s)

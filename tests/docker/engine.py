@@ -18,9 +18,9 @@ from tests.tools import require_tool
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["answers", "running"]
+__all__ = ["Engine", "answers", "running"]
 
 # Kept between runs, because base images take minutes to make; remove the folder to start afresh.
 ROOT = Path(os.environ.get("CARPOOL_TEST_DOCKER", f"{tempfile.gettempdir()}/carpool-test-docker"))
@@ -40,36 +40,75 @@ def answers() -> bool:
         client.close()
 
 
+class Engine:
+    """An engine that answers.
+
+    Attributes:
+        socket: its address without the scheme.
+        restart: ends it and starts it again; None for one that is not ours.
+    """
+
+    def __init__(self, host: str, restart: Callable[[], None] | None = None) -> None:
+        self.socket = host.removeprefix("unix://")
+        self.restart = restart
+
+
 @contextlib.contextmanager
-def running() -> Iterator[str]:
-    """An engine that answers; its address is in DOCKER_HOST meanwhile."""
+def running() -> Iterator[Engine]:
+    """An engine; its address is in DOCKER_HOST meanwhile."""
     if answers():
-        yield os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        yield Engine(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
         return
     dockerd = require_tool("dockerd")
     if os.geteuid() != 0:
         pytest.skip("no Docker Engine answers, and only root can start one")
-    with _started(dockerd) as host, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DOCKER_HOST", host)
-        wait_until(answers, 60, f"dockerd ready (see {ROOT}/dockerd.log)")
-        yield host
-
-
-@contextlib.contextmanager
-def _started(dockerd: str) -> Iterator[str]:
-    run = Path(tempfile.mkdtemp(prefix="carpool-dockerd-"))
-    ROOT.mkdir(parents=True, exist_ok=True)
-    host = f"unix://{run}/docker.sock"
-    folders = (f"--data-root={ROOT}/data", f"--exec-root={run}/exec", f"--pidfile={run}/pid")
-    with (ROOT / "dockerd.log").open("ab") as log:
-        engine = subprocess.Popen((dockerd, *folders, f"--host={host}"), stdout=log, stderr=log)
-    try:
-        yield host
-    finally:
-        engine.terminate()
+    own = _Own(dockerd)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", own.host)
         try:
-            engine.wait(30)
-        except subprocess.TimeoutExpired:
-            engine.kill()
-            engine.wait()
-        shutil.rmtree(run, ignore_errors=True)
+            own.start()
+            yield Engine(own.host, own.restart)
+        finally:
+            own.end()
+
+
+class _Own:
+    """A dockerd of the tests' own."""
+
+    def __init__(self, dockerd: str) -> None:
+        self._run = Path(tempfile.mkdtemp(prefix="carpool-dockerd-"))
+        self.host = f"unix://{self._run}/docker.sock"
+        self._data = ROOT / "data"
+        self._argv = (
+            dockerd,
+            f"--data-root={self._data}",
+            f"--exec-root={self._run}/exec",
+            f"--pidfile={self._run}/pid",
+            f"--host={self.host}",
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        ROOT.mkdir(parents=True, exist_ok=True)
+        with (ROOT / "dockerd.log").open("ab") as log:
+            self._process = subprocess.Popen(self._argv, stdout=log, stderr=log)
+        wait_until(answers, 60, f"dockerd ready (see {ROOT}/dockerd.log)")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def end(self) -> None:
+        self.stop()
+        for mounted in (self._run / "exec" / "netns" / "default", self._data):  # it leaves these
+            subprocess.run(("umount", mounted), check=False, capture_output=True)
+        shutil.rmtree(self._run, ignore_errors=True)

@@ -11,7 +11,7 @@ from tests.faas_stack.rig import IMAGE
 __all__ = ["ROOT", "build", "build_image"]
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("sidecar", "provider", "function")
+TARGETS = ("sidecar", "scaler", "provider", "function")
 INSTANCE = """\
 FROM carpool/sidecar:latest
 COPY instance.py .

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from faas_stack.provider.containers.life import ContainerLife
     from faas_stack.provider.supervised import Supervised
+    from tests.docker.engine import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_stage")]
 STAGE = DockerStage()
@@ -193,6 +194,25 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     await wait_until_async(lambda: not rig.function("fn").running.replicas, 20)
     assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
     assert [] == containers(stack_of(rig))
+
+
+def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
+    """While the engine is away requests wait; then they are answered, by one container."""
+    restart = docker_engine.restart
+    if restart is None:
+        pytest.skip("the engine is not the tests' own")
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn")
+        (instance,) = rig.instances("fn")
+        back = asyncio.get_running_loop().run_in_executor(None, restart)
+        await wait_until_async(lambda: not instance.ready, 60)
+        assert 200 == (await rig.call("GET", "/function/fn")).status
+        await back
+        assert 1 == len(containers(stack_of(rig)))
+
+    play(tmp_path)
 
 
 # -- providers come and go ----------------------------------------------------------------------

@@ -26,9 +26,11 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.docker.engine import Engine
+
 STACK = Path(__file__).resolve().parents[2] / "faas_stack"
 FILE = STACK / "compose.yaml"
-PROFILES = ("--profile", "dashboard", "--profile", "gateway")
+PROFILES = ("--profile", "dashboard", "--profile", "gateway", "--profile", "scaler")
 GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
 
 
@@ -41,6 +43,7 @@ class Compose:
             "CARPOOL_STACK": self.name,
             "CARPOOL_PORT": "0",
             "PROMETHEUS_PORT": "0",
+            "SCALER_PORT": "0",
             "DOCKER_SOCKET": socket,
         }
 
@@ -60,15 +63,15 @@ class Compose:
 
 
 @pytest.fixture
-def compose(docker_images: None, docker_engine: str) -> Iterator[Compose]:  # noqa: ARG001
+def compose(docker_images: None, docker_engine: Engine) -> Iterator[Compose]:  # noqa: ARG001
     """The stack, taken down with its functions, its network and its volumes."""
-    stack = Compose(docker_engine.removeprefix("unix://"))
+    stack = Compose(docker_engine.socket)
     try:
         yield stack
     finally:
-        stack("stop", "provider")
+        stack(*PROFILES, "stop", "scaler", "provider")
         stack("run", "--rm", "provider", "--clear")
-        stack("down", "--volumes", "--timeout", "5")
+        stack(*PROFILES, "down", "--volumes", "--timeout", "5")
 
 
 def functions(stack: str) -> dict[str, str]:
@@ -108,6 +111,30 @@ def test_the_stack_as_documented(compose: Compose) -> None:
     assert before == functions(compose.name)
 
 
+@pytest.mark.docker
+@pytest.mark.slow
+def test_the_scaler_in_the_stack(compose: Compose, echo: str) -> None:
+    """A function that names the scaler is run by it, in containers of the plan's classes."""
+    compose("--profile", "scaler", "up", "-d", "provider", "scaler")
+    url = compose.url("provider", 8080)
+    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    token = {"name": "carpool-scaler-token", "value": secrets.token_hex(16)}
+    assert 202 == requests.post(f"{url}/system/secrets", json=token, timeout=20).status_code
+    deployment = {
+        "service": "fn",
+        "image": echo,
+        "secrets": ["carpool-scaler-token"],
+        "envVars": {"sidecar_scaler": "scaler:8090"},
+        "labels": {"com.carpool.slo": "500ms"},
+    }
+    assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    wait_until(lambda: any("fn--" in name for name in functions(compose.name)), 90, "an instance")
+    answer = requests.post(f"{url}/function/fn", data=b"hello", timeout=60)
+    assert (200, "hello") == (answer.status_code, answer.json()["end"])
+    requests.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=20)
+    wait_until(lambda: not functions(compose.name), 60, "the scaler to take its instances away")
+
+
 def answers(url: str) -> bool:
     """Whether somebody does."""
     with contextlib.suppress(requests.RequestException):
@@ -126,10 +153,10 @@ def targets(prometheus: str) -> dict[str, str]:
 def test_the_file_is_one_for_compose_v1() -> None:
     """Also with every profile on; nothing is published beyond this machine."""
     shown = Compose("/var/run/docker.sock")(*PROFILES, "config")
-    for service in ("provider", "prometheus", "grafana", "gateway"):
+    for service in ("provider", "scaler", "prometheus", "grafana", "gateway"):
         assert f"\n  {service}:" in shown
     published = re.findall(r"- (\S+:\d+)/tcp|published: (\S+)", shown)
-    assert 4 == len(published)
+    assert 5 == len(published)
     assert {"127.0.0.1"} == {(a or b).partition(":")[0] for a, b in published}
 
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from docker.client import from_env
 
-from faas_stack import stack_file
-from faas_stack.assemble import assemble
-from tests.docker.images import ROOT, build_image
+from tests.docker.functions import ECHO, build_function
+from tests.docker.images import ROOT, TARGETS, build_image
 from tests.docker.stage import DockerStage
 from tests.faas_stack.rig import Rig, story
 from tests.waiting import wait_until, wait_until_async
@@ -36,40 +35,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 STAGE = DockerStage()
 TEMPLATES = ROOT / "templates"
-ECHO, NET, GPU = "carpool-test-echo:latest", "carpool-test-net:latest", "carpool-test-gpu:latest"
+NET, GPU = "carpool-test-net:latest", "carpool-test-gpu:latest"
 INPUTS = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]
-HANDLER = """\
-import time
-
-def handle_batch(items):
-    bodies = [item.bytes() for item in items]
-    time.sleep(2 if b"slow" in bodies else 0.01)
-    return [{"size": len(body), "end": body[-8:].decode()} for body in bodies]
-"""
-HANDLER_TEST = "import unittest\n"
 LABELS = {"com.carpool.slo": "5s", "com.carpool.batch.max": "16"}
-
-
-def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str:
-    """Build ``folder/function`` with a template, as ``faas-cli build`` would; what was printed."""
-    (folder / "stack.yaml").write_text(
-        "provider: {name: openfaas}\nfunctions:\n"
-        f"  fn: {{lang: {lang}, handler: ./function, image: {image}}}\n"
-    )
-    stack = stack_file.load(folder / "stack.yaml")
-    context = assemble(stack, stack.functions[0])
-    return build_image(image, context.folder, *build_args)
-
-
-@pytest.fixture(scope="module")
-def echo(docker_images: None, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: ARG001
-    """A function in Python."""
-    folder = tmp_path_factory.mktemp("echo")
-    (folder / "function").mkdir()
-    (folder / "function" / "handler.py").write_text(HANDLER)
-    (folder / "function" / "handler_test.py").write_text(HANDLER_TEST)
-    build_function(folder, "python3-batch", ECHO)
-    return ECHO
 
 
 def model_function(folder: Path, lang: str) -> None:
@@ -237,7 +205,7 @@ def test_image_by_itself(echo: str) -> None:
         engine.close()
 
 
-@pytest.mark.parametrize("target", ["sidecar", "provider", "function"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.usefixtures("docker_images")
 def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
     """Labels, an ordinary user, a health check; no cache, no source tree, no build argument."""

@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
+from docker.errors import APIError
 
 from carpool.errors import ConfigError
 from carpool.strict import Problems
+from faas_stack.provider.containers.engine import EngineError, refusal
 from faas_stack.provider.containers.mounts import SecretMounts
 from faas_stack.provider.containers.resources import Resources
 from faas_stack.provider.containers.slots import Slots
@@ -198,6 +201,18 @@ def test_slots_give_what_has_least_on_it() -> None:
     assert ("0", "2") == slots.take(2)
     slots.hold(("9",))  # of a machine that had more
     assert 3 == len(slots)
+
+
+def test_refusals_by_whose_fault_they_are() -> None:
+    """A full disk is told from what the engine does not like."""
+    for text, kind, status in (
+        ("write /x: no space left on device", NoSpace, 507),
+        ("Minimum memory limit allowed is 6MB", EngineError, 500),
+    ):
+        answer = requests.Response()
+        answer.status_code = 400
+        error = refusal(APIError("refused", response=answer, explanation=text))
+        assert (True, status, True) == (isinstance(error, kind), error.status, text in str(error))
 
 
 # -- files --------------------------------------------------------------------------------------

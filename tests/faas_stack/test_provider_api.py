@@ -95,6 +95,15 @@ async def test_update(rig: Rig) -> None:
 
 
 @story()
+async def test_two_deployments_of_one_name_at_once(rig: Rig) -> None:
+    """One is accepted, the other told that it exists; one function runs."""
+    calls = (rig.call("POST", "/system/functions", FN) for _ in range(2))
+    assert [202, 409] == sorted([answer.status for answer in await asyncio.gather(*calls)])
+    await rig.ready("fn")
+    assert 1 == len(rig.instances("fn"))
+
+
+@story()
 async def test_bad_deployments(rig: Rig) -> None:
     """What cannot be run is refused with 400, naming value and expectation; nothing changes."""
     cases: list[tuple[object, str]] = [

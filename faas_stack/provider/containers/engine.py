@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from docker.api import APIClient
 
-__all__ = ["Container", "Engine", "EngineError"]
+__all__ = ["Container", "Engine", "EngineError", "refusal"]
 
 _THREADS = 2048  # one reads each container's log; they wait most of their lives
 _FRAMES_AHEAD = 64  # what a container may print before the event loop has looked at it
@@ -197,7 +197,7 @@ class Engine:
         except APIError as error:
             if error.status_code in unless:
                 return None
-            raise _refusal(error) from error
+            raise refusal(error) from error
         except (OSError, HTTPError, requests.RequestException) as error:
             message = f"the Docker Engine does not answer: {error}"
             raise Overloaded(message, 1.0) from error
@@ -208,7 +208,7 @@ def _client() -> APIClient:
     return from_env(version="auto", timeout=_TIMEOUT_S).api
 
 
-def _refusal(error: APIError) -> CarpoolError:
+def refusal(error: APIError) -> CarpoolError:
     """The engine's refusal by whose fault it is: the caller's, the disk's, or its own."""
     text = str(error.explanation or error)
     if _FULL in text:

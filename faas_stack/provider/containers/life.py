@@ -60,6 +60,7 @@ class ContainerLife:
         adopted: str = "",
     ) -> None:
         self.container = adopted
+        self._over = {adopted} - {""}  # containers to remove before the next life
         self._name = name
         self._engine = engine
         self._network = network
@@ -103,24 +104,28 @@ class ContainerLife:
         await self._attempt(self._engine.signal(self.container, "SIGKILL"))
 
     async def clear(self) -> None:
-        """Remove the container."""
-        await self._attempt(self._engine.remove(self.container))
+        """Remove the containers of all lives; one that cannot be removed now is tried next time."""
+        for container in list(self._over):
+            if await self._attempt(self._engine.remove(container)):
+                self._over.discard(container)
 
     async def _start_new(self) -> Container | None:
         document = self._document()
-        if self.container:
-            await self.clear()
+        await self.clear()
         self.container = f"{self._name}-{secrets.token_hex(2)}"
+        self._over.add(self.container)
         await self._engine.create(self.container, document)
         await self._engine.start(self.container)
         return await self._engine.find(self.container)
 
-    async def _attempt(self, call: Any) -> None:  # noqa: ANN401 - a coroutine
-        """What fails here is done when a provider starts the next time: it looks for leftovers."""
+    async def _attempt(self, call: Any) -> bool:  # noqa: ANN401 - a coroutine
+        """Whether it went well; a provider that starts looks for what is left for good."""
         try:
             await call
         except CarpoolError as error:
             log.warning("%s: %s", self.container, error)
+            return False
+        return True
 
 
 class _Words:

@@ -27,7 +27,7 @@ def test_an_even_load_has_its_rate() -> None:
 
 
 def test_a_jump_shows_at_once() -> None:
-    """One period after a jump beyond doubt, it is most of the way; the window alone would not be."""
+    """One period after a jump beyond doubt, the rate is there; the window's mean is not."""
     found = counted([10.0] * 40 + [200.0]).at(20.5)
     assert found["web"] == pytest.approx(200.0)
 

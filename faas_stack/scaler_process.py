@@ -1,0 +1,170 @@
+"""The scaler of ``carpool up``: a process of its own, kept running as long as the stack is.
+
+It speaks with sidecars through a socket in the stack's private folder, which reaches into instances
+that have no network, and with people at a port of this machine. What it prints is passed on. That
+it is killed does no harm: sidecars go on with their last plan, and it starts again from its store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.address import parse
+from carpool.backoff import Backoff
+from carpool.errors import CarpoolError
+from faas_stack.interrupts import say
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from sidecar.options import SCALER_SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "make_token"]
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+_GRACE_S = 5.0
+_MISUSED = 2  # the exit status of whoever cannot use his options
+_LISTENING = re.compile(r"scaler: listening on (?!unix:)(\S+)")
+
+
+class ScalerFailed(CarpoolError):
+    """The scaler does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a scaler is started with.
+
+    Attributes:
+        gateway: The provider's URL.
+        run_dir: A private folder that ends whatever is started with it as TMPDIR.
+        folder: The stack's; relative paths among the options are relative to it.
+        token: The file that the token is in.
+        port: Where people ask; 0: any.
+        options: Further ones of ``carpool scaler run``.
+    """
+
+    gateway: str
+    run_dir: Path
+    folder: Path
+    token: Path
+    port: int
+    options: Sequence[str] = ()
+
+
+def make_token(store: SecretStore, namespaces: set[str]) -> Path:
+    """Make the secret with the scaler's token in every namespace, unless it is there; its file."""
+    known = store.path(SCALER_SECRET, DEFAULT_NAMESPACE)
+    token = known.read_bytes() if known else secrets.token_urlsafe(32).encode()
+    for namespace in sorted({DEFAULT_NAMESPACE, *namespaces}):
+        if store.path(SCALER_SECRET, namespace) is None:
+            store.create(SCALER_SECRET, namespace, token)
+    found = store.path(SCALER_SECRET, DEFAULT_NAMESPACE)
+    assert found is not None  # noqa: S101 - it was made
+    return found
+
+
+class ScalerProcess:
+    """Keeps one scaler running.
+
+    Attributes:
+        address: Where sidecars reach it.
+        url: Where people reach it; empty until it is known.
+        pid: Of the process that runs; 0 while none does.
+    """
+
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self._port = needs.port
+        self._task: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._listens = asyncio.Event()
+        self.address = f"unix:{needs.run_dir}/scaler"
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs; 0 while none does."""
+        return self._process.pid if self._process and self._process.returncode is None else 0
+
+    async def start(self) -> None:
+        """Start it, and wait until it listens.
+
+        Raises:
+            ScalerFailed: it ended instead.
+        """
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+        listens = asyncio.get_running_loop().create_task(self._listens.wait())
+        await asyncio.wait({self._task, listens}, return_when=asyncio.FIRST_COMPLETED)
+        listens.cancel()
+        if self._task.done():
+            message = "the scaler does not start; what it said is above"
+            raise ScalerFailed(message)
+
+    async def stop(self) -> None:
+        """End it in good order, or else at once."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    await self._process.wait()
+            if self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+
+    async def _keep(self) -> None:
+        """Start it again whenever it ends, unless it cannot use its options."""
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        while True:
+            began = loop.time()
+            self._process = await self._started()
+            await self._pass_on(self._process)
+            code = await self._process.wait()
+            if code == _MISUSED and not self._listens.is_set():
+                return
+            wait_s = backoff.after(loop.time() - began)
+            say(f"scaler: ended with {code}; starting again in {wait_s:g} s")
+            await asyncio.sleep(wait_s)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        needs = self._needs
+        scratch = needs.run_dir / "scaler-tmp"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "carpool", "scaler", "run"),
+            *("--gateway", needs.gateway, "--token-file", str(needs.token.resolve())),
+            *("--listen", self.address, "--listen", f"127.0.0.1:{self._port}"),
+            *("--store", str(needs.folder.resolve() / ".carpool" / "scaler.db")),
+            *needs.options,
+            env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path},
+            cwd=needs.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
+        """Print what it prints; it also says where it listens."""
+        assert process.stderr is not None  # noqa: S101 - it was asked for
+        while line := await process.stderr.readline():
+            text = line.decode("utf-8", "replace").rstrip()
+            say(text)
+            if found := _LISTENING.match(text):
+                self.url = f"http://{found[1]}"
+                self._port = parse(found[1]).port  # the same from now on, however often it starts
+                self._listens.set()

@@ -1,0 +1,189 @@
+"""``carpool scaler``: run a scaler, or ask one that runs how it goes and why.
+
+run                    until it is interrupted (`scaler.run_command`)
+status                 every function in a line
+explain FUNCTION       its plan, the latest decisions, what is not as it should be
+shadow                 what the policy of --shadow would have run, beside what was run
+export, import FILE    the store as JSON
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from carpool import forms
+from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.files import read_text
+from carpool.plan import Plan
+from carpool.strict import Problems
+from scaler import run_command
+from scaler.plan_command import plan_lines
+from scaler.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["main"]
+
+_TIMEOUT_S = 10.0
+_TOKEN_FILE = Path(".secrets/carpool-scaler-token")
+_LATEST = 20
+
+
+class _ScalerError(CarpoolError):
+    """The scaler cannot be reached, or has nothing to say."""
+
+
+def main(argv: list[str]) -> int:
+    """``carpool scaler``.
+
+    Raises:
+        ConfigError: options, or a store, that cannot be used.
+    """
+    parser = argparse.ArgumentParser(prog="carpool scaler", description="The external scaler.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    run_command.add_flags(_verb(verbs, "run", "run a scaler", run_command.run))
+    _asking(_verb(verbs, "status", "every function in a line", _status))
+    explain = _asking(_verb(verbs, "explain", "one function: its plan, and why", _explain))
+    explain.add_argument("function")
+    _asking(_verb(verbs, "shadow", "what another policy would have run", _shadow))
+    for name, about, call in (
+        ("export", "print what the scaler must not forget, as JSON", _export),
+        ("import", "put back what export has printed", _import),
+    ):
+        verb = _verb(verbs, name, about, call)
+        verb.add_argument("--store", type=Path, default=Path("scaler.db"), metavar="FILE")
+        if name == "import":
+            verb.add_argument("file", type=Path)
+    args = parser.parse_args(argv)
+    return int(args.call(args))
+
+
+def _verb(
+    verbs: Any,  # noqa: ANN401  argparse does not name its type
+    name: str,
+    about: str,
+    call: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=about, description=about)
+    parser.set_defaults(call=call)
+    return parser
+
+
+def _asking(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = parser.add_argument
+    add("--url", default="http://127.0.0.1:8090", help="of the scaler (default: %(default)s)")
+    expected = f"(default: {_TOKEN_FILE}, where there is one)"
+    add("--token-file", type=Path, metavar="FILE", help=f"what to present {expected}")
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
+    token_file = args.token_file or (_TOKEN_FILE if _TOKEN_FILE.exists() else None)
+    problems = Problems()
+    token = (read_text(token_file, problems) or "").strip() if token_file else ""
+    problems.raise_if_any()
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    try:
+        answer = requests.get(args.url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
+        document = answer.json()
+    except (requests.RequestException, ValueError) as error:
+        message = f"no scaler answers at {args.url}: {error}; name it with --url"
+        raise _ScalerError(message) from error
+    if answer.status_code != requests.codes.ok:
+        raise _ScalerError(str(document.get("error", answer.status_code)))
+    return document
+
+
+def _status(args: argparse.Namespace) -> int:
+    found = _asked(args, "/v1/functions")
+    if args.json:
+        return _print_json(found)
+    rows = [("FUNCTION", "POLICY", "RATE", "QUEUED", "PLANNED", "READY", "LOADING")]
+    for line in found["functions"]:
+        rate = "?" if line["rate_rps"] is None else f"{line['rate_rps']:.1f}/s"
+        counts = (str(line[name]) for name in ("queued", "planned", "ready", "loading"))
+        rows.append((line["name"], line["policy"] or "-", rate, *counts))
+    _print_table(rows)
+    notes = [f"{line['name']}: {note}" for line in found["functions"] for note in line["notes"]]
+    for note in [*notes, *filter(None, [found["trouble"]])]:
+        sys.stdout.write(f"! {note}\n")
+    return 1 if notes or found["trouble"] else 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    found = _asked(args, f"/v1/functions/{args.function}")
+    if args.json:
+        return _print_json(found)
+    lines = [f"{found['name']}: {found['ready']} ready, {found['loading']} loading"]
+    if found["plan"]:
+        plan = Plan.from_form(found["plan"])
+        lines += [f"plan {plan.version} of {plan.policy}:", *plan_lines(plan)]
+    lines += [f"! {note}" for note in found["notes"]]
+    lines += [f"  ({remark})" for remark in found["remarks"]]
+    if found["decisions"]:
+        lines.append("decided:")
+    for decision in found["decisions"][-_LATEST:]:
+        at = datetime.fromtimestamp(decision["at_s"]).astimezone()
+        lines.append(f"  {at:%H:%M:%S} {decision['text']}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _shadow(args: argparse.Namespace) -> int:
+    found = _asked(args, "/v1/shadow")
+    if args.json:
+        return _print_json(found)
+    rows = [("FUNCTION", "POLICY", "CORE-S", "GPU-%S", "COST", "SHORT S")]
+    for name, each in found["functions"].items():
+        for who, held in (("in charge", each["live"]), (found["policy"], each["shadow"])):
+            amounts = (held[key] for key in ("core_s", "gpu_percent_s", "cost", "short_s"))
+            rows.append((name, who, *(f"{amount:.4g}" for amount in amounts)))
+    _print_table(rows)
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    if not args.store.exists():
+        raise ConfigError([Problem("--store", str(args.store), "an existing store")])
+    store = Store(args.store)
+    try:
+        return _print_json(store.export())
+    finally:
+        store.close()
+
+
+def _import(args: argparse.Namespace) -> int:
+    problems = Problems()
+    text = read_text(args.file, problems)
+    problems.raise_if_any()
+    try:
+        form = forms.loads(text or "")
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem(str(args.file), "", "JSON", str(error))]) from error
+    store = Store(args.store)
+    try:
+        store.restore(form)
+    finally:
+        store.close()
+    return 0
+
+
+def _print_json(document: object) -> int:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    return 0
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")

@@ -1,0 +1,145 @@
+"""What is deployed for a class of instances: the user's function once more, with its own size.
+
+A class of a plan is an OpenFaaS function of its own, ``NAME--CLASS``; its replicas are the class's
+instances. It carries labels that say whose it is and what it was made from, so that a scaler
+recognises what it, or one before it, has deployed. Documents only; nothing here deploys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import ConfigError, Problem
+from carpool.plan import InstanceClass
+from carpool.settings import FunctionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "CLASS_LABEL",
+    "FUNCTION_LABEL",
+    "MADE_FROM_LABEL",
+    "Status",
+    "class_function",
+    "name_of",
+]
+
+# Not com.carpool.: those are settings, and an unknown one is an error.
+FUNCTION_LABEL = "carpool.function"
+CLASS_LABEL = "carpool.class"
+MADE_FROM_LABEL = "carpool.made-from"
+
+_LONGEST = 63
+_SCALING = ("com.carpool.scale.", "com.openfaas.scale.")
+_SIZE = ("com.carpool.cpu", "com.carpool.gpu", "com.carpool.memory", "com.carpool.batch.max")
+_COPIED = ("image", "namespace", "envProcess", "constraints", "secrets", "readOnlyRootFilesystem")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A function as the gateway lists it.
+
+    Attributes:
+        name: Its name.
+        replicas: How many there shall be.
+        available: How many can be called.
+        document: All that the gateway says of it.
+    """
+
+    name: str
+    replicas: int
+    available: int
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Status:
+        """From an item of the list; Go leaves zeros out."""
+        replicas, available = document.get("replicas") or 0, document.get("availableReplicas") or 0
+        return cls(str(document.get("name", "")), int(replicas), int(available), document)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return self.document.get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return self.document.get("annotations") or {}
+
+
+def name_of(function: str, kind: str) -> str:
+    """The name of the function whose replicas are the instances of a class.
+
+    Raises:
+        ConfigError: it would be longer than OpenFaaS admits.
+    """
+    name = f"{function}--{kind}"
+    if len(name) > _LONGEST:
+        hint = f"give {function} a name of at most {_LONGEST - len(kind) - 2} characters"
+        raise ConfigError([Problem("class", name, f"at most {_LONGEST} characters", hint)])
+    return name
+
+
+def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
+    """The deployment of a class of ``base``'s instances.
+
+    Raises:
+        ConfigError: its name would be too long.
+    """
+    document: dict[str, Any] = {
+        key: base.document[key] for key in _COPIED if base.document.get(key)
+    }
+    document["service"] = name_of(base.name, kind.name)
+    document["envVars"] = {
+        **(base.document.get("envVars") or {}),
+        "sidecar_function": base.name,
+        "sidecar_class": kind.name,
+    }
+    for key in ("limits", "requests"):
+        if base.document.get(key):
+            document[key] = dict(base.document[key])
+    document["annotations"] = dict(base.annotations)
+    document["labels"] = _labels(base, kind)
+    text = json.dumps(document, sort_keys=True)
+    document["labels"][MADE_FROM_LABEL] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return document
+
+
+def kind_of(status: Status) -> InstanceClass | None:
+    """The class that a class's function was made for, as far as its labels say; None if not."""
+    try:
+        settings = FunctionSettings.from_labels(status.labels, status.annotations)
+        return InstanceClass(
+            status.labels.get(CLASS_LABEL, ""),
+            cpu=settings.cpu or 1.0,
+            batch_size=settings.batch_max,
+            replicas=0,
+            gpu=settings.gpu,
+        )
+    except ConfigError:  # somebody else's
+        return None
+
+
+def _labels(base: Status, kind: InstanceClass) -> dict[str, str]:
+    """The function's own, without what says how it is scaled, and with the class's size."""
+    own = {
+        name: text
+        for name, text in base.labels.items()
+        if not name.startswith(_SCALING) and name not in _SIZE
+    }
+    size = {
+        "com.carpool.cpu": f"{kind.cpu:.6g}",
+        "com.carpool.batch.max": str(kind.batch_size),
+        # The scaler says how many there are. OpenFaaS's own starts with one.
+        "com.carpool.scale.min": "0",
+    }
+    if kind.gpu:
+        size["com.carpool.gpu"] = f"{kind.gpu:.6g}"
+    if kind.memory_mb:
+        size["com.carpool.memory"] = f"{max(1, round(kind.memory_mb))}MB"
+    return {**own, **size, FUNCTION_LABEL: base.name, CLASS_LABEL: kind.name}

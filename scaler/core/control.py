@@ -1,0 +1,308 @@
+"""One function under the scaler: all that is known of it, what should run, what is to be done.
+
+The parts are elsewhere, each for itself: what sidecars say (`roll`), how many instances are to be
+there (`presence`), how that comes about (`rollout`), what the fronts are told (`orders`). This file
+puts them together, with the time passed in. Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool import spread
+from carpool.errors import ConfigError
+from carpool.plan import InstanceClass, Plan, Route
+from carpool.settings import FunctionSettings
+from scaler.core import diff
+from scaler.core.class_function import kind_of
+from scaler.core.learned import Learned
+from scaler.core.orders import Orders
+from scaler.core.presence import Presence, Scene
+from scaler.core.rates import Rates
+from scaler.core.roll import Roll
+from scaler.core.rollout import Rollout, Sight
+from scaler.core.snapshot import AppLoad, FunctionView, Instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from carpool.latency import LatencyModel
+    from carpool.sync import FrontReport
+    from scaler.core.class_function import Status
+    from scaler.core.prewarm import PrewarmPolicy
+    from scaler.core.rollout import Action
+
+__all__ = ["Control", "Decision", "Means"]
+
+_NO_OBJECTIVE_S = 1.0
+_OTHERS = "(no application)"
+_DECISIONS = 64
+_OBSERVED = 64  # of one bin in one report: more of the same say nothing new
+_DISAGREE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a function's control is made with.
+
+    Attributes:
+        epoch: As in `Orders`.
+        window_s: How far back arrivals are counted.
+        patience_s: How long an instance may take to become ready.
+        models: Latency models by function, where somebody named them.
+        prewarm: Makes a prewarm policy; None: functions go by their plans alone.
+    """
+
+    epoch: str
+    window_s: float = 10.0
+    patience_s: float = 120.0
+    models: Mapping[str, LatencyModel] | None = None
+    prewarm: Callable[[], PrewarmPolicy] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that was decided, and when, in seconds since the epoch."""
+
+    at_s: float
+    text: str
+
+
+class Control:
+    """One function.
+
+    Attributes:
+        name: As the user calls it.
+        roll: What its sidecars say.
+        plan: What should run; None before the first.
+        orders: What its fronts are told.
+        decisions: The latest ones.
+        notes: What is not as it should be.
+        remarks: Why it has another plan than its policy wanted.
+        unplaced_rps: The part of its rate for which there is no room.
+    """
+
+    def __init__(self, base: Status, means: Means) -> None:
+        self.name = base.name
+        self.roll = Roll(Rates(means.window_s))
+        self.plan: Plan | None = None
+        self.orders = Orders(means.epoch)
+        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS)
+        self.notes: list[str] = []
+        self.remarks: list[str] = []
+        self.unplaced_rps = 0.0
+        self.wanted: Mapping[str, int] = {}
+        self._model = (means.models or {}).get(base.name)
+        self._rollout = Rollout(base.name, means.patience_s)
+        self._presence = Presence()
+        self._prewarm = means.prewarm() if means.prewarm else None
+        self._deployed: Mapping[str, Status] = {}
+        self._disagree_s: float | None = None
+        self._said: list[str] = []
+        self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
+        self.observe(base, {})
+
+    def observe(self, base: Status | None, deployed: Mapping[str, Status]) -> None:
+        """The gateway lists this of it; ``base`` is None once the user has removed it."""
+        before, self._base = getattr(self, "_base", None), base
+        self._deployed = deployed
+        if base is None or (before is not None and before.document == base.document):
+            return
+        try:
+            self.settings = FunctionSettings.from_labels(base.labels, base.annotations)
+        except ConfigError as error:
+            self.settings = getattr(self, "settings", FunctionSettings())
+            self.notes = [f"its labels cannot be used: {error}"]
+        self._learned = Learned(self.settings.cpu or 1.0, self.settings.gpu)
+
+    def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
+        """A front has said how it goes."""
+        self.roll.reported(report, now_s)
+        if self._prewarm is not None:
+            for number, count in report.idle.items():
+                for _ in range(min(count, _OBSERVED)):
+                    self._prewarm.observe(spread.middle_s(number), wall_s)
+
+    def present(self, now_s: float) -> dict[str, Instances]:
+        """Instances by class, ready and loading."""
+        replicas = {name: status.replicas for name, status in self._deployed.items()}
+        return {
+            name: Instances(len(found.idle_s), found.loading)
+            for name, found in self.roll.present(now_s, replicas).items()
+            if found.count
+        }
+
+    def view(self, now_s: float) -> FunctionView | None:
+        """What a policy sees of it; None while it has no latency model."""
+        model = self._model or self._learned.model(
+            self.roll.lines, self.roll.batches, self.roll.load_s()
+        )
+        if model is None:
+            return None
+        settings = self.settings
+        own = {kind.name for kind in self.plan.classes} if self.plan else set()
+        return FunctionView(
+            name=self.name,
+            model=model,
+            slo_s=settings.slo_s or _NO_OBJECTIVE_S,
+            percentile=settings.percentile,
+            max_batch=settings.batch_max,
+            apps=self._apps(now_s),
+            plan=self.plan,
+            instances={name: i for name, i in self.present(now_s).items() if name in own},
+            queued=self.roll.queued(now_s),
+            min_instances=settings.scale_min,
+            max_instances=settings.scale_max,
+        )
+
+    def first_plan(self) -> Plan:
+        """What runs until there is something to plan with."""
+        settings = self.settings
+        batch = settings.batch_max
+        kind = InstanceClass(
+            "first",
+            cpu=settings.cpu or 1.0,
+            batch_size=batch,
+            replicas=settings.scale_min,
+            gpu=settings.gpu,
+            memory_mb=settings.memory_mb,
+        )
+        why = "Nothing is known yet of how long its batches take: they are measured first."
+        route = Route("*", {"first": 1.0}, 0.0)
+        return Plan(self.name, 1, "first", (kind,), (route,), explain=(why,))
+
+    def follow(self, plan: Plan, wall_s: float) -> None:
+        """This should run from now on."""
+        if plan is self.plan:
+            return
+        for sentence in (*diff.explained(self.plan, plan), *plan.explain):
+            self._decided(wall_s, sentence)
+        self.plan = plan
+
+    def step(self, now_s: float, wall_s: float) -> list[Action]:
+        """What to ask of the gateway now; the fronts' orders are brought up to date."""
+        if self.plan is None and self._base is not None:
+            return []
+        ready = self.roll.ready(now_s)
+        sight = Sight(
+            self._base,
+            self._deployed,
+            {name: len(where) for name, where in ready.items()},
+            self.roll.follows(self.orders.version, now_s),
+        )
+        if self.plan is None or self._base is None:
+            return self._rollout.step({}, {}, sight, now_s)
+        self.wanted = self._presence.wanted(self.plan, self._scene(now_s, wall_s))
+        kinds = {kind.name: kind for kind in self.plan.classes}
+        actions = self._rollout.step(kinds, self.wanted, sight, now_s)
+        self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
+        self.notes = [*self._rollout.notes, *self._doubts(ready, now_s)]
+        self._log_notes(wall_s)
+        return actions
+
+    def done(self, action: Action, now_s: float, wall_s: float) -> None:
+        """The gateway has accepted ``action``."""
+        self._rollout.succeeded(action, now_s)
+        self._decided(wall_s, f"Done: {action}.")
+
+    def refused(self, action: Action, reason: str, now_s: float) -> None:
+        """The gateway has refused ``action``, or could not be reached."""
+        self._rollout.failed(action, reason, now_s)
+
+    @property
+    def changing(self) -> bool:
+        """Whether instances are awaited: everybody should hear of them soon."""
+        return self._rollout.awaited
+
+    def to_form(self) -> dict[str, Any]:
+        """What must survive a restart."""
+        if self.plan is not self._formed[0]:
+            self._formed = (self.plan, self.plan.to_form() if self.plan else None)
+        return {
+            "plan": self._formed[1],
+            "version": self.orders.version,
+            "roll": self.roll.to_form(),
+        }
+
+    def prewarm_form(self) -> dict[str, Any] | None:
+        """What its prewarm policy has learned; None where it has none."""
+        return dict(self._prewarm.to_form()) if self._prewarm else None
+
+    def absorb(self, form: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
+        """Go on from what `to_form` and `prewarm_form` gave.
+
+        Raises:
+            ConfigError: the plan is none, or a policy with these parameters has not learned this.
+        """
+        self.plan = Plan.from_form(form["plan"]) if form.get("plan") else None
+        self.orders.version = int(form.get("version", 0))
+        self.roll.absorb(form.get("roll", {}), now_s)
+        if self._prewarm is not None and prewarm is not None:
+            self._prewarm.absorb(prewarm)
+
+    def _apps(self, now_s: float) -> tuple[AppLoad, ...]:
+        settings = self.settings
+        rates = self.roll.rates.at(now_s, self.roll.silent_s)
+        slo_s = settings.slo_s or _NO_OBJECTIVE_S
+        if not settings.apps:
+            return (AppLoad("*", slo_s, sum(rates.values())),)
+        apps = tuple(
+            AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0)) for app in settings.apps
+        )
+        others = AppLoad(_OTHERS, slo_s, rates.get("*", 0.0))
+        return (*apps, others) if others.rate_rps else apps
+
+    def _scene(self, now_s: float, wall_s: float) -> Scene:
+        roll, settings = self.roll, self.settings
+        replicas = {name: status.replicas for name, status in self._deployed.items()}
+        sleeps = self._prewarm is not None and settings.scale_min == 0
+        idle_s = roll.idle_s(now_s)
+        return Scene(
+            present=roll.present(now_s, replicas),
+            idle_s=idle_s,
+            queued=roll.queued(now_s),
+            starving=roll.starving(now_s),
+            load_s=roll.load_s(),
+            least=settings.scale_min,
+            windows=self._prewarm.windows(wall_s) if sleeps and self._prewarm else None,
+        )
+
+    def _surplus(self, ready: Mapping[str, tuple[str, ...]]) -> list[InstanceClass]:
+        """Instances of classes that the plan does not have, where they have to stand in."""
+        assert self.plan is not None  # noqa: S101  only asked with a plan
+        own = {kind.name for kind in self.plan.classes}
+        if not self._rollout.awaited and any(ready.get(name) for name in own):
+            return []
+        kinds = {name: kind_of(status) for name, status in self._deployed.items()}
+        return [
+            kind
+            for name, where in ready.items()
+            if name not in own and (kind := kinds.get(name))
+            for _ in where
+        ]
+
+    def _doubts(self, ready: Mapping[str, tuple[str, ...]], now_s: float) -> list[str]:
+        """Where the gateway and the sidecars have said different things for a while."""
+        differ = [
+            f"the gateway has {status.available} of {status.name} available, "
+            f"{len(ready.get(name, ()))} have announced themselves"
+            for name, status in sorted(self._deployed.items())
+            if status.available != len(ready.get(name, ()))
+        ]
+        if not differ:
+            self._disagree_s = None
+            return []
+        self._disagree_s = now_s if self._disagree_s is None else self._disagree_s
+        return differ if now_s >= self._disagree_s + _DISAGREE_S else []
+
+    def _log_notes(self, wall_s: float) -> None:
+        for note in self.notes:
+            if note not in self._said:
+                self._decided(wall_s, note)
+        self._said = list(self.notes)
+
+    def _decided(self, wall_s: float, text: str) -> None:
+        if not (self.decisions and self.decisions[-1].text == text):
+            self.decisions.append(Decision(wall_s, text))

@@ -1,0 +1,37 @@
+"""How often sidecars shall sync: often while there are few, as seldom as it takes when many are.
+
+The scaler's time per message is measured, so the interval follows what this machine can do.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FEWEST", "Pace"]
+
+_SHARE = 0.5  # of a core
+_WEIGHT = 0.2
+FEWEST = 200  # messages from which on a measurement counts
+_FIRST_COST_S = 200e-6
+
+
+class Pace:
+    """Tells the interval.
+
+    Args:
+        least_s: While there is no reason for a longer one.
+        most_s: Whatever the load.
+    """
+
+    def __init__(self, least_s: float = 0.5, most_s: float = 60.0) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._cost_s = _FIRST_COST_S
+
+    def measured(self, messages: int, busy_s: float) -> None:
+        """So many messages took the process so much time, planning and all."""
+        if messages >= FEWEST:
+            self._cost_s += _WEIGHT * (busy_s / messages - self._cost_s)
+
+    def interval_s(self, sidecars: int) -> float:
+        """From one message of a sidecar to its next."""
+        needed_s = sidecars * self._cost_s / _SHARE
+        return min(max(self._least_s, round(needed_s, 2)), self._most_s)

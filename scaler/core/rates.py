@@ -1,0 +1,82 @@
+"""The rate of each application, from counts that sidecars report for their own stretches of time.
+
+The rate to plan for is the mean over a window. A window that is long enough to be precise is slow
+to follow a jump; so where the last moments alone show, beyond doubt (by two standard deviations of
+a Poisson count), that the rate is higher than the window's mean, theirs counts. A fall has to fill
+the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+__all__ = ["Rates"]
+
+_DEVIATIONS = 2.0
+_MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
+_SILENT_S = 5.0  # without a word for so long, sidecars have not no load: nothing is known of it
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """So many arrivals, at whatever times between the two."""
+
+    start_s: float
+    end_s: float
+    count: int
+
+    def inside(self, start_s: float, end_s: float) -> float:
+        """Those of them that came between two times, were they even."""
+        length_s = self.end_s - self.start_s
+        if length_s <= 0:
+            return self.count if start_s <= self.end_s <= end_s else 0.0
+        common_s = min(end_s, self.end_s) - max(start_s, self.start_s)
+        return self.count * max(0.0, common_s) / length_s
+
+
+class Rates:
+    """Arrival rates of one function's applications.
+
+    Args:
+        window_s: How far back the mean goes.
+    """
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        self._window_s = window_s
+        self._stretches: dict[str, deque[_Stretch]] = {}
+        self._began_s = math.inf
+        self._heard_s = -math.inf
+
+    def note(self, counts: dict[str, int], period_s: float, now_s: float) -> None:
+        """A sidecar has counted so many arrivals by application, in the last ``period_s``."""
+        self._began_s = min(self._began_s, now_s - period_s)
+        self._heard_s = now_s
+        for app, count in counts.items():
+            stretches = self._stretches.setdefault(app, deque())
+            stretches.append(_Stretch(now_s - period_s, now_s, count))
+            while stretches[0].end_s <= now_s - self._window_s:
+                stretches.popleft()
+
+    def at(self, now_s: float, silent_s: float = _SILENT_S) -> dict[str, float]:
+        """Requests per second by application; not a number where nobody has said for long."""
+        if self._heard_s + max(silent_s, _SILENT_S) < now_s:
+            return dict.fromkeys(self._stretches, math.nan)
+        return {app: self._rate(stretches) for app, stretches in self._stretches.items()}
+
+    def _rate(self, stretches: deque[_Stretch]) -> float:
+        end_s = self._heard_s  # what came since then has not been told yet
+        mean = self._mean(stretches, end_s, min(self._window_s, end_s - self._began_s))
+        highest = mean
+        for moment_s in _MOMENTS_S:
+            latest = self._mean(stretches, end_s, min(moment_s, end_s - self._began_s))
+            doubt = _DEVIATIONS * math.sqrt(latest / moment_s)
+            if latest - doubt > highest:
+                highest = latest
+        return highest
+
+    def _mean(self, stretches: deque[_Stretch], end_s: float, length_s: float) -> float:
+        if length_s <= 0:
+            return 0.0
+        return sum(s.inside(end_s - length_s, end_s) for s in stretches) / length_s

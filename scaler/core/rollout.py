@@ -1,0 +1,326 @@
+"""From what should run for one function to what is deployed, one safe step after another.
+
+Theory of operation
+-------------------
+Each round compares how many instances of each class are wanted with what the gateway lists and what
+the instances themselves have announced, and names the actions that are due. First whatever is
+missing is started. What is too many goes only once all that is wanted has announced itself and the
+front sidecars follow a plan without it, so capacity never drops below what is needed, and a class
+that never becomes ready takes nothing away: it is given up after a while, and tried again later.
+
+An action that fails is repeated after a pause that doubles. A count that is another than was asked
+for, at once, is the gateway's limit; if it was right before, somebody else has changed it. Either
+is said, and put right at a pace that cannot become a fight.
+
+Whatever carries the labels of the function and is not wanted goes, whoever has deployed it. The
+state here only makes things quicker and clearer: a scaler that starts without it does the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from carpool.errors import ConfigError
+from scaler.core.class_function import MADE_FROM_LABEL, class_function, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.plan import InstanceClass
+    from scaler.core.class_function import Status
+
+__all__ = ["Action", "Rollout", "Sight"]
+
+_PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
+_PAUSE_S = 1.0
+_PAUSE_MAX_S = 60.0
+_CALM_S = 60.0
+_ANSWER_S = 5.0  # by then a gateway lists what it has accepted
+_SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One call of the OpenFaaS API.
+
+    Attributes:
+        verb: What to do.
+        kind: The class.
+        name: The function that stands for it.
+        replicas: For ``scale``.
+        document: For ``deploy`` and ``update``.
+    """
+
+    verb: Literal["deploy", "update", "scale", "delete"]
+    kind: str
+    name: str
+    replicas: int = 0
+    document: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.name}" + (f" to {self.replicas}" * (self.verb == "scale"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is seen of a function.
+
+    Attributes:
+        base: The function that the user calls; None: it is gone.
+        deployed: The functions of its classes, by class.
+        ready: Announced instances by class.
+        settled: Every front follows the dispatch plan of the last round.
+    """
+
+    base: Status | None
+    deployed: Mapping[str, Status]
+    ready: Mapping[str, int]
+    settled: bool = True
+
+
+@dataclass(slots=True)
+class _Class:
+    """What is known of one class's function.
+
+    Attributes:
+        asked: How many replicas were asked for last, and when.
+        seen: Whether the gateway has listed that count since.
+        most: The gateway's limit, as far as it has shown.
+        lacking_s: Since when instances are missing that were asked for.
+        given_up: Instances that were missing for too long are not asked for just now.
+        pause_s: Before the next try, after something went wrong.
+        free_s: When the next try may be.
+        trouble: What went wrong, and when, until it has gone well for a while.
+    """
+
+    asked: int | None = None
+    asked_s: float = -math.inf
+    seen: bool = False
+    most: float = math.inf
+    lacking_s: float | None = None
+    given_up: bool = False
+    pause_s: float = _PAUSE_S
+    free_s: float = -math.inf
+    trouble: str = ""
+    trouble_s: float = -math.inf
+
+    def pends(self, count: int, now_s: float) -> bool:
+        """Whether so many were asked for, and the gateway may still be at it."""
+        return self.asked == count and not self.seen and now_s <= self.asked_s + _ANSWER_S
+
+    def wrong(self, text: str, now_s: float) -> None:
+        """Something went wrong: wait, longer each time."""
+        self.trouble, self.trouble_s = text, now_s
+        self.free_s = now_s + self.pause_s
+        self.pause_s = min(2 * self.pause_s, _PAUSE_MAX_S)
+
+    def well(self, now_s: float) -> None:
+        """All is as it should be; who fights for a count makes it so again and again."""
+        self.lacking_s, self.given_up = None, False
+        if now_s >= self.trouble_s + _CALM_S:
+            self.trouble, self.pause_s = "", _PAUSE_S
+
+
+class Rollout:
+    """Brings one function's classes to what is wanted.
+
+    Args:
+        function: Its name.
+        patience_s: How long an instance may take to become ready.
+
+    Attributes:
+        notes: What is not as it should be, in sentences.
+        awaited: Whether instances are missing that are wanted.
+    """
+
+    def __init__(self, function: str, patience_s: float = _PATIENCE_S) -> None:
+        self._function = function
+        self._patience_s = patience_s
+        self._classes: dict[str, _Class] = {}
+        self._unsettled_s: float | None = None
+        self.notes: list[str] = []
+        self.awaited = False
+
+    def step(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        """What to do now.
+
+        Args:
+            kinds: The plan's classes, by name.
+            wanted: How many instances of each class are to be there, also of classes that the plan
+                does not have any more.
+            sight: What is seen.
+            now_s: Seconds, on any axis.
+        """
+        if sight.base is None:
+            return [Action("delete", kind, status.name) for kind, status in sight.deployed.items()]
+        for kind in (*kinds, *sight.deployed):
+            self._classes.setdefault(kind, _Class())
+        for kind in self._classes.keys() - kinds.keys() - sight.deployed.keys():
+            del self._classes[kind]
+        for kind, status in sight.deployed.items():
+            self._compare(self._classes[kind], status, now_s)
+        grown = self._grow(kinds, wanted, sight, now_s)
+        self.awaited = self._awaits(kinds, wanted, sight, now_s)
+        actions = grown + self._shrink(kinds, wanted, sight, now_s)
+        self.notes = [
+            f"{kind}: {state.trouble}." for kind, state in self._classes.items() if state.trouble
+        ]
+        return actions
+
+    def succeeded(self, action: Action, now_s: float) -> None:
+        """The gateway has accepted ``action``."""
+        state = self._classes.setdefault(action.kind, _Class())
+        state.asked_s, state.seen = now_s, False
+        if action.verb == "scale":
+            state.asked = action.replicas
+        elif action.verb == "delete":
+            state.asked = None
+
+    def failed(self, action: Action, reason: str, now_s: float) -> None:
+        """The gateway has refused ``action``, or could not be reached."""
+        self._classes.setdefault(action.kind, _Class()).wrong(f"{action} failed: {reason}", now_s)
+
+    def _compare(self, state: _Class, status: Status, now_s: float) -> None:
+        """Hold what the gateway lists against what it was asked for."""
+        if state.asked is None or status.replicas == state.asked:
+            state.seen = state.seen or state.asked is not None
+        elif state.seen:
+            text = f"somebody else has set {status.name} to {status.replicas} replicas"
+            state.wrong(f"{text} instead of {state.asked}; is an autoscaler at work?", now_s)
+            state.asked, state.seen = None, False
+        elif now_s > state.asked_s + _ANSWER_S:
+            limit = f"the gateway set {status.name} to {status.replicas} replicas"
+            state.wrong(f"{limit} when asked for {state.asked}", now_s)
+            if 0 < status.replicas < state.asked:
+                state.most = status.replicas
+            state.asked = None
+
+    def _grow(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        actions = []
+        for name, kind in kinds.items():
+            state, status, count = (
+                self._classes[name],
+                sight.deployed.get(name),
+                wanted.get(name, 0),
+            )
+            if now_s < state.free_s or (status is None and not count):
+                continue
+            try:
+                action = self._due(state, status, kind, count, sight, now_s)
+            except ConfigError as error:
+                state.wrong(str(error), now_s)
+                continue
+            if action:
+                actions.append(action)
+        return actions
+
+    def _due(
+        self,
+        state: _Class,
+        status: Status | None,
+        kind: InstanceClass,
+        count: int,
+        sight: Sight,
+        now_s: float,
+    ) -> Action | None:
+        """What makes a class's function what it should be, without taking an instance away."""
+        assert sight.base is not None  # noqa: S101  or there is nothing to grow
+        document = class_function(sight.base, replace(kind, replicas=0))
+        name = name_of(self._function, kind.name)
+        if status is None:
+            return Action("deploy", kind.name, name, document=document)
+        made_from = document["labels"][MADE_FROM_LABEL]
+        if status.labels.get(MADE_FROM_LABEL) != made_from:
+            return Action("update", kind.name, name, document=document)
+        asked = min(count, state.most) if not state.given_up else status.replicas
+        if status.replicas < asked and not state.pends(int(asked), now_s):
+            return Action("scale", kind.name, name, replicas=int(asked))
+        return None
+
+    def _awaits(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> bool:
+        """Whether wanted instances are missing; those that take too long are given up."""
+        missing = False
+        for name in kinds:
+            state, ready = self._classes[name], sight.ready.get(name, 0)
+            if ready >= wanted.get(name, 0):
+                state.well(now_s)
+                continue
+            missing = True
+            state.lacking_s = now_s if state.lacking_s is None else state.lacking_s
+            if now_s >= state.lacking_s + self._patience_s and name in sight.deployed:
+                lack = f"{wanted[name] - ready} of {wanted[name]} instances are not ready"
+                state.wrong(f"{lack} after {self._patience_s:g} s", now_s)
+                state.given_up, state.lacking_s = not state.given_up, now_s
+        return missing
+
+    def _shrink(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        """What is too many goes, once nothing is missing and the fronts do without it."""
+        actions = [
+            self._without_failures(name, sight)
+            for name, state in self._classes.items()
+            if state.given_up and name in sight.deployed and now_s >= state.free_s
+        ]
+        surplus = [
+            action
+            for name, status in sight.deployed.items()
+            if now_s >= self._classes[name].free_s
+            and (action := self._reduction(name, status, kinds, wanted))
+            and not self._classes[name].pends(action.replicas, now_s)
+        ]
+        if self.awaited or not surplus:
+            self._unsettled_s = None
+        elif self._unsettled_s is None:
+            self._unsettled_s = now_s  # the fronts are told in this round
+        elif sight.settled or now_s >= self._unsettled_s + _SETTLE_S:
+            actions += surplus
+        return [action for action in actions if action]
+
+    def _reduction(
+        self,
+        name: str,
+        status: Status,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+    ) -> Action | None:
+        count = wanted.get(name, 0)
+        if name not in kinds and not count:
+            return Action("delete", name, status.name)
+        if status.replicas <= count:
+            return None
+        state = self._classes[name]
+        if not count and state.trouble:  # a gateway that keeps one of everything, say
+            return Action("delete", name, status.name)
+        return Action("scale", name, status.name, replicas=count)
+
+    def _without_failures(self, name: str, sight: Sight) -> Action | None:
+        """Instances that do not become ready only take room."""
+        status, ready = sight.deployed[name], sight.ready.get(name, 0)
+        if status.replicas <= max(ready, 0):
+            return None
+        return Action("scale", name, status.name, replicas=ready)

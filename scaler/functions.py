@@ -1,0 +1,127 @@
+"""The functions that are scaled, as both the sync API and the loop know them.
+
+Everything here happens on the event loop, in no time: what takes time is the loop's. Which
+functions there are, the gateway says; a function is scaled if its label names a scaling policy
+other than ``fixed``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from carpool.sync import SyncAnswer
+from scaler.core.class_function import CLASS_LABEL, FUNCTION_LABEL
+from scaler.core.control import Control
+from scaler.core.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from carpool.sync import Announcement, FrontReport
+    from scaler.core.class_function import Status
+    from scaler.core.control import Means
+
+__all__ = ["Functions"]
+
+_POLICY_LABEL = "com.carpool.scale.policy"
+_NOT_SCALED = "fixed"
+_SOON_S = 0.1
+_S_PER_MINUTE = 60
+
+
+class Functions:
+    """All controls.
+
+    Args:
+        means: What controls are made with.
+        pace: How often sidecars sync.
+
+    Attributes:
+        wake: Called when a round should not wait for its time.
+        arrivals: By function, application and minute, since they were taken last.
+        active: Whether anything may be told: not before the first round is over.
+        ownerless: Classes of functions that the gateway does not list, by function and class.
+    """
+
+    def __init__(self, means: Means, pace: Pace | None = None) -> None:
+        self._means = means
+        self._controls: dict[str, Control] = {}
+        self._sidecars = 0
+        self.pace = pace or Pace()
+        self.now = time.monotonic
+        self.wall = time.time
+        self.wake: Callable[[], None] = lambda: None
+        self.arrivals: Counter[tuple[str, str, int]] = Counter()
+        self.active = False
+        self.ownerless: dict[str, dict[str, Status]] = {}
+
+    def __iter__(self) -> Iterator[Control]:
+        return iter(self._controls.values())
+
+    def find(self, name: str) -> Control | None:
+        """The function of that name; an unknown one may be new, so a round is asked for."""
+        found = self._controls.get(name)
+        if found is None:
+            self.wake()
+        return found
+
+    def observe(self, listed: Mapping[str, Status]) -> list[Control]:
+        """The gateway lists these functions; the ones that are new here."""
+        classes: dict[str, dict[str, Status]] = {}
+        for status in listed.values():
+            owner, kind = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
+            if owner and kind:
+                classes.setdefault(owner, {})[kind] = status
+        new = []
+        for status in listed.values():
+            policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
+            scaled = FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
+            if scaled and status.name not in self._controls:
+                self._controls[status.name] = Control(status, self._means)
+                new.append(self._controls[status.name])
+        for name, control in list(self._controls.items()):
+            deployed = classes.pop(name, {})
+            base = listed.get(name)
+            control.observe(base, deployed)
+            if base is None and not deployed:
+                del self._controls[name]
+        self.ownerless = {name: found for name, found in classes.items() if name not in listed}
+        return new
+
+    def announced(self, control: Control, said: Announcement) -> None:
+        """An instance says how it is."""
+        control.roll.announced(said, self.now())
+        if said.state != "loading":
+            self.wake()
+
+    def reported(self, control: Control, report: FrontReport) -> None:
+        """A front says how it goes."""
+        wall_s = self.wall()
+        control.reported(report, self.now(), wall_s)
+        minute = int(wall_s) // _S_PER_MINUTE
+        for app in report.apps:
+            if app.arrivals:
+                self.arrivals[control.name, app.name, minute] += app.arrivals
+        if report.starving or (report.idle_s is None and control.plan is None):
+            self.wake()
+
+    def answer(self, control: Control, report: FrontReport) -> SyncAnswer:
+        """What the front that has reported this is told."""
+        interval_s, orders = self.interval_s(control), control.orders
+        if orders.plan is None or not self.active or report.revision == orders.revision:
+            return SyncAnswer(interval_s, report.revision)
+        return SyncAnswer(interval_s, orders.revision, orders.plan, orders.instances)
+
+    def interval_s(self, control: Control) -> float:
+        """When a sidecar of a function should sync again."""
+        usual_s = self.pace.interval_s(self._sidecars)
+        control.roll.interval_s = usual_s
+        hurry = control.changing or control.plan is None
+        return min(usual_s, max(_SOON_S, usual_s / 5)) if hurry else usual_s
+
+    def count(self) -> int:
+        """Count the sidecars anew; how many there are."""
+        self._sidecars = sum(len(control.roll) for control in self)
+        return self._sidecars

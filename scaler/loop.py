@@ -1,0 +1,181 @@
+"""The scaler's rounds: look, plan, act, keep, again and again.
+
+What takes time, the gateway, the store and planning, happens in one thread beside the event loop,
+which answers sidecars meanwhile. An error of one function, or of one round, is told and does not
+end the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from carpool.errors import CarpoolError
+from scaler.core.rollout import Action
+from scaler.gateway import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scaler.core.control import Control
+    from scaler.core.snapshot import FunctionView
+    from scaler.functions import Functions
+    from scaler.gateway import Gateway
+    from scaler.keeping import Keeping
+    from scaler.planners import Planners
+    from scaler.tally import Tally
+
+__all__ = ["Loop"]
+
+log = logging.getLogger(__name__)
+
+_LEAST_PAUSE_S = 0.05  # between two rounds, however urgent
+
+T = TypeVar("T")
+
+
+class Loop:
+    """Brings what runs to what should run.
+
+    Args:
+        functions: What is known.
+        gateway: Where changes are made.
+        planners: The policies.
+        keeping: What is kept of it.
+        tally: Counts.
+
+    Attributes:
+        unreachable: Why the gateway cannot be asked; empty while it can.
+    """
+
+    def __init__(
+        self,
+        functions: Functions,
+        gateway: Gateway,
+        planners: Planners,
+        keeping: Keeping,
+        tally: Tally,
+    ) -> None:
+        self._functions = functions
+        self._gateway = gateway
+        self._planners = planners
+        self._keeping = keeping
+        self._tally = tally
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scaler")
+        self._due = asyncio.Event()
+        self._told: set[str] = set()
+        self.unreachable = ""
+        functions.wake = self._due.set
+
+    async def run(self, interval_s: float) -> None:
+        """Rounds until cancelled; what is known by then is kept."""
+        try:
+            while True:
+                began_s = time.monotonic()
+                try:
+                    await self._round()
+                except Exception:
+                    log.exception("a round failed")
+                self._tally.rounded(time.monotonic() - began_s)
+                await asyncio.sleep(_LEAST_PAUSE_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, began_s + interval_s - time.monotonic())):
+                        await self._due.wait()
+                self._due.clear()
+        finally:
+            self._thread.shutdown(wait=True, cancel_futures=True)
+            await self._keeping.collect(whole=True)
+            self._keeping.keep()
+
+    async def _round(self) -> None:
+        """One round."""
+        functions = self._functions
+        self._tally.measure(functions.pace, functions.count())
+        await self._look()
+        await self._plan()
+        for control in list(functions):
+            await self._act(control)
+            await asyncio.sleep(0)  # sidecars are answered in between
+        if not self.unreachable:
+            for found in functions.ownerless.values():
+                for kind, status in found.items():
+                    await self._carry_out(None, Action("delete", kind, status.name))
+        functions.active = not self._gateway.dry
+        await self._keeping.collect()
+        await self._in_thread(self._keeping.keep)
+
+    async def _look(self) -> None:
+        """See what the gateway lists; without it sidecars are still heard and told."""
+        try:
+            listed = await self._in_thread(self._gateway.functions)
+        except GatewayError as error:
+            if not self.unreachable:
+                log.warning("%s; nothing is changed until it can be", error)
+            self.unreachable = str(error)
+            return
+        if self.unreachable:
+            log.warning("the gateway can be reached again")
+        self.unreachable = ""
+        for control in self._functions.observe(listed):
+            self._keeping.absorb(control)
+
+    async def _plan(self) -> None:
+        """Every function gets a plan from its policy; one without a model, a first one."""
+        functions = self._functions
+        now_s, wall_s = functions.now(), functions.wall()
+        by_name = {control.name: control for control in functions}
+        views: dict[str, FunctionView] = {}
+        for name, control in by_name.items():
+            await asyncio.sleep(0)
+            control.roll.forget(now_s)
+            view = control.view(now_s)
+            if view is not None:
+                views[name] = view
+            elif control.plan is None:
+                control.follow(control.first_plan(), wall_s)
+        outcomes = await self._in_thread(lambda: self._planners.plan(by_name, views, now_s))
+        for name, outcome in outcomes.items():
+            by_name[name].remarks = outcome.notes
+            by_name[name].unplaced_rps = outcome.unplaced_rps
+            if outcome.plan is not None:
+                by_name[name].follow(outcome.plan, wall_s)
+
+    async def _act(self, control: Control) -> None:
+        """Bring one function nearer to its plan."""
+        try:
+            actions = control.step(self._functions.now(), self._functions.wall())
+        except CarpoolError as error:
+            self._tell_once(f"{control.name}: {error}")
+            return
+        for action in actions if not self.unreachable else ():
+            await self._carry_out(control, action)
+
+    async def _carry_out(self, control: Control | None, action: Action) -> None:
+        if self._gateway.dry:
+            self._tell_once(f"would {action}")
+            return
+        now_s = self._functions.now()
+        try:
+            await self._in_thread(lambda: self._gateway.carry_out(action))
+        except GatewayError as error:
+            self._tally.actions[action.verb, "failed"] += 1
+            self._tell_once(f"{action} failed: {error}")
+            if control:
+                control.refused(action, str(error), now_s)
+            return
+        log.info("%s", action)
+        self._tally.actions[action.verb, "done"] += 1
+        if control:
+            control.done(action, now_s, self._functions.wall())
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            log.warning("%s", text)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

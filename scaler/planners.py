@@ -1,0 +1,144 @@
+"""Which policy plans for which function, each behind a guard.
+
+A function's label names its policy, unless one was named for all of them. Functions with the same
+policy are planned for together, because they share the servers. Planning computes and waits for
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import CarpoolError
+from scaler.core.guard import Guard, Limits
+from scaler.core.placement import Cluster
+from scaler.core.snapshot import Snapshot
+from scaler.policy_choice import chosen_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from carpool.plan import Plan
+    from scaler.core.control import Control
+    from scaler.core.cost import Prices
+    from scaler.core.placement import Node
+    from scaler.core.shadow import Shadow
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["Outcome", "Planners", "Setting"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What policies plan with.
+
+    Attributes:
+        prices: What resources cost.
+        nodes: The servers; none: there is always room.
+        policies: Parameters by policy, as in a scenario.
+        policy: The one for all functions; empty: as each one's label says.
+        limits: How fast plans may follow.
+    """
+
+    prices: Prices
+    nodes: Sequence[Node] = ()
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a round for one function: its plan, or why it keeps the one that it has."""
+
+    plan: Plan | None = None
+    notes: list[str] = field(default_factory=list)
+    unplaced_rps: float = 0.0
+
+
+class Planners:
+    """All policies in use.
+
+    Args:
+        setting: What they plan with.
+        shadow: A policy that sees the same, and is not followed.
+
+    Raises:
+        ConfigError: the policy for all functions cannot be used.
+    """
+
+    def __init__(self, setting: Setting, shadow: Shadow | None = None) -> None:
+        self._setting = setting
+        self._guards: dict[str, Guard] = {}
+        self._wrong: dict[str, str] = {}
+        self.shadow = shadow
+        if setting.policy:
+            self._guards[setting.policy] = self._guard(setting.policy)
+
+    def plan(
+        self, controls: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
+    ) -> dict[str, Outcome]:
+        """One round for the functions of ``views``."""
+        outcomes: dict[str, Outcome] = {}
+        groups: dict[str, list[FunctionView]] = {}
+        for name, view in views.items():
+            policy = self._setting.policy or controls[name].settings.scale_policy
+            groups.setdefault(policy, []).append(view)
+        room = self._room(views.values())
+        for policy, of_policy in groups.items():
+            guard = self._ready(policy)
+            if guard is None:
+                note = f"its policy cannot be used: {self._wrong[policy]}"
+                outcomes.update({view.name: Outcome(notes=[note]) for view in of_policy})
+                continue
+            cluster = room.copy() if room else None
+            snapshot = Snapshot(now_s, tuple(of_policy), cluster, self._setting.prices)
+            planning = guard.plan(snapshot)
+            for view in of_policy:
+                outcomes[view.name] = Outcome(
+                    planning.plans.get(view.name),
+                    guard.notes.get(view.name, []),
+                    planning.unplaced.get(view.name, 0.0),
+                )
+        self._cast_shadow(tuple(views.values()), now_s)
+        return outcomes
+
+    def _cast_shadow(self, views: tuple[FunctionView, ...], now_s: float) -> None:
+        if self.shadow is None:
+            return
+        cluster = Cluster(self._setting.nodes) if self._setting.nodes else None
+        try:
+            self.shadow.plan(Snapshot(now_s, views, cluster, self._setting.prices))
+        except Exception:  # a shadow must not darken what is real
+            log.exception("the shadow %s failed and is gone", self.shadow.name)
+            self.shadow = None
+
+    def _ready(self, policy: str) -> Guard | None:
+        if policy not in self._guards and policy not in self._wrong:
+            try:
+                self._guards[policy] = self._guard(policy)
+            except CarpoolError as error:
+                self._wrong[policy] = str(error)
+        return self._guards.get(policy)
+
+    def _guard(self, policy: str) -> Guard:
+        return Guard(chosen_policy(policy, self._setting.policies), self._setting.limits)
+
+    def _room(self, views: Iterable[FunctionView]) -> Cluster | None:
+        """The servers with the instances that there are, wherever they may be."""
+        if not self._setting.nodes:
+            return None
+        cluster = Cluster(self._setting.nodes)
+        for view in views:
+            for kind in view.plan.classes if view.plan else ():
+                found = view.instances.get(kind.name)
+                size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+                for _ in range(found.ready + found.loading if found else 0):
+                    node = cluster.best_fit(size)
+                    if node is not None:
+                        cluster.place(size, node)
+        return cluster

@@ -1,0 +1,212 @@
+"""What the scaler must not forget, in one SQLite file: plans, what was learned, what came.
+
+Documents by kind and name, each a JSON object that its owner understands, and counts of arrivals by
+the minute. A round of the scaler is one transaction: after a crash the file says what it said after
+some round. The file is never repaired or replaced here: one that is damaged, or from a later
+version, is an error that says so, and stays as it is.
+
+Nothing here knows what the documents mean.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.errors import ConfigError, Problem
+from carpool.strict import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["KINDS", "Store"]
+
+KINDS = ("function", "prewarm", "sender")
+_APPLICATION = 0x43504F4F  # "CPOO": another program's file is not taken for ours
+_MIGRATIONS = (
+    """
+    CREATE TABLE document (
+        kind TEXT NOT NULL, name TEXT NOT NULL, form TEXT NOT NULL, PRIMARY KEY (kind, name)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE arrival (
+        function TEXT NOT NULL, app TEXT NOT NULL, minute INTEGER NOT NULL, count INTEGER NOT NULL,
+        PRIMARY KEY (function, app, minute)
+    ) WITHOUT ROWID;
+    """,
+)
+_FORM = forms.record(
+    {
+        "version": forms.number("the version of an export", lambda v: v == len(_MIGRATIONS)),
+        "documents": forms.mapping(forms.mapping(forms.mapping(forms.anything))),
+        "arrivals": forms.each(
+            forms.record(
+                {
+                    "function": forms.text("a name"),
+                    "app": forms.text("a name"),
+                    "minute": forms.number("a minute", lambda v: v >= 0, whole=True),
+                    "count": forms.number("a count", lambda v: v >= 0, whole=True),
+                },
+                frozenset({"function", "app", "minute", "count"}),
+            )
+        ),
+    },
+    frozenset({"version", "documents", "arrivals"}),
+)
+
+
+class Store:
+    """One file; `close` it. May be used by one thread at a time.
+
+    Args:
+        path: The file, made if there is none.
+
+    Raises:
+        ConfigError: it cannot be used; it has not been changed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._trouble():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # autocommit: transactions begin and end where this file says so
+            self._database = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=10.0
+            )
+        try:
+            with self._trouble():
+                self._open()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep documents, in place of those of the same names."""
+        rows = [(kind, name, json.dumps(form)) for name, form in forms_by_name.items()]
+        self._database.executemany("INSERT OR REPLACE INTO document VALUES (?, ?, ?)", rows)
+
+    def get(self, kind: str) -> dict[str, Any]:
+        """All documents of a kind, by name."""
+        found = self._database.execute("SELECT name, form FROM document WHERE kind = ?", (kind,))
+        return {name: json.loads(form) for name, form in found}
+
+    def drop(self, kind: str, *names: str) -> None:
+        """Forget documents."""
+        rows = [(kind, name) for name in names]
+        self._database.executemany("DELETE FROM document WHERE kind = ? AND name = ?", rows)
+
+    def count(self, function: str, app: str, minute: int, count: int) -> None:
+        """Add arrivals of a minute since the epoch."""
+        self._database.execute(
+            "INSERT INTO arrival VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            (function, app, minute, count),
+        )
+
+    def counts(self, function: str, since: int = 0) -> list[tuple[str, int, int]]:
+        """Application, minute and arrivals of a function, from a minute on, in order of time."""
+        found = self._database.execute(
+            "SELECT app, minute, count FROM arrival WHERE function = ? AND minute >= ? "
+            "ORDER BY minute, app",
+            (function, since),
+        )
+        return found.fetchall()
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """All that is changed inside is kept together, or not at all."""
+        with self._trouble():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def export(self) -> dict[str, Any]:
+        """Everything, as `restore` takes it."""
+        rows = self._database.execute("SELECT function, app, minute, count FROM arrival")
+        names = ("function", "app", "minute", "count")
+        return {
+            "version": len(_MIGRATIONS),
+            "documents": {kind: self.get(kind) for kind in KINDS},
+            "arrivals": [dict(zip(names, row, strict=True)) for row in rows],
+        }
+
+    def restore(self, form: object) -> None:
+        """Take what `export` gave, in place of all that is here.
+
+        Raises:
+            ConfigError: it is no such thing; nothing has been changed.
+        """
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()
+        assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
+        for kind in form["documents"].keys() - set(KINDS):
+            problems.unknown(kind, KINDS, within="documents.")
+        problems.raise_if_any()
+        with self.round():
+            self._database.execute("DELETE FROM document")
+            self._database.execute("DELETE FROM arrival")
+            for kind, documents in form["documents"].items():
+                self.put(kind, documents)
+            for row in form["arrivals"]:
+                self.count(row["function"], row["app"], row["minute"], row["count"])
+
+    def close(self) -> None:
+        """Write everything to the one file."""
+        with closing(self._database), self._trouble():
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _open(self) -> None:
+        """Check the file before anything is written to it, then bring it to this version."""
+        (owner,) = self._database.execute("PRAGMA application_id").fetchone()
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if owner != _APPLICATION and (owner or version or tables):
+            raise ConfigError(
+                [self._problem("a store of Carpool's scaler", "it belongs to another program")]
+            )
+        if version > len(_MIGRATIONS):
+            hint = f"it is of version {version}, from a later Carpool: run that"
+            raise ConfigError(
+                [self._problem(f"a store of version {len(_MIGRATIONS)} at most", hint)]
+            )
+        (sound,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if sound != "ok":
+            raise ConfigError([self._problem("an undamaged store", f"{sound}; {_MEND}")])
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        for number in range(version, len(_MIGRATIONS)):
+            self._database.executescript(
+                f"BEGIN IMMEDIATE; {_MIGRATIONS[number]} PRAGMA user_version = {number + 1}; "
+                f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+            )
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        """Tell what SQLite and the file system have to say as what it means."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            expected = "a file that can be written, and no other scaler uses"
+            raise ConfigError([self._problem(expected, str(error))]) from error
+        except sqlite3.DatabaseError as error:
+            raise ConfigError([self._problem("an undamaged store", f"{error}; {_MEND}")]) from error
+        except OSError as error:
+            raise ConfigError([self._problem("a folder to write in", str(error))]) from error
+
+    def _problem(self, expected: str, hint: str) -> Problem:
+        return Problem("--store", str(self._path), expected, hint)
+
+
+_MEND = (
+    "nothing was changed: move it away to start anew, or restore what `carpool scaler export` wrote"
+)

@@ -1,0 +1,122 @@
+"""``POST /v1/sync``: sidecars report, and are answered with what to follow.
+
+Served by Carpool's own HTTP edge, in the loop's process, and not by a WSGI server: ten thousand
+sidecars every five seconds are two thousand calls a second, each with its state in one process's
+memory. (docs/scaler.md has the measurement of both.) Where even that is too much, the interval
+that sidecars are told grows until it is not.
+
+A message is refused, counted, and its reason logged once: without the token, too large, of
+another form, about a function that nobody knows, or one that has been taken already.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from carpool import errors
+from carpool.errors import ConfigError
+from carpool.sync import PROOF, Announcement, SyncAnswer, proof, read_message
+
+if TYPE_CHECKING:
+    from carpool.http.server import Exchange
+    from carpool.sync import FrontReport
+    from scaler.core.senders import Senders
+    from scaler.functions import Functions
+    from scaler.tally import Tally
+
+__all__ = ["SyncApi"]
+
+log = logging.getLogger(__name__)
+
+_LARGEST_BYTES = 256 * 1024
+_CONTENT_TYPE = "application/json"
+
+
+class SyncApi:
+    """Answers sidecars.
+
+    Args:
+        functions: What is known, and told.
+        token: What sidecars must present; empty: nothing.
+        tally: Counts.
+
+    """
+
+    def __init__(self, functions: Functions, token: str, tally: Tally, senders: Senders) -> None:
+        self._functions = functions
+        self._token = token.encode()
+        self._tally = tally
+        self._logged: set[str] = set()
+        self._senders = senders
+
+    def answer(self, exchange: Exchange) -> None:
+        """Answer one message."""
+        began_s = time.perf_counter()
+        if not self.admits(exchange):
+            headers = [("www-authenticate", "Bearer")]
+            self._refuse(exchange, 401, "token", "the bearer token is not the scaler's", headers)
+            return
+        if exchange.method != "POST":
+            allowed = [("allow", "POST")]
+            self._refuse(exchange, 405, "method", f"no method {exchange.method}", allowed)
+            return
+        if len(exchange.body) > _LARGEST_BYTES:
+            text = f"{len(exchange.body)} bytes are more than {_LARGEST_BYTES}"
+            self._refuse(exchange, 413, "size", text)
+            return
+        try:
+            message = read_message(exchange.body)
+        except ConfigError as error:
+            self._refuse(exchange, 400, "form", str(error))
+            return
+        self._take(exchange, message)
+        self._tally.sync_s += time.perf_counter() - began_s
+
+    def admits(self, exchange: Exchange) -> bool:
+        """Whether the caller has shown the token; takes the same time for all wrong ones."""
+        shown = exchange.header(b"authorization") or b""
+        return not self._token or hmac.compare_digest(shown, b"Bearer " + self._token)
+
+    def _take(self, exchange: Exchange, message: FrontReport | Announcement) -> None:
+        functions = self._functions
+        control = functions.find(message.function)
+        if control is None:
+            text = f"function {message.function!r} is not known, or not one that is scaled"
+            self._refuse(exchange, 404, "function", text)
+            return
+        now_s = functions.now()
+        if not self._senders.admits(message.sender, message.sequence, now_s):
+            text = f"message {message.sequence} of {message.sender} has been taken already"
+            self._refuse(exchange, 409, "replayed", text)
+            return
+        if isinstance(message, Announcement):
+            self._tally.syncs["announcement"] += 1
+            functions.announced(control, message)
+            answer = SyncAnswer(functions.interval_s(control))
+        else:
+            self._tally.syncs["report"] += 1
+            functions.reported(control, message)
+            answer = functions.answer(control, message)
+        body = answer.to_json()
+        headers = []
+        if self._token:
+            shown = proof(self._token, message.sender, message.sequence, body)
+            headers.append((PROOF, shown))
+        exchange.reply(200, body, _CONTENT_TYPE, headers)
+
+    def _refuse(
+        self,
+        exchange: Exchange,
+        status: int,
+        reason: str,
+        text: str,
+        headers: list[tuple[str, str]] | None = None,
+    ) -> None:
+        self._tally.refused[reason] += 1
+        if reason not in self._logged:
+            self._logged.add(reason)
+            log.warning("a sync message was refused: %s; further ones are only counted", text)
+        exchange.reply(status, errors.body(text), headers=headers or ())

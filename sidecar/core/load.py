@@ -1,0 +1,107 @@
+"""What a sidecar has to do, counted for whoever plans: arrivals, idle times, executions.
+
+Counting happens on the request path, so it is plain additions; `take` begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from carpool.spread import Spread, bin_of
+
+if TYPE_CHECKING:
+    from sidecar.core.batch import Batch
+
+__all__ = ["AppLoad", "Executed", "Load", "Taken"]
+
+
+@dataclass(slots=True)
+class AppLoad:
+    """An application's requests, and the times between them."""
+
+    arrivals: int = 0
+    gaps: Spread = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Executed:
+    """Batches that came back from one class of instances."""
+
+    batches: int = 0
+    seats: int = 0
+    exec_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was counted since the last time.
+
+    Attributes:
+        period_s: Since then.
+        late: Answers that came after the deadline.
+    """
+
+    period_s: float = 0.0
+    apps: dict[str, AppLoad] = field(default_factory=dict)
+    classes: dict[str, Executed] = field(default_factory=dict)
+    idle: Spread = field(default_factory=dict)
+    late: int = 0
+
+
+class Load:
+    """Counts.
+
+    Args:
+        now: Seconds, on the axis of requests.
+    """
+
+    __slots__ = ("_counted", "_idle_since", "_last", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._counted = Taken()
+        self._last: dict[str, float] = {}
+        self._idle_since: float | None = now
+
+    def arrived(self, app: str, now: float) -> None:
+        """A request has come."""
+        counted = self._counted
+        found = counted.apps.get(app)
+        if found is None:
+            found = counted.apps[app] = AppLoad()
+        found.arrivals += 1
+        last = self._last.get(app)
+        self._last[app] = now
+        if last is not None:
+            number = bin_of(now - last)
+            found.gaps[number] = found.gaps.get(number, 0) + 1
+        if self._idle_since is not None:
+            number = bin_of(now - self._idle_since)
+            counted.idle[number] = counted.idle.get(number, 0) + 1
+            self._idle_since = None
+
+    def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
+        """A batch came back; ``idle``: nothing waits or is executed any more."""
+        found = self._counted.classes.setdefault(batch.instance_class, Executed())
+        found.batches += 1
+        found.seats += batch.seats
+        found.exec_s += batch.exec_s
+        self._counted.late += sum([now > request.deadline for request in batch.requests])
+        if idle:
+            self._idle_since = now
+
+    def fell_idle(self, now: float) -> None:
+        """Nothing waits or is executed, though nothing was: everybody has left, or was refused."""
+        if self._idle_since is None:
+            self._idle_since = now
+
+    def idle_s(self, now: float) -> float | None:
+        """For how long there has been nothing to do; None while there is something."""
+        return None if self._idle_since is None else max(0.0, now - self._idle_since)
+
+    def take(self, now: float) -> Taken:
+        """What was counted since the last time."""
+        taken, self._counted = self._counted, Taken()
+        taken.period_s, self._since = max(0.0, now - self._since), now
+        return taken

@@ -1,0 +1,161 @@
+"""The sidecar in front of a function's instances, as it speaks with the scaler.
+
+It reports its load and what it sees of its instances, and follows the plans that come back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from carpool.errors import BadRequest
+from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport, SyncAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sidecar.core.batcher import Batcher
+    from sidecar.core.load import Executed, Load
+    from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.metrics import Metrics
+
+__all__ = ["Front"]
+
+_DIGITS = 6
+
+
+class Front:
+    """Speaks for a front (`sidecar.runtime.sync.Speaker`).
+
+    Args:
+        function: What the user calls.
+        load: What was counted.
+        batcher: What waits.
+        fleet: The instances and the plan.
+        metrics: What became of requests.
+        changed: Called after a plan has come into force.
+
+    Attributes:
+        settled: Whether it may say that it is ready: it has had all that its plan has, once.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        load: Load,
+        batcher: Batcher,
+        fleet: Fleet,
+        metrics: Metrics,
+        changed: Callable[[], None],
+    ) -> None:
+        self._function = function
+        self._load = load
+        self._batcher = batcher
+        self._fleet = fleet
+        self._metrics = metrics
+        self._changed = changed
+        self._revision = ""
+        self._fates: Counter[str] = Counter()
+        self._settled = False
+
+    @property
+    def starving(self) -> bool:
+        """Whether somebody waits, and no instance can be reached."""
+        return self._batcher.queued > 0 and not any(instance.up for instance in self._fleet)
+
+    def waits_for(self) -> str:
+        """Why it is not ready yet; empty once it has been: from then on it holds who comes."""
+        if self._settled:
+            return ""
+        plan = self._fleet.plan
+        if plan is None:
+            return "no plan yet"
+        wanted = any(kind.replicas for kind in plan.classes)
+        if wanted and not any(instance.up for instance in self._fleet):
+            return "no instance yet"
+        self._settled = True
+        return ""
+
+    def message(self, sender: str, sequence: int) -> FrontReport:
+        """How it goes."""
+        now = time.monotonic()
+        if self._batcher.idle:
+            self._load.fell_idle(now)
+        taken = self._load.take(now)
+        fates = self._became(taken.late)
+        plan = self._fleet.plan
+        return FrontReport(
+            self._function,
+            sender,
+            sequence,
+            self._revision,
+            plan.version if plan else None,
+            round(taken.period_s, _DIGITS),
+            self._load.idle_s(now),
+            self._batcher.queued,
+            self.starving,
+            tuple(AppReport(name, app.arrivals, app.gaps) for name, app in taken.apps.items()),
+            self._classes(taken.classes),
+            self._instances(now),
+            taken.idle,
+            fates,
+        )
+
+    def answered(self, answer: SyncAnswer) -> None:
+        """Follow the plan, if there is one.
+
+        Raises:
+            CarpoolError: it is not for this function, older than the one in force, or no plan that
+                these addresses go with.
+        """
+        plan = answer.plan
+        if plan is None:
+            return
+        if plan.function != self._function:
+            message = f"a plan for {plan.function!r}: expected {self._function!r}"
+            raise BadRequest(message)
+        self._fleet.apply(plan, answer.instances)
+        self._revision = answer.revision
+        self._changed()
+
+    def _became(self, late: int) -> Mapping[str, int]:
+        """Requests that came to an end since the last time, by how."""
+        found = Counter(self._metrics.requests)
+        found["refused"] = sum(self._metrics.refusals.values())
+        fates = found - self._fates
+        self._fates = found
+        return {**fates, "late": late} if late else dict(fates)
+
+    def _classes(self, executed: Mapping[str, Executed]) -> tuple[ClassReport, ...]:
+        lines = {
+            instance.upstream.instance_class: instance.upstream.exec_time
+            for instance in self._fleet
+        }
+        reports = []
+        for name, found in executed.items():
+            times = lines.get(name)
+            base_s, per_item_s = times.line() if times and times.settled else (0.0, 0.0)
+            reports.append(
+                ClassReport(
+                    name,
+                    found.batches,
+                    found.seats,
+                    round(found.exec_s, _DIGITS),
+                    round(base_s, _DIGITS),
+                    round(per_item_s, _DIGITS),
+                )
+            )
+        return tuple(reports)
+
+    def _instances(self, now: float) -> tuple[InstanceReport, ...]:
+        return tuple(
+            InstanceReport(
+                instance.upstream.name,
+                instance.upstream.instance_class,
+                instance.up,
+                instance.upstream.in_flight,
+                round(max(0.0, now - (instance.upstream.landed or instance.since)), _DIGITS),
+            )
+            for instance in self._fleet
+        )

@@ -1,0 +1,92 @@
+"""A sidecar's place among those of its function, where there is a scaler: front or instance.
+
+A front has no handler of its own; its instances are where the scaler says. An instance has one, and
+takes whole batches for it beside plain requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from sidecar.core.load import Load
+from sidecar.runtime.announce import Announcer, own_address
+from sidecar.runtime.front import Front
+from sidecar.runtime.relay import Relay
+from sidecar.runtime.sync import Sync
+
+if TYPE_CHECKING:
+    from sidecar.core.batcher import Batcher
+    from sidecar.options import Options
+    from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.instances import Instance
+    from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.shell import Shell
+
+__all__ = ["Membership", "front", "instance"]
+
+_PROBED_S = 2.2  # a front that hears nothing of the scaler sees for itself by then
+_LONGEST_S = 5.0  # whoever stops this process does not wait for ever
+
+
+class Membership:
+    """The conversation with the scaler, from joining to leaving.
+
+    Args:
+        sync: The conversation.
+        announcer: Speaks for an instance; None for a front.
+    """
+
+    def __init__(self, sync: Sync, announcer: Announcer | None = None) -> None:
+        self._sync = sync
+        self._announcer = announcer
+
+    def join(self) -> None:
+        """Begin to talk."""
+        self._sync.start()
+
+    async def leave(self) -> None:
+        """Say that it leaves, and serve until nobody sends batches any more."""
+        if self._announcer:
+            self._announcer.leave()
+        await self._sync.once()
+        if self._announcer:
+            told_s = _PROBED_S if self._sync.lost else 2 * self._announcer.interval_s
+            await asyncio.sleep(min(told_s, _LONGEST_S))
+
+
+def front(
+    options: Options, shell: Shell, batcher: Batcher, fleet: Fleet, metrics: Metrics
+) -> Membership:
+    """Make this sidecar the front of a function."""
+    load = Load(time.monotonic())
+    speaker = Front(options.function, load, batcher, fleet, metrics, shell.changed)
+    sync = Sync(options.scaler, options.scaler_token, speaker)
+    shell.load, shell.front, shell.starving = load, speaker, sync.urgent
+    metrics.watch_sync(lambda: sync.refused)
+    return Membership(sync)
+
+
+def instance(options: Options, shell: Shell, fleet: Fleet, metrics: Metrics) -> Membership:
+    """Make this sidecar that of one instance, its only one."""
+    (local,) = fleet
+    shell.relay = Relay(local, options.exec_timeout_s)
+    where = own_address(options.listen, options.announce, options.scaler)
+    announcer = Announcer(
+        options.function,
+        options.instance_class,
+        where,
+        local,
+        lambda: shell.failing(),  # noqa: PLW0108 - it is set later
+    )
+    sync = Sync(options.scaler, options.scaler_token, announcer)
+    metrics.watch_sync(lambda: sync.refused)
+    noticed = fleet.on_change
+
+    def changed(handler: Instance) -> None:
+        noticed(handler)
+        sync.urgent()  # those who send batches should know
+
+    fleet.on_change = changed
+    return Membership(sync, announcer)

@@ -1,0 +1,110 @@
+"""The messages between sidecars and the scaler: what is written is read, nothing else is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.plan import InstanceClass, Plan, Route
+from carpool.sync import (
+    Announcement,
+    AppReport,
+    ClassReport,
+    FrontReport,
+    InstanceReport,
+    SyncAnswer,
+    proof,
+    read_message,
+)
+
+REPORT = FrontReport(
+    "classify",
+    "a" * 16,
+    7,
+    "e1:2:3",
+    4,
+    0.5,
+    None,
+    3,
+    starving=True,
+    apps=(AppReport("web", 5, {12: 4}),),
+    classes=(ClassReport("b4-c1", 2, 5, 0.25, 0.01, 0.002),),
+    instances=(InstanceReport("10.0.0.1:8080", "b4-c1", up=True, in_flight=1, idle_s=0.0),),
+    idle={3: 1},
+    fates={"done": 5},
+)
+ANNOUNCEMENT = Announcement("classify", "b" * 16, 1, "b4-c1", "unix:/run/s", "ready", 1.5, "")
+PLAN = Plan(
+    "classify",
+    3,
+    "infless",
+    (InstanceClass("b4-c1", cpu=1, batch_size=4, replicas=2),),
+    (Route("*", {"b4-c1": 1.0}, 0.01),),
+)
+
+
+@pytest.mark.parametrize("message", [REPORT, ANNOUNCEMENT], ids=["report", "announcement"])
+def test_a_message_arrives_as_it_was(message: FrontReport | Announcement) -> None:
+    """Both kinds of message are told apart and read back."""
+    assert message == read_message(message.to_json())
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        ({"sequence": 0}, "sequence"),
+        ({"sequence": 1.5}, "sequence"),
+        ({"sender": "short"}, "sender"),
+        ({"function": "No Name"}, "function"),
+        ({"queued": -1}, "queued"),
+        ({"starving": 1}, "starving"),
+        ({"period_s": float("nan")}, "body"),
+        ({"idle": {"999": 1}}, "idle.999"),
+        ({"apps": [{"name": "web", "arrivals": 1}]}, "apps[0].gaps"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_an_ill_formed_report_says_what_is_wrong(changed: dict[str, Any], names: str) -> None:
+    """A wrong value, a missing and an unknown key are each named."""
+    form = {**json.loads(REPORT.to_json()), **changed}
+    with pytest.raises(ConfigError) as raised:
+        read_message(json.dumps(form).encode())
+    assert names in str(raised.value)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"null", b"{", b"\xff", b"{}"])
+def test_what_is_no_message_is_refused(text: bytes) -> None:
+    """Anything but the two forms is a `ConfigError`, never another error."""
+    with pytest.raises(ConfigError):
+        read_message(text)
+
+
+def test_an_answer_arrives_as_it_was() -> None:
+    """Interval, plan and addresses come over."""
+    answer = SyncAnswer(0.5, "e1:3:1", PLAN, {"b4-c1": ("unix:/run/s",)})
+    assert answer == SyncAnswer.from_json(answer.to_json())
+    assert SyncAnswer(2.0) == SyncAnswer.from_json(SyncAnswer(2.0).to_json())
+
+
+def test_an_answer_with_an_ill_formed_plan_is_refused() -> None:
+    """A plan in an answer is checked as any other."""
+    form = json.loads(SyncAnswer(0.5, "e1:3:1", PLAN).to_json())
+    form["plan"]["classes"][0]["cpu"] = -1
+    with pytest.raises(ConfigError, match=r"classes\[0\].cpu"):
+        SyncAnswer.from_json(json.dumps(form).encode())
+
+
+def test_a_proof_holds_for_one_message_and_one_token() -> None:
+    """Another message, another sender, another answer, another token: another proof."""
+    shown = proof(b"token", "a" * 16, 7, b"{}")
+    others = [
+        proof(b"Token", "a" * 16, 7, b"{}"),
+        proof(b"token", "b" * 16, 7, b"{}"),
+        proof(b"token", "a" * 16, 8, b"{}"),
+        proof(b"token", "a" * 16, 7, b"{} "),
+    ]
+    assert shown == proof(b"token", "a" * 16, 7, b"{}")
+    assert 5 == len({shown, *others})

@@ -1,0 +1,44 @@
+"""Functions that tests build from the shipped templates, as ``faas-cli build`` would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faas_stack import stack_file
+from faas_stack.assemble import assemble
+from tests.docker.images import build_image
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ECHO", "build_echo", "build_function"]
+
+ECHO = "carpool-test-echo:latest"
+HANDLER = """\
+import time
+
+def handle_batch(items):
+    bodies = [item.bytes() for item in items]
+    time.sleep(2 if b"slow" in bodies else 0.01)
+    return [{"size": len(body), "end": body[-8:].decode()} for body in bodies]
+"""
+HANDLER_TEST = "import unittest\n"
+
+
+def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str:
+    """Build ``folder/function`` with a template, as ``faas-cli build`` would; what was printed."""
+    (folder / "stack.yaml").write_text(
+        "provider: {name: openfaas}\nfunctions:\n"
+        f"  fn: {{lang: {lang}, handler: ./function, image: {image}}}\n"
+    )
+    stack = stack_file.load(folder / "stack.yaml")
+    context = assemble(stack, stack.functions[0])
+    return build_image(image, context.folder, *build_args)
+
+
+def build_echo(folder: Path) -> None:
+    """A function in Python that tells of each body how long it is and how it ends."""
+    (folder / "function").mkdir()
+    (folder / "function" / "handler.py").write_text(HANDLER)
+    (folder / "function" / "handler_test.py").write_text(HANDLER_TEST)
+    build_function(folder, "python3-batch", ECHO)

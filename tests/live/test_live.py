@@ -1,0 +1,115 @@
+"""The scaler on the embedded stack, with real processes: plans in, instances out, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.live.stack import Stack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+class Running:
+    """Load in the background."""
+
+    def __init__(self, url: str, rate_rps: float, duration_s: float) -> None:
+        self.outcome = Outcome()
+        self._thread = threading.Thread(target=self._run, args=(url, rate_rps, duration_s))
+        self._thread.start()
+
+    def _run(self, url: str, rate_rps: float, duration_s: float) -> None:
+        self.outcome = asyncio.run(load(url, rate_rps, duration_s, BACKGROUND))
+
+    def over(self) -> Outcome:
+        """Wait for its end."""
+        self._thread.join()
+        return self.outcome
+
+
+def until_planned(running: Stack) -> None:
+    """Wait until the function has been measured, and the policy plans for it."""
+    wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == "infless", 60)
+    wait_until(lambda: not running.explain().get("notes", True), 60)
+
+
+def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
+    """More load, more instances; less load, fewer; every request is answered, in batches."""
+    write_function(tmp_path)
+    with stack(tmp_path) as running:
+        first = Running(running.url, 20, 3).over()
+        assert {200: 60} == dict(first.statuses)
+        until_planned(running)
+        assert ["echo", "echo--b8-c1"] == sorted(running.functions())
+        burst = Running(running.url, 400, 10)
+        wait_until(lambda: running.ready() >= 2, 12, "a second instance")
+        outcome = burst.over()
+        assert ({200: 4000}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
+        assert max(outcome.batches) == 8
+        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), 30, "one instance again")
+        wait_until(lambda: 1 == len(running.processes("watchdog_plugin")), 15, "no orphan")
+
+
+def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
+    """Under load, SIGKILL to the scaler loses nothing; its successor goes on from the store."""
+    write_function(tmp_path)
+    with stack(tmp_path) as running:
+        Running(running.url, 20, 3).over()
+        until_planned(running)
+        burst = Running(running.url, 150, 8)
+        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, 10)
+        before = running.explain()["plan"]
+        versions = {f["createdAt"] for f in running.functions().values()}
+        assert running.kill("carpool scaler run")
+        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said), 10)
+        wait_until(lambda: running.explain().get("fronts") == 1, 20, "the front is back")
+        outcome = burst.over()
+        assert ({200: 1200}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
+        after = running.explain()["plan"]
+        assert after["version"] >= before["version"]
+        assert versions == {f["createdAt"] for f in running.functions().values()}
+        wait_until(lambda: running.explain()["notes"] == [], 30)
+
+
+def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
+    """Idle, it has no instance; who comes waits for one, up to the cap, and leaves in a batch."""
+    write_function(tmp_path, **{"scale.min": "0", "queue.max": "10"})
+    options = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
+    with stack(tmp_path, options) as running:
+        Running(running.url, 20, 3).over()
+        until_planned(running)
+        for _ in range(2):
+            wait_until(lambda: not any(running.replicas().values()), 30, "no instance")
+            wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process")
+            outcome = asyncio.run(load(running.url, 1000, 0.025, BACKGROUND))
+            assert {200: 10, 429: 15} == dict(outcome.statuses)
+            assert max(outcome.batches) >= 2
+        metrics = requests.get(f"{running.scaler}/metrics", timeout=5).text
+        assert 'scaler_requests_total{function_name="echo",state="done"}' in metrics
+        assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
+
+
+def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:
+    """Somebody who scales behind the scaler's back is named and outdone."""
+    write_function(tmp_path)
+    with stack(tmp_path) as running:
+        Running(running.url, 20, 3).over()
+        until_planned(running)
+        scale = f"{running.url}/system/scale-function/echo--b8-c1"
+        requests.post(scale, json={"serviceName": "echo--b8-c1", "replicas": 3}, timeout=5)
+        named = "somebody else has set echo--b8-c1 to 3 replicas"
+        wait_until(lambda: named in str(running.explain().get("notes")), 10, "the competitor named")
+        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), 30, "one instance again")
+        removed = {"functionName": "echo"}
+        requests.delete(f"{running.url}/system/functions", json=removed, timeout=5)
+        wait_until(lambda: {} == running.functions(), 20, "no class is left behind")

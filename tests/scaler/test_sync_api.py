@@ -1,0 +1,184 @@
+"""``POST /v1/sync`` over a real socket: what is taken, what is refused, what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from carpool.http.client import Pool
+from carpool.http.server import Limits, serve
+from carpool.sync import PATH, PROOF, Announcement, AppReport, FrontReport, SyncAnswer, proof
+from scaler.api import Api
+from scaler.core.class_function import Status
+from scaler.core.control import Means
+from scaler.core.cost import Prices
+from scaler.core.senders import Senders
+from scaler.functions import Functions
+from scaler.gateway import Gateway
+from scaler.keeping import Keeping
+from scaler.loop import Loop
+from scaler.planners import Planners, Setting
+from scaler.store import Store
+from scaler.sync_api import SyncApi
+from scaler.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from pathlib import Path
+
+    import pytest
+
+    from carpool.http.client import Response
+
+TOKEN = "s3cret"
+LABELS = {"com.carpool.slo": "200ms", "com.carpool.scale.policy": "infless"}
+BASE = Status.of({"name": "echo", "image": "x", "replicas": 1, "labels": LABELS})
+PLAIN = Status.of({"name": "plain", "image": "x", "replicas": 1})
+REPORT = FrontReport("echo", "a" * 16, 1, period_s=0.5, apps=(AppReport("*", 5),))
+
+
+class Caller:
+    """A scaler's API, listening, and a client to it."""
+
+    def __init__(self, functions: Functions, tally: Tally, address: str) -> None:
+        self.functions = functions
+        self.tally = tally
+        self.pool = Pool(address)
+
+    async def say(
+        self, message: FrontReport | Announcement | bytes, token: str = TOKEN
+    ) -> Response:
+        """One sync."""
+        body = message if isinstance(message, bytes) else message.to_json()
+        headers = [("authorization", f"Bearer {token}")]
+        return await self.pool.request("POST", PATH, headers, body, 5.0)
+
+    async def get(self, path: str, token: str = TOKEN) -> tuple[int, Any]:
+        """What people see."""
+        headers = [("authorization", f"Bearer {token}")]
+        answer = await self.pool.request("GET", path, headers, b"", 5.0)
+        return answer.status, json.loads(answer.body)
+
+
+@asynccontextmanager
+async def scaler(folder: Path) -> AsyncIterator[Caller]:
+    """A scaler without rounds: what it knows is set by the test."""
+    functions = Functions(Means("e1"))
+    functions.observe({"echo": BASE, "plain": PLAIN})
+    functions.active = True
+    tally = Tally(lambda: list(functions), functions.now)
+    senders, planners = Senders(), Planners(Setting(Prices()))
+    store = Store(folder / "scaler.db")
+    gateway = Gateway("http://127.0.0.1:1")
+    loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
+    sync = SyncApi(functions, TOKEN, tally, senders)
+    api = Api(sync, functions, planners, loop, tally)
+    server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
+    caller = Caller(functions, tally, server.address)
+    try:
+        yield caller
+    finally:
+        caller.pool.close()
+        await server.stop()
+        store.close()
+        gateway.close()
+
+
+def with_scaler(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test with a scaler on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(tmp_path: Path, **arguments: Any) -> None:
+        async def scene() -> None:
+            async with scaler(tmp_path) as caller:
+                await test(caller, **arguments)
+
+        asyncio.run(scene())
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # its parameters are not the test's
+    return run
+
+
+@with_scaler
+async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
+    """A plan that the front does not have comes with addresses and proof; then nothing new does."""
+    control = caller.functions.find("echo")
+    assert control is not None
+    control.follow(control.first_plan(), 0.0)
+    said = Announcement("echo", "b" * 16, 1, "first", "10.0.0.9:8080", "ready", 1.0)
+    assert 200 == (await caller.say(said)).status
+    control.step(caller.functions.now(), 0.0)
+
+    told = await caller.say(REPORT)
+    answer = SyncAnswer.from_json(told.body)
+    assert {"first": ("10.0.0.9:8080",)} == answer.instances
+    assert answer.plan is not None
+    shown = proof(TOKEN.encode(), REPORT.sender, 1, told.body)
+    assert shown.encode() == told.header(PROOF.encode())
+
+    again = replace(REPORT, sequence=2, revision=answer.revision, version=answer.plan.version)
+    assert SyncAnswer.from_json((await caller.say(again)).body).plan is None
+    assert 5 * 2 == control.roll.arrivals["*"]
+
+
+@with_scaler
+async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) -> None:
+    """Wrong tokens, forms, functions, sizes, and messages played back change nothing."""
+    assert 200 == (await caller.say(REPORT)).status
+    refused = {
+        "token": (401, REPORT, "wrong"),
+        "form": (400, b'{"function": "echo"}', TOKEN),
+        "size": (413, b" " * 300_000, TOKEN),
+        "function": (404, replace(REPORT, function="plain", sequence=9), TOKEN),
+        "replayed": (409, REPORT, TOKEN),
+    }
+    for reason, (status, message, token) in refused.items():
+        for _ in range(3):
+            assert status == (await caller.say(message, token)).status, reason
+    assert dict.fromkeys(refused, 3) == dict(caller.tally.refused)
+    control = caller.functions.find("echo")
+    assert control is not None
+    assert 5 == control.roll.arrivals["*"]
+    metrics = caller.tally.render().decode()
+    assert 'scaler_syncs_refused_total{reason="replayed"} 3.0' in metrics
+
+
+def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first of a kind is a warning; who is being shouted at reads one line."""
+
+    async def scene() -> None:
+        async with scaler(tmp_path) as caller:
+            for _ in range(5):
+                await caller.say(REPORT, "wrong")
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scene())
+    assert 1 == len([r for r in caplog.records if "refused" in r.message])
+
+
+@with_scaler
+async def test_a_body_beyond_the_edge_is_refused(caller: Caller) -> None:
+    """What is larger than any message is not even read to its end."""
+    assert 413 == (await caller.say(b" " * 2_000_000)).status
+
+
+@with_scaler
+async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
+    """Lines, one in full, what is unknown; metrics and health are open."""
+    await caller.say(REPORT)
+    status, lines = await caller.get("/v1/functions")
+    assert (200, ["echo"]) == (status, [line["name"] for line in lines["functions"]])
+    status, whole = await caller.get("/v1/functions/echo")
+    assert (200, 1, None) == (status, whole["fronts"], whole["plan"])
+    status, error = await caller.get("/v1/functions/ecko")
+    assert (404, True) == (status, "did you mean 'echo'" in error["error"])
+    assert 404 == (await caller.get("/v1/shadow"))[0]
+    assert 401 == (await caller.get("/v1/functions", "wrong"))[0]
+    for path in ("/metrics", "/healthz"):
+        assert 200 == (await caller.pool.request("GET", path)).status
+    assert 405 == (await caller.pool.request("DELETE", "/v1/functions")).status

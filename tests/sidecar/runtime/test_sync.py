@@ -1,0 +1,231 @@
+"""A real sidecar and a scripted scaler: what it reports, which plans it follows, and alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from carpool.http.client import Pool
+from carpool.http.server import serve
+from carpool.plan import InstanceClass, Plan, Route
+from carpool.sync import PATH, PROOF, Announcement, FrontReport, SyncAnswer, proof, read_message
+from tests.sidecar.runtime.conftest import HANDLER, ROOT, Sidecar, on_loop
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from carpool.http.server import Exchange, Server
+
+TOKEN = "s3cret"
+
+
+def plan(version: int, function: str = "echo", batch: int = 4) -> Plan:
+    """A plan of one class."""
+    kind = InstanceClass("big", cpu=1, batch_size=batch, replicas=1)
+    return Plan(function, version, "test", (kind,), (Route("*", {"big": 1.0}, 0.0),))
+
+
+class Scaler:
+    """Answers syncs as it is told to."""
+
+    def __init__(self) -> None:
+        self.reports: list[FrontReport] = []
+        self.said: list[Announcement] = []
+        self.plan: Plan | None = None
+        self.revision = ""
+        self.proof_of = TOKEN
+        self.mute = 0
+
+    def order(self, given: Plan, revision: str) -> None:
+        """Tell this from now on."""
+        self.plan, self.revision = given, revision
+
+    @property
+    def ready(self) -> dict[str, tuple[str, ...]]:
+        """Addresses of those that have announced themselves last as ready."""
+        last = {said.address: said for said in self.said}
+        return {"big": tuple(a for a, said in last.items() if said.state == "ready")}
+
+    def __call__(self, exchange: Exchange) -> None:
+        assert PATH == exchange.target
+        assert f"Bearer {TOKEN}".encode() == exchange.header(b"authorization")
+        message = read_message(exchange.body)
+        if self.mute:
+            self.mute -= 1
+            exchange.abort()
+            return
+        if isinstance(message, FrontReport):
+            self.reports.append(message)
+            news = self.plan is not None and message.revision != self.revision
+            given = self.plan if news else None
+            answer = SyncAnswer(0.05, self.revision, given, self.ready if given else {})
+        else:
+            self.said.append(message)
+            answer = SyncAnswer(0.05)
+        body = answer.to_json()
+        shown = proof(self.proof_of.encode(), message.sender, message.sequence, body)
+        exchange.reply(200, body, headers=[(PROOF, shown)])
+
+
+@asynccontextmanager
+async def scaler(folder: Path) -> AsyncIterator[tuple[Scaler, Server]]:
+    """A scaler on a socket."""
+    scripted = Scaler()
+    server = await serve(scripted, listen=f"unix:{folder}/scaler")
+    try:
+        yield scripted, server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def sidecar(folder: Path, name: str, **env: str) -> AsyncIterator[Sidecar]:
+    """A sidecar of the function ``echo``, which has a scaler."""
+    listen = f"unix:{folder}/{name}"
+    process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+        [sys.executable, "-m", "sidecar"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "fprocess": f"{sys.executable} {HANDLER}",
+            "sidecar_listen": listen,
+            "sidecar_watchdog": "off",
+            "sidecar_scaler": f"unix:{folder}/scaler",
+            "sidecar_scaler_token": TOKEN,
+            "sidecar_function": "echo",
+            **env,
+        },
+    )
+    running = Sidecar(process, Pool(listen, max_connections=64))
+    try:
+        await wait_until_async(running.listening, 20, "it listens")
+        yield running
+    finally:
+        running.pool.close()
+        process.send_signal(signal.SIGTERM)
+        await wait_until_async(lambda: process.poll() is not None, 20, "the sidecar's end")
+
+
+async def explained(running: Sidecar, count: int = 1) -> list[dict[str, Any]]:
+    """Requests at once; what became of each."""
+    asked = [running.ask(f"ok{k}", ("x-carpool-explain", "1")) for k in range(count)]
+    answers = await asyncio.gather(*asked)
+    return [
+        {"status": a.status, "plan": a.header(b"x-carpool-plan"), "body": a.body} for a in answers
+    ]
+
+
+@on_loop
+async def test_a_front_holds_requests_until_an_instance_announces_itself(tmp_path: Path) -> None:
+    """No handler of its own; who comes waits, and leaves as the plan says when there is one."""
+    async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
+        assert 503 == await front.ready()
+        held = [asyncio.ensure_future(front.ask("ok")) for _ in range(8)]
+        await wait_until_async(lambda: any(r.starving for r in scripted.reports), 10, "starving")
+        assert 8 == scripted.reports[-1].queued or 8 == max(r.queued for r in scripted.reports)
+        async with sidecar(tmp_path, "one", sidecar_class="big"):
+            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            scripted.order(plan(3), "e:1")
+            assert [200] * 8 == [(await each).status for each in held]
+            assert 200 == await front.ready()
+            await wait_until_async(lambda: scripted.reports[-1].version == 3, 10, "followed")
+            assert f"unix:{tmp_path}/one" == scripted.reports[-1].instances[0].address
+            arrivals = sum(app.arrivals for r in scripted.reports for app in r.apps)
+            seats = sum(found.seats for r in scripted.reports for found in r.classes)
+            done = sum(r.fates.get("done", 0) for r in scripted.reports)
+            assert (8, 8, 8) == (arrivals, seats, done)
+        leaving = [said.state for said in scripted.said]
+        assert "loading" == leaving[0]
+        assert "leaving" == leaving[-1]
+
+
+@on_loop
+async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
+    """The scaler's end changes nothing; counts wait for the next one, each is told once."""
+    async with sidecar(tmp_path, "one", sidecar_class="big"), sidecar(tmp_path, "front") as front:
+        async with scaler(tmp_path) as (first, _):
+            await wait_until_async(lambda: first.ready["big"], 20, "an announcement")
+            first.order(plan(1), "e:1")
+            assert [(200, b"1")] == [(a["status"], a["plan"]) for a in await explained(front)]
+            first.mute = 3  # answers are lost: the message comes again
+            await wait_until_async(lambda: not first.mute, 10)
+            await wait_until_async(lambda: sum(_arrivals(first)) == 1, 10)
+        assert [200] * 5 == [a["status"] for a in await explained(front, 5)]
+        async with scaler(tmp_path) as (second, _):
+            await wait_until_async(lambda: sum(_arrivals(second)) == 5, 20, "the counts")
+            assert 1 == second.reports[-1].version
+            sequences = [r.sequence for r in second.reports]
+            assert sorted(set(sequences)) == sequences
+
+
+@on_loop
+async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> None:
+    """Without proof, for another function, or older than the one in force: counted."""
+    async with (
+        scaler(tmp_path) as (scripted, _),
+        sidecar(tmp_path, "one", sidecar_class="big"),
+        sidecar(tmp_path, "front") as front,
+    ):
+        await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+        scripted.order(plan(5), "e:1")
+        await wait_until_async(lambda: _version(scripted) == 5, 10, "followed")
+        for given, revision in ((plan(4), "e:2"), (plan(9, "other"), "e:3")):
+            scripted.order(given, revision)
+            before = len(scripted.reports)
+            await wait_until_async(lambda: len(scripted.reports) > before + 3, 10)  # noqa: B023
+            assert 5 == _version(scripted)
+        scripted.proof_of = "guessed"
+        scripted.order(plan(9), "e:4")
+        before = len(scripted.reports)
+        await wait_until_async(lambda: len(scripted.reports) > before + 3, 10)
+        assert 5 == _version(scripted)
+        assert [(200, b"5")] == [(a["status"], a["plan"]) for a in await explained(front)]
+        assert 2 <= await front.metric('batch_plans_refused_total{reason="plan"}')
+        assert 2 <= await front.metric('batch_plans_refused_total{reason="proof"}')
+        scripted.proof_of = TOKEN
+        scripted.order(plan(6), "e:5")
+        await wait_until_async(lambda: _version(scripted) == 6, 10, "followed again")
+
+
+@on_loop
+async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
+    """An instance takes whole batches, and plain requests as any sidecar does."""
+    async with (
+        scaler(tmp_path) as (scripted, _),
+        sidecar(tmp_path, "one", sidecar_class="big") as one,
+        sidecar(tmp_path, "front") as front,
+    ):
+        await one.until_ready()
+        assert 200 == (await one.ask("ok")).status
+        await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+        scripted.order(plan(1, batch=8), "e:1")
+        assert [200] * 16 == [a["status"] for a in await explained(front, 16)]
+        assert 1 == await one.metric("batch_size_count")  # its own; what passed is the front's
+        assert 16 == await front.metric("batch_size_sum")
+
+
+def _arrivals(scripted: Scaler) -> list[int]:
+    return [app.arrivals for report in scripted.reports for app in report.apps]
+
+
+def _version(scripted: Scaler) -> int | None:
+    return scripted.reports[-1].version
+
+
+def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
+    """A sidecar that has a scaler must know whose it is."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    env["sidecar_scaler"] = f"unix:{tmp_path}/scaler"
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar"], cwd=ROOT, env=env, capture_output=True, check=False
+    )
+    assert 2 == done.returncode
+    assert b"sidecar_function" in done.stderr
