@@ -47,8 +47,8 @@ bench: $(DEV) ## measure; every number in the documentation comes from here
 docs: $(DEV) ## write the generated parts of the documentation
 	$(PY) docs/generate.py
 
-images: ## build the images of sidecar, provider and functions; needs a Docker Engine
-	for target in sidecar provider function; do $(BUILD) --target $$target --tag carpool/$$target . || exit; done
+images: ## build the images of sidecar, scaler, provider and functions; needs a Docker Engine
+	for target in sidecar scaler provider function; do $(BUILD) --target $$target --tag carpool/$$target . || exit; done
 
 images-gpu: ## build the image of functions on GPUs
 	$(BUILD) --target function-gpu --tag carpool/function-gpu .

@@ -125,7 +125,7 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str) -> None:
         "image": echo,
         "secrets": ["carpool-scaler-token"],
         "envVars": {"sidecar_scaler": "scaler:8090"},
-        "labels": {"com.carpool.slo": "500ms"},
+        "labels": {"com.carpool.slo": "500ms", "com.carpool.scale.policy": "openfaas"},
     }
     assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
     wait_until(lambda: any("fn--" in name for name in functions(compose.name)), 90, "an instance")
