@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +112,9 @@ class Planners:
         if self.shadow is None:
             return
         cluster = Cluster(self._setting.nodes) if self._setting.nodes else None
+        known = tuple(view for view in views if math.isfinite(view.rate_rps))
         try:
-            self.shadow.plan(Snapshot(now_s, views, cluster, self._setting.prices))
+            self.shadow.plan(Snapshot(now_s, known, cluster, self._setting.prices))
         except Exception:  # a shadow must not darken what is real
             log.exception("the shadow %s failed and is gone", self.shadow.name)
             self.shadow = None

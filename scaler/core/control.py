@@ -102,7 +102,9 @@ class Control:
         self._disagree_s: float | None = None
         self._said: list[str] = []
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
+        self._wrong: list[str] = []
         self.observe(base, {})
+        self.notes += self._wrong
 
     def observe(self, base: Status | None, deployed: Mapping[str, Status]) -> None:
         """The gateway lists this of it; ``base`` is None once the user has removed it."""
@@ -114,7 +116,9 @@ class Control:
             self.settings = FunctionSettings.from_labels(base.labels, base.annotations)
         except ConfigError as error:
             self.settings = getattr(self, "settings", FunctionSettings())
-            self.notes = [f"its labels cannot be used: {error}"]
+            self._wrong = [f"its labels cannot be used: {error}"]
+        else:
+            self._wrong = []
         self._learned = Learned(self.settings.cpu or 1.0, self.settings.gpu)
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
@@ -198,7 +202,7 @@ class Control:
         kinds = {kind.name: kind for kind in self.plan.classes}
         actions = self._rollout.step(kinds, self.wanted, sight, now_s)
         self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
-        self.notes = [*self._rollout.notes, *self._doubts(ready, now_s)]
+        self.notes = [*self._wrong, *self._rollout.notes, *self._doubts(ready, now_s)]
         self._log_notes(wall_s)
         return actions
 

@@ -100,7 +100,7 @@ def with_scaler(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
 
         asyncio.run(scene())
 
-    del run.__wrapped__  # type: ignore[attr-defined]  # its parameters are not the test's
+    del run.__wrapped__  # its parameters are not the test's
     return run
 
 
@@ -130,7 +130,7 @@ async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
 async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) -> None:
     """Wrong tokens, forms, functions, sizes, and messages played back change nothing."""
     assert 200 == (await caller.say(REPORT)).status
-    refused = {
+    refused: dict[str, tuple[int, FrontReport | bytes, str]] = {
         "token": (401, REPORT, "wrong"),
         "form": (400, b'{"function": "echo"}', TOKEN),
         "size": (413, b" " * 300_000, TOKEN),

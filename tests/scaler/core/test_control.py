@@ -1,0 +1,151 @@
+"""One function under the scaler: views for policies, plans into actions and orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from carpool.latency.linear import Linear
+from carpool.plan import InstanceClass
+from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
+from scaler.core.class_function import CLASS_LABEL, Status
+from scaler.core.control import Control, Means
+from scaler.prewarm.fixed import FixedKeepAlive
+
+LABELS = {
+    "com.carpool.slo": "200ms",
+    "com.carpool.scale.policy": "infless",
+    "com.carpool.scale.min": "0",
+    "com.carpool.batch.max": "8",
+    "com.carpool.cpu": "2",
+}
+MODEL = Linear(0.02, 0.002, cpu=2.0)
+
+
+def base(**labels: str) -> Status:
+    """The user's function."""
+    return Status.of({"name": "f", "image": "x", "replicas": 1, "labels": {**LABELS, **labels}})
+
+
+def report(**fields: Any) -> FrontReport:
+    """A front's report of a second."""
+    return FrontReport("f", "a" * 8, 1, period_s=1.0, **fields)
+
+
+def deployed(control: Control, kind: str, replicas: int) -> dict[str, Status]:
+    """What a gateway lists after the actions that a control asks for first."""
+    (action,) = [a for a in control.step(0.0, 0.0) if a.kind == kind]
+    document = {**action.document, "name": action.name, "replicas": replicas}
+    return {kind: Status.of({**document, "availableReplicas": replicas})}
+
+
+def test_a_function_without_a_model_is_measured_first() -> None:
+    """One size, as it says of itself, until batches have been seen; then there is a view."""
+    control = Control(base(**{"com.carpool.scale.min": "1"}), Means("e"))
+    assert control.view(0.0) is None
+    first = control.first_plan()
+    assert ("first", 2.0, 8, 1) == (
+        first.classes[0].name,
+        first.classes[0].cpu,
+        first.classes[0].batch_size,
+        first.classes[0].replicas,
+    )
+    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    seen = control.view(1.0)
+    assert seen is not None
+    assert MODEL == seen.model
+
+
+def test_a_view_shows_loads_and_bounds() -> None:
+    """Rates by application, requests without one apart, instances of the plan in force."""
+    labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}
+    status = base(**labels)
+    annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
+    status = Status.of({**status.document, "annotations": annotations})
+    control = Control(status, Means("e", models={"f": MODEL}))
+    apps = (AppReport("web", 30), AppReport("*", 10))
+    control.reported(report(apps=apps, queued=4), 1.0, 1.0)
+    seen = control.view(1.0)
+    assert seen is not None
+    assert {"web": (0.09, 30.0), "(no application)": (0.2, 10.0)} == {
+        app.name: (app.slo_s, pytest.approx(app.rate_rps)) for app in seen.apps
+    }
+    assert (4, 1, 9, 8) == (seen.queued, seen.min_instances, seen.max_instances, seen.max_batch)
+
+
+def test_a_plan_becomes_actions_and_then_orders() -> None:
+    """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
+    control = Control(base(), Means("e", models={"f": MODEL}))
+    control.follow(replace(control.first_plan(), version=4, policy="p"), 0.0)
+    control.plan = (
+        replace(control.plan, classes=(InstanceClass("first", cpu=2, batch_size=8, replicas=1),))
+        if control.plan
+        else None
+    )
+    listed = deployed(control, "first", 0)
+    assert "first" == listed["first"].labels[CLASS_LABEL]
+    control.observe(base(), listed)
+    assert ["scale f--first to 1"] == [str(action) for action in control.step(1.0, 1.0)]
+    listed = {"first": replace(listed["first"], replicas=1)}
+    control.observe(base(), listed)
+    control.roll.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
+    assert [] == control.step(2.0, 2.0)
+    assert {"first": ("a:1",)} == control.orders.instances
+    assert not control.changing
+
+
+def test_a_function_that_may_have_none_follows_its_windows() -> None:
+    """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
+    keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
+    control = Control(base(), Means("e", models={"f": MODEL}, prewarm=lambda: keep))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(idle_s=10.0), 1.0, 1.0)
+    control.step(1.0, 1.0)
+    assert 1 == sum(control.wanted.values())
+    control.reported(report(idle_s=31.0), 22.0, 22.0)
+    control.step(22.0, 22.0)
+    assert 0 == sum(control.wanted.values())
+    control.reported(report(queued=1, starving=True), 23.0, 23.0)
+    control.step(23.0, 23.0)
+    assert 1 == sum(control.wanted.values())
+
+
+def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
+    """What is available and does not announce itself is said after a quarter of a minute."""
+    control = Control(base(), Means("e", models={"f": MODEL}))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(starving=True, queued=1), 0.0, 0.0)
+    control.observe(base(), deployed(control, "first", 1))
+    control.step(1.0, 1.0)
+    assert [] == control.notes
+    control.reported(report(starving=True, queued=1), 17.0, 17.0)
+    control.step(17.0, 17.0)
+    assert "1 of f--first available, 0 have announced themselves" in control.notes[0]
+    assert control.notes[0] in [decision.text for decision in control.decisions]
+
+
+def test_what_was_kept_goes_on() -> None:
+    """Plan, version and what the prewarm policy has learned come back."""
+
+    def made() -> Control:
+        return Control(base(), Means("e", models={"f": MODEL}, prewarm=_fixed))
+
+    before, after = made(), made()
+    before.follow(before.first_plan(), 0.0)
+    before.reported(report(starving=True, queued=1), 0.0, 0.0)
+    before.step(0.0, 0.0)
+    after.absorb(before.to_form(), before.prewarm_form(), 100.0)
+    assert before.plan == after.plan
+    assert before.orders.version == after.orders.version
+
+
+def _fixed() -> FixedKeepAlive:
+    return FixedKeepAlive(FixedKeepAlive.Params())
+
+
+def test_labels_that_cannot_be_used_are_said() -> None:
+    """A function whose settings are wrong does not end the scaler."""
+    control = Control(base(**{"com.carpool.slo": "soon"}), Means("e", models={"f": MODEL}))
+    assert "com.carpool.slo" in control.notes[0]

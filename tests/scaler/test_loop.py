@@ -1,0 +1,199 @@
+"""Rounds against a real provider: what runs follows the plan, and is known after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.sync import Announcement, AppReport, FrontReport
+from scaler.core.control import Means
+from scaler.core.cost import Prices
+from scaler.core.pace import Pace
+from scaler.core.scenario import read_scenario
+from scaler.core.senders import Senders
+from scaler.core.shadow import Shadow
+from scaler.functions import Functions
+from scaler.gateway import Gateway
+from scaler.keeping import Keeping
+from scaler.loop import Loop
+from scaler.planners import Planners, Setting
+from scaler.policy_choice import chosen_policy
+from scaler.store import Store
+from scaler.tally import Tally
+from tests.faas_stack.rig import ProcessStage, story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scaler.core.control import Control
+    from tests.faas_stack.rig import Rig
+
+SCENARIO = """\
+cluster: {nodes: [{name: here, cpus: 3}]}
+models: {toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 1}}}
+functions:
+  - name: echo
+    model: toy
+    slo_ms: 200
+    max_batch: 4
+    apps: [{name: a, arrivals: {poisson: {rate: 1}}}]
+"""
+LABELS = {
+    "com.carpool.slo": "200ms",
+    "com.carpool.batch.max": "4",
+    "com.carpool.scale.policy": "infless",
+    "com.carpool.scale.min": "1",
+}
+
+
+class Scaler:
+    """A scaler whose sidecars are the test's."""
+
+    def __init__(self, functions: Functions, tally: Tally, planners: Planners, loop: Loop) -> None:
+        self.functions = functions
+        self.tally = tally
+        self.planners = planners
+        self.loop = loop
+        self._spoken = 0
+        self.arrivals = 0
+
+    @property
+    def control(self) -> Control:
+        """Of the function ``echo``."""
+        (found,) = self.functions
+        return found
+
+    def load(self, rate_rps: int) -> None:
+        """A front reports a second of such a load."""
+        self._spoken += 1
+        self.arrivals += rate_rps
+        orders = self.control.orders
+        report = FrontReport(
+            *("echo", "a" * 8, self._spoken),
+            version=orders.version or None,
+            period_s=1.0,
+            apps=(AppReport("*", rate_rps),),
+        )
+        self.functions.reported(self.control, report)
+
+    def announce(self, kind: str, count: int) -> None:
+        """So many instances of a class say that they are ready."""
+        for number in range(count):
+            said = Announcement("echo", f"i{number:07}", 1, kind, f"{kind}:{number}", "ready", 1.0)
+            self.functions.announced(self.control, said)
+
+
+@asynccontextmanager
+async def scaler(
+    rig: Rig, *, dry: bool = False, shadow: str = "", url: str = ""
+) -> AsyncIterator[Scaler]:
+    """A scaler's rounds, with the store in the rig's folder."""
+    path = rig.folder / "scenario.yaml"
+    path.write_text(SCENARIO)
+    scenario = read_scenario(path)
+    functions = Functions(Means("e1", models={"echo": scenario.functions[0].model}), Pace())
+    tally, senders = Tally(lambda: list(functions), functions.now), Senders()
+    setting = Setting(Prices(), scenario.nodes)
+    cast = Shadow(shadow, chosen_policy(shadow, {})) if shadow else None
+    planners = Planners(setting, cast)
+    store = Store(rig.folder / "scaler.db")
+    gateway = Gateway(url or f"http://{rig.provider.address}", dry=dry)
+    loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
+    task = asyncio.get_running_loop().create_task(loop.run(0.05))
+    try:
+        await wait_until_async(lambda: tally.rounds > 1, 10, "rounds")
+        yield Scaler(functions, tally, planners, loop)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        store.close()
+        gateway.close()
+
+
+def replicas(rig: Rig) -> dict[str, int]:
+    """What the provider is to run."""
+    found = rig.provider.fleet.functions()
+    return {function.deployment.service: function.replicas for function in found}
+
+
+@story(ProcessStage())
+async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> None:
+    """One at first, more under load within the servers; a new scaler changes nothing."""
+    await rig.deploy("echo", labels=LABELS)
+    async with scaler(rig, shadow="openfaas") as running:
+        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        (kind,) = running.control.wanted
+        assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
+        running.announce(kind, 1)
+
+        def crowded() -> bool:
+            running.load(10_000)
+            return running.control.unplaced_rps > 0 and sum(replicas(rig).values()) == 1 + 3
+
+        await wait_until_async(crowded, 10, "as many as there is room for")
+        assert running.planners.shadow is not None
+        assert "echo" in running.planners.shadow.plans
+        plan, deployed, arrivals = running.control.plan, replicas(rig), running.arrivals
+        assert ("deploy", "done") in running.tally.actions
+        assert b"scaler_instances" in running.tally.render()
+    async with scaler(rig) as running:
+        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        assert (plan, deployed) == (running.control.plan, replicas(rig))
+        assert arrivals == sum(count for *_, count in _arrivals(rig))
+
+
+@story(ProcessStage())
+async def test_a_dry_run_changes_nothing(rig: Rig) -> None:
+    """It plans and says; nothing is deployed, and no front is told."""
+    await rig.deploy("echo", labels=LABELS)
+    async with scaler(rig, dry=True) as running:
+        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        assert running.control.plan is not None
+        assert {"echo": 1} == replicas(rig)
+        assert not running.functions.active
+        assert {} == dict(running.tally.actions)
+
+
+@story(ProcessStage())
+async def test_functions_that_are_not_to_be_scaled_are_left_alone(rig: Rig) -> None:
+    """Without a scaling policy in its label a function is not the scaler's."""
+    await rig.deploy("plain")
+    await rig.deploy("fixed", labels={"com.carpool.scale.policy": "fixed"})
+    async with scaler(rig) as running:
+        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        assert [] == list(running.functions)
+        assert {"plain": 1, "fixed": 1} == replicas(rig)
+
+
+@story(ProcessStage())
+async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
+    """A misspelt policy keeps the function at its first plan, and says why."""
+    labels = {**LABELS, "com.carpool.scale.policy": "infles"}
+    await rig.deploy("echo", labels=labels)
+    async with scaler(rig) as running:
+        await wait_until_async(lambda: running.control.remarks, 10)
+        assert "did you mean 'infless'" in running.control.remarks[0]
+
+
+@story(ProcessStage())
+async def test_without_a_gateway_rounds_go_on(rig: Rig) -> None:
+    """A gateway that cannot be reached is said, and everything stays as it is."""
+    async with scaler(rig, url="http://127.0.0.1:1") as running:
+        assert "cannot be reached" in running.loop.unreachable
+        assert [] == list(running.functions)
+
+
+def _arrivals(rig: Rig) -> list[tuple[str, int, int]]:
+    copy = Path(rig.folder / "copy.db")
+    copy.write_bytes((rig.folder / "scaler.db").read_bytes())
+    wal = Path(rig.folder / "scaler.db-wal")
+    if wal.exists():
+        Path(rig.folder / "copy.db-wal").write_bytes(wal.read_bytes())
+    store = Store(copy)
+    try:
+        return store.counts("echo")
+    finally:
+        store.close()
