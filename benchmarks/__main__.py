@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import batch_law, compare, grouping, placement, prewarm, simulator
+from benchmarks import batch_law, compare, grouping, placement, prewarm, selection, simulator
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "grouping": grouping.main,
     "placement": placement.main,
     "prewarm": prewarm.main,
+    "selection": selection.main,
     "simulator": simulator.main,
 }
 

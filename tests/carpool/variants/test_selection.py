@@ -1,0 +1,134 @@
+"""INFaaS's getVariant: what is asked for is got, at least, or the closest is named."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.variants.instance_states import State
+from carpool.variants.selection import Asked, Choice, Profile, Selection
+
+SMALL = Profile("small", 0.70, 0.020, cost=1.0, load_s=0.5)
+LARGE = Profile("large", 0.80, 0.200, cost=3.0, load_s=2.0)
+QUICK = Profile("quick", 0.80, 0.015, cost=9.0, load_s=8.0)
+
+shares = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
+profiles = st.lists(st.tuples(shares, shares, shares, shares), min_size=1, max_size=12).map(
+    lambda rows: [Profile(f"v{n}", row[0], 0.1 + row[1], *row[2:]) for n, row in enumerate(rows)]
+)
+noted = st.lists(
+    st.tuples(st.integers(0, 11), st.sampled_from("ab"), st.sampled_from(State), st.integers(0, 3)),
+    max_size=25,
+)
+asked = st.builds(
+    Asked, st.sampled_from([0.0, 0.3, 0.7, 1.2, math.inf]), shares, shares | st.just(math.inf)
+)
+
+
+def running(*names: str) -> Selection:
+    """The three, of which these have an Active instance."""
+    selection = Selection([SMALL, LARGE, QUICK])
+    for name in names:
+        selection.note(name, f"{name}-1", State.ACTIVE)
+    return selection
+
+
+def test_the_cheapest_active_variant_that_fits_is_taken() -> None:
+    """Of several that run, the one is taken that costs least."""
+    selection = running("small", "large", "quick")
+    assert Choice(SMALL, "small-1") == selection.choose(Asked(0.3, 0.6))
+    assert Choice(LARGE, "large-1") == selection.choose(Asked(0.3, 0.75))
+    assert Choice(QUICK, "quick-1") == selection.choose(Asked(0.1, 0.75))
+
+
+def test_what_runs_comes_before_what_would_have_to_load() -> None:
+    """An Active variant that fits is taken, though one that is not loaded is cheaper."""
+    assert Choice(QUICK, "quick-1") == running("quick").choose(Asked())
+
+
+def test_of_those_to_load_the_first_to_answer_is_taken() -> None:
+    """Loading counts: 0.52 s are within 0.6, and 2.2 are not."""
+    assert Choice(SMALL) == running().choose(Asked(0.6))
+    assert Choice(LARGE) == running().choose(Asked(3.0, 0.75))
+    assert Choice(None, closest=QUICK) == running().choose(Asked(0.19, 0.75))
+
+
+@pytest.mark.parametrize("state", [State.OVERLOADED, State.INTERFERED])
+def test_an_instance_with_too_much_to_do_gets_nothing(state: State) -> None:
+    """Overloaded and Interfered instances are not selected, nor is their variant loaded for it."""
+    selection = running("small")
+    selection.note("small", "small-1", state)
+    assert Choice(QUICK) == Selection([QUICK]).choose(Asked())
+    assert SMALL != selection.choose(Asked()).fits
+    selection.note("small", "small-2", State.ACTIVE, 5)
+    assert Choice(SMALL, "small-2") == selection.choose(Asked())
+
+
+def test_the_least_loaded_instance_is_taken() -> None:
+    """Loads change, and instances go."""
+    selection = running()
+    for name, load in (("a", 3), ("b", 1), ("c", 2)):
+        selection.note("small", name, State.ACTIVE, load)
+    assert "b" == selection.choose(Asked()).instance
+    selection.note("small", "b", State.ACTIVE, 4)
+    assert "c" == selection.choose(Asked()).instance
+    selection.note("small", "c", State.INACTIVE)
+    assert "a" == selection.choose(Asked()).instance
+
+
+@pytest.mark.parametrize(
+    ("wanted", "closest"),
+    [
+        pytest.param(Asked(0.014, 0.7), QUICK, id="a millisecond later"),
+        pytest.param(Asked(0.5, 0.81), LARGE, id="a hundredth less accurate"),
+        pytest.param(Asked(0.5, 0.75, 2.9), LARGE, id="a tenth dearer"),
+        pytest.param(Asked(0.001, 0.9), LARGE, id="nothing is near: the most accurate"),
+        pytest.param(Asked(0.001, 0.75, 0.1), QUICK, id="two do not fit: the quickest"),
+    ],
+)
+def test_where_nothing_fits_the_closest_is_named(wanted: Asked, closest: Profile) -> None:
+    """The variant for which the request has to change least is suggested."""
+    assert Choice(None, closest=closest) == running("small", "large", "quick").choose(wanted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(profiles, noted, asked)
+def test_nothing_that_was_asked_for_is_undercut(
+    known: list[Profile], changes: list[tuple[int, str, State, int]], wanted: Asked
+) -> None:
+    """Whatever runs, the choice is that of a search through all, and never less than asked for."""
+    selection = Selection(known)
+    instances: dict[tuple[str, str], tuple[State, int]] = {}
+    for number, instance, state, load in changes:
+        if number < len(known):
+            selection.note(known[number].name, instance, state, load)
+            instances[known[number].name, instance] = (state, load)
+
+    found = selection.choose(wanted)
+
+    if found.fits is not None:
+        assert found.fits.accuracy >= wanted.accuracy
+        assert found.fits.cost <= wanted.cost
+        assert found.fits.latency_s <= wanted.latency_s
+    assert _searched(known, instances, wanted) == (found.fits, found.instance)
+    assert (found.closest is None) == (found.fits is not None)
+
+
+def _searched(
+    known: list[Profile], instances: dict[tuple[str, str], tuple[State, int]], wanted: Asked
+) -> tuple[Profile | None, str | None]:
+    def states(profile: Profile) -> list[State]:
+        return [s for (v, _), (s, _) in instances.items() if v == profile.name]
+
+    good = [p for p in known if p.accuracy >= wanted.accuracy and p.cost <= wanted.cost]
+    active = [p for p in good if State.ACTIVE in states(p) and p.latency_s <= wanted.latency_s]
+    if active:
+        best = min(active, key=lambda p: (p.cost, p.latency_s, p.name))
+        of_best = {i: load for (v, i), (s, load) in instances.items()
+                   if v == best.name and s is State.ACTIVE}  # fmt: skip
+        return best, min(of_best, key=lambda i: (of_best[i], i))
+    cold = [p for p in good if set(states(p)) <= {State.INACTIVE} and p.start_s <= wanted.latency_s]
+    return min(cold, key=lambda p: (p.start_s, p.cost, p.name), default=None), None
