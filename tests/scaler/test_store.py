@@ -39,6 +39,9 @@ def test_what_was_kept_is_there_again(path: Path) -> None:
     assert {"f": {"x": 1}} == again.get("prewarm")
     assert [("web", 10, 7), ("*", 11, 1)] == again.counts("f")
     assert [("*", 11, 1)] == again.counts("f", since=11)
+    with again.round():
+        again.forget(before=11)
+    assert [("*", 11, 1)] == again.counts("f")
     again.close()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from carpool.latency.linear import Linear
-from carpool.plan import InstanceClass
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
 from scaler.core.class_function import CLASS_LABEL, Status
 from scaler.core.control import Control, Means
@@ -69,31 +68,42 @@ def test_a_view_shows_loads_and_bounds() -> None:
     control.reported(report(apps=apps, queued=4), 1.0, 1.0)
     seen = control.view(1.0)
     assert seen is not None
-    assert {"web": (0.09, 30.0), "(no application)": (0.2, 10.0)} == {
-        app.name: (app.slo_s, pytest.approx(app.rate_rps)) for app in seen.apps
-    }
+    rates = {app.name: app.rate_rps for app in seen.apps}
+    assert {"web": 0.09, "(no application)": 0.2} == {app.name: app.slo_s for app in seen.apps}
+    assert pytest.approx({"web": 30.0, "(no application)": 10.0}) == rates
     assert (4, 1, 9, 8) == (seen.queued, seen.min_instances, seen.max_instances, seen.max_batch)
 
 
 def test_a_plan_becomes_actions_and_then_orders() -> None:
     """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
-    control = Control(base(), Means("e", models={"f": MODEL}))
-    control.follow(replace(control.first_plan(), version=4, policy="p"), 0.0)
-    control.plan = (
-        replace(control.plan, classes=(InstanceClass("first", cpu=2, batch_size=8, replicas=1),))
-        if control.plan
-        else None
-    )
+    control = Control(base(**{"com.carpool.scale.min": "1"}), Means("e", models={"f": MODEL}))
+    control.follow(control.first_plan(), 0.0)
     listed = deployed(control, "first", 0)
     assert "first" == listed["first"].labels[CLASS_LABEL]
-    control.observe(base(), listed)
+    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
     assert ["scale f--first to 1"] == [str(action) for action in control.step(1.0, 1.0)]
-    listed = {"first": replace(listed["first"], replicas=1)}
-    control.observe(base(), listed)
+    listed = {"first": replace(listed["first"], replicas=1, available=1)}
+    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
+    assert not control.complete(2.0)
     control.roll.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
+    assert control.complete(2.0)
     assert [] == control.step(2.0, 2.0)
     assert {"first": ("a:1",)} == control.orders.instances
     assert not control.changing
+
+
+def test_what_runs_already_is_found_and_not_replaced() -> None:
+    """A scaler without a memory goes on with the instances that there are."""
+    control = Control(base(), Means("e"))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(starving=True, queued=1), 0.0, 0.0)
+    listed = deployed(control, "first", 3)
+    other = Control(base(), Means("e"))
+    other.observe(base(), listed)
+    found = other.first_plan()
+    assert ("found", 3, 8) == (found.policy, found.classes[0].replicas, found.classes[0].batch_size)
+    other.follow(found, 0.0)
+    assert [] == other.step(0.0, 0.0)
 
 
 def test_a_function_that_may_have_none_follows_its_windows() -> None:
