@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import random
@@ -142,6 +143,7 @@ async def measure(sidecars: int, interval_s: float, duration_s: float) -> dict[s
     """One run."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.disable()  # a pause here would be taken for one there
     with tempfile.TemporaryDirectory() as folder:
         gateway = await serve(Gateway(), listen="127.0.0.1:0")
         address = f"unix:{folder}/scaler"

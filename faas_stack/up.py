@@ -78,7 +78,7 @@ def deploy_request(function: StackFunction, scaler: str = "") -> dict[str, Any]:
         function: What the stack file says of it.
         scaler: Where its sidecars find the scaler; empty: nobody scales it.
     """
-    ours = {"sidecar_scaler": scaler} if scaler else {}
+    ours = {"sidecar_scaler": scaler, "sidecar_plan_folder": "tmp"} if scaler else {}
     token = [SCALER_SECRET] if scaler else []
     optional = {
         "namespace": function.namespace,

@@ -104,7 +104,7 @@ class Functions:
         for app in report.apps:
             if app.arrivals:
                 self.arrivals[control.name, app.name, minute] += app.arrivals
-        if report.starving or (report.idle_s is None and control.plan is None):
+        if report.starving and not control.changing:  # nothing is on its way yet
             self.wake()
 
     def answer(self, control: Control, report: FrontReport) -> SyncAnswer:

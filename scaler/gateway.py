@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scaler.core.rollout import Action
+    from scaler.core.action import Action
 
 __all__ = ["Gateway", "GatewayError", "credentials"]
 

@@ -23,6 +23,7 @@ __all__ = ["Keeping"]
 
 log = logging.getLogger(__name__)
 
+_REMEMBERED_MINUTES = 90 * 24 * 60
 _LEARNED_ROUNDS = 16  # histograms are larger than the rest, and change little
 
 
@@ -84,5 +85,7 @@ class Keeping:
             for (function, app, minute), count in self._arrivals.items():
                 self._store.count(function, app, minute, count)
             self._store.drop("sender", *self._gone)
+            if self._rounds % _LEARNED_ROUNDS == 0:
+                self._store.forget(int(self._functions.wall()) // 60 - _REMEMBERED_MINUTES)
         self._pending, self._gone = [], []
         self._arrivals.clear()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import CarpoolError
-from scaler.core.rollout import Action
+from scaler.core.action import Action
 from scaler.gateway import GatewayError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = ["Loop"]
 
 log = logging.getLogger(__name__)
 
+_SETTLE_S = 3.0
 _LEAST_PAUSE_S = 0.05  # between two rounds, however urgent
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class Loop:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scaler")
         self._due = asyncio.Event()
         self._told: set[str] = set()
+        self._began_s = functions.now()
+        self._heard = False
         self.unreachable = ""
         functions.wake = self._due.set
 
@@ -96,6 +99,8 @@ class Loop:
         functions = self._functions
         self._tally.measure(functions.pace, functions.count())
         await self._look()
+        if not self._settled():
+            return
         await self._plan()
         for control in list(functions):
             await self._act(control)
@@ -107,6 +112,17 @@ class Loop:
         functions.active = not self._gateway.dry
         await self._keeping.collect()
         await self._in_thread(self._keeping.keep)
+
+    def _settled(self) -> bool:
+        """Whether the instances have had time to say where they are, since this scaler started.
+
+        Until then it would take what runs for missing, and fronts would be told so.
+        """
+        if not self._heard:
+            now_s = self._functions.now()
+            complete = all(control.complete(now_s) for control in self._functions)
+            self._heard = complete or now_s >= self._began_s + _SETTLE_S
+        return self._heard
 
     async def _look(self) -> None:
         """See what the gateway lists; without it sidecars are still heard and told."""

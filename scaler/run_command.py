@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import resource
@@ -125,6 +126,8 @@ async def _serve(options: _Options, store: Store) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # one for each sidecar
     sys.setswitchinterval(_SWITCH_S)
+    gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
+    gc.set_threshold(50_000, 20, 100)
     functions = Functions(options.means, Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)
     senders = Senders()

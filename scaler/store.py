@@ -117,6 +117,10 @@ class Store:
         )
         return found.fetchall()
 
+    def forget(self, before: int) -> None:
+        """Drop arrivals of minutes before this one."""
+        self._database.execute("DELETE FROM arrival WHERE minute < ?", (before,))
+
     @contextmanager
     def round(self) -> Iterator[None]:
         """All that is changed inside is kept together, or not at all."""

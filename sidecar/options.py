@@ -43,6 +43,8 @@ class Options:
         function: what the user calls, as the scaler knows it.
         instance_class: the plan's class that this is an instance of; empty: it is the front of a
             function whose instances are elsewhere, if there is a scaler, and else on its own.
+        plan_folder: where a front writes its last plan down, to go on with it after a restart;
+            its own alone. Empty: nowhere.
         announce: where other sidecars reach this one; empty: where it listens.
         admin: where operators come in (`sidecar.runtime.admin`); empty: nowhere.
         admin_token: what they must present; required where ``admin`` is not of this machine alone.
@@ -61,6 +63,7 @@ class Options:
     scaler_token: str = ""
     function: str = ""
     instance_class: str = ""
+    plan_folder: str = ""
     announce: str = ""
     admin: str = ""
     admin_token: str = ""
@@ -98,6 +101,7 @@ class Options:
             scaler_token=reader.secret("sidecar_scaler_token", SCALER_SECRET),
             function=reader.text("sidecar_function") or env.get("OPENFAAS_NAME", ""),
             instance_class=reader.text("sidecar_class"),
+            plan_folder=reader.folder("sidecar_plan_folder"),
             announce=reader.address("sidecar_announce", ""),
             admin=reader.side_door("sidecar_admin", "sidecar_admin_token"),
             admin_token=env.get("sidecar_admin_token", "").strip(),
@@ -129,6 +133,16 @@ class _Reader:
         with suppress(OSError, UnicodeDecodeError):
             return (folder / file).read_text(encoding="utf-8").strip()
         return ""
+
+    def folder(self, name: str) -> str:
+        """A folder; ``tmp`` is the one for temporary files, where every process has its own."""
+        text = self.text(name)
+        if text == "tmp":
+            text = self._env.get("TMPDIR", "")
+        if text and not Path(text).is_dir():
+            self._problems.add(name, text, "an existing folder")
+            return ""
+        return text
 
     def require_function(self, options: Options) -> None:
         if options.scaler and not options.function:

@@ -102,12 +102,20 @@ def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
     }
     for key in ("limits", "requests"):
         if base.document.get(key):
-            document[key] = dict(base.document[key])
+            document[key] = _resources(base.document[key], kind)
     document["annotations"] = dict(base.annotations)
     document["labels"] = _labels(base, kind)
     text = json.dumps(document, sort_keys=True)
     document["labels"][MADE_FROM_LABEL] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return document
+
+
+def _resources(own: Mapping[str, str], kind: InstanceClass) -> dict[str, str]:
+    """What the user asks of the platform, with the class's size where he asks for any."""
+    size = {"cpu": f"{kind.cpu:.6g}"}
+    if kind.memory_mb:
+        size["memory"] = f"{max(1, round(kind.memory_mb))}M"
+    return {**own, **{key: amount for key, amount in size.items() if key in own}}
 
 
 def kind_of(status: Status) -> InstanceClass | None:

@@ -7,38 +7,40 @@ puts them together, with the time passed in. Nothing here talks to anybody.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from carpool import spread
 from carpool.errors import ConfigError
-from carpool.plan import InstanceClass, Plan, Route
+from carpool.plan import Plan
 from carpool.settings import FunctionSettings
 from scaler.core import diff
+from scaler.core.action import Sight
 from scaler.core.class_function import kind_of
+from scaler.core.decisions import Decisions
+from scaler.core.first_plan import first_plan, found_plan
 from scaler.core.learned import Learned
 from scaler.core.orders import Orders
 from scaler.core.presence import Presence, Scene
 from scaler.core.rates import Rates
 from scaler.core.roll import Roll
-from scaler.core.rollout import Rollout, Sight
+from scaler.core.rollout import Rollout
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from carpool.latency import LatencyModel
+    from carpool.plan import InstanceClass
     from carpool.sync import FrontReport
+    from scaler.core.action import Action
     from scaler.core.class_function import Status
     from scaler.core.prewarm import PrewarmPolicy
-    from scaler.core.rollout import Action
 
-__all__ = ["Control", "Decision", "Means"]
+__all__ = ["Control", "Means"]
 
 _NO_OBJECTIVE_S = 1.0
 _OTHERS = "(no application)"
-_DECISIONS = 64
 _OBSERVED = 64  # of one bin in one report: more of the same say nothing new
 _DISAGREE_S = 15.0
 
@@ -62,19 +64,12 @@ class Means:
     prewarm: Callable[[], PrewarmPolicy] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Something that was decided, and when, in seconds since the epoch."""
-
-    at_s: float
-    text: str
-
-
 class Control:
     """One function.
 
     Attributes:
         name: As the user calls it.
+        settings: What its labels say.
         roll: What its sidecars say.
         plan: What should run; None before the first.
         orders: What its fronts are told.
@@ -89,18 +84,20 @@ class Control:
         self.roll = Roll(Rates(means.window_s))
         self.plan: Plan | None = None
         self.orders = Orders(means.epoch)
-        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS)
+        self.decisions = Decisions()
         self.notes: list[str] = []
         self.remarks: list[str] = []
         self.unplaced_rps = 0.0
         self.wanted: Mapping[str, int] = {}
+        self.settings = FunctionSettings()
         self._model = (means.models or {}).get(base.name)
         self._rollout = Rollout(base.name, means.patience_s)
         self._presence = Presence()
         self._prewarm = means.prewarm() if means.prewarm else None
+        self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
+        self._read: tuple[Mapping[str, str], Mapping[str, str]] | None = None
         self._disagree_s: float | None = None
-        self._said: list[str] = []
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
@@ -108,17 +105,14 @@ class Control:
 
     def observe(self, base: Status | None, deployed: Mapping[str, Status]) -> None:
         """The gateway lists this of it; ``base`` is None once the user has removed it."""
-        before, self._base = getattr(self, "_base", None), base
-        self._deployed = deployed
-        if base is None or (before is not None and before.document == base.document):
+        self._base, self._deployed = base, deployed
+        if base is None or (base.labels, base.annotations) == self._read:
             return
+        self._read, self._wrong = (base.labels, base.annotations), []
         try:
             self.settings = FunctionSettings.from_labels(base.labels, base.annotations)
         except ConfigError as error:
-            self.settings = getattr(self, "settings", FunctionSettings())
             self._wrong = [f"its labels cannot be used: {error}"]
-        else:
-            self._wrong = []
         self._learned = Learned(self.settings.cpu or 1.0, self.settings.gpu)
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
@@ -162,27 +156,22 @@ class Control:
         )
 
     def first_plan(self) -> Plan:
-        """What runs until there is something to plan with."""
-        settings = self.settings
-        batch = settings.batch_max
-        kind = InstanceClass(
-            "first",
-            cpu=settings.cpu or 1.0,
-            batch_size=batch,
-            replicas=settings.scale_min,
-            gpu=settings.gpu,
-            memory_mb=settings.memory_mb,
+        """What runs until there is something to plan with: what runs already, if anything does."""
+        return found_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
+
+    def complete(self, now_s: float) -> bool:
+        """Whether as many instances have announced themselves as the gateway has available."""
+        ready = self.roll.ready(now_s)
+        return all(
+            len(ready.get(name, ())) >= status.available for name, status in self._deployed.items()
         )
-        why = "Nothing is known yet of how long its batches take: they are measured first."
-        route = Route("*", {"first": 1.0}, 0.0)
-        return Plan(self.name, 1, "first", (kind,), (route,), explain=(why,))
 
     def follow(self, plan: Plan, wall_s: float) -> None:
         """This should run from now on."""
         if plan is self.plan:
             return
         for sentence in (*diff.explained(self.plan, plan), *plan.explain):
-            self._decided(wall_s, sentence)
+            self.decisions.add(sentence, wall_s)
         self.plan = plan
 
     def step(self, now_s: float, wall_s: float) -> list[Action]:
@@ -203,13 +192,13 @@ class Control:
         actions = self._rollout.step(kinds, self.wanted, sight, now_s)
         self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
         self.notes = [*self._wrong, *self._rollout.notes, *self._doubts(ready, now_s)]
-        self._log_notes(wall_s)
+        self.decisions.note(self.notes, wall_s)
         return actions
 
     def done(self, action: Action, now_s: float, wall_s: float) -> None:
         """The gateway has accepted ``action``."""
         self._rollout.succeeded(action, now_s)
-        self._decided(wall_s, f"Done: {action}.")
+        self.decisions.add(f"Done: {action}.", wall_s)
 
     def refused(self, action: Action, reason: str, now_s: float) -> None:
         """The gateway has refused ``action``, or could not be reached."""
@@ -300,13 +289,3 @@ class Control:
             return []
         self._disagree_s = now_s if self._disagree_s is None else self._disagree_s
         return differ if now_s >= self._disagree_s + _DISAGREE_S else []
-
-    def _log_notes(self, wall_s: float) -> None:
-        for note in self.notes:
-            if note not in self._said:
-                self._decided(wall_s, note)
-        self._said = list(self.notes)
-
-    def _decided(self, wall_s: float, text: str) -> None:
-        if not (self.decisions and self.decisions[-1].text == text):
-            self.decisions.append(Decision(wall_s, text))

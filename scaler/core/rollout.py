@@ -18,109 +18,25 @@ state here only makes things quicker and clearer: a scaler that starts without i
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
+from scaler.core.action import Action
+from scaler.core.asked import Asked
 from scaler.core.class_function import MADE_FROM_LABEL, class_function, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.plan import InstanceClass
+    from scaler.core.action import Sight
     from scaler.core.class_function import Status
 
-__all__ = ["Action", "Rollout", "Sight"]
+__all__ = ["Rollout"]
 
 _PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
-_PAUSE_S = 1.0
-_PAUSE_MAX_S = 60.0
-_CALM_S = 60.0
-_ANSWER_S = 5.0  # by then a gateway lists what it has accepted
 _SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One call of the OpenFaaS API.
-
-    Attributes:
-        verb: What to do.
-        kind: The class.
-        name: The function that stands for it.
-        replicas: For ``scale``.
-        document: For ``deploy`` and ``update``.
-    """
-
-    verb: Literal["deploy", "update", "scale", "delete"]
-    kind: str
-    name: str
-    replicas: int = 0
-    document: Mapping[str, object] = field(default_factory=dict, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.name}" + (f" to {self.replicas}" * (self.verb == "scale"))
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What is seen of a function.
-
-    Attributes:
-        base: The function that the user calls; None: it is gone.
-        deployed: The functions of its classes, by class.
-        ready: Announced instances by class.
-        settled: Every front follows the dispatch plan of the last round.
-    """
-
-    base: Status | None
-    deployed: Mapping[str, Status]
-    ready: Mapping[str, int]
-    settled: bool = True
-
-
-@dataclass(slots=True)
-class _Class:
-    """What is known of one class's function.
-
-    Attributes:
-        asked: How many replicas were asked for last, and when.
-        seen: Whether the gateway has listed that count since.
-        most: The gateway's limit, as far as it has shown.
-        lacking_s: Since when instances are missing that were asked for.
-        given_up: Instances that were missing for too long are not asked for just now.
-        pause_s: Before the next try, after something went wrong.
-        free_s: When the next try may be.
-        trouble: What went wrong, and when, until it has gone well for a while.
-    """
-
-    asked: int | None = None
-    asked_s: float = -math.inf
-    seen: bool = False
-    most: float = math.inf
-    lacking_s: float | None = None
-    given_up: bool = False
-    pause_s: float = _PAUSE_S
-    free_s: float = -math.inf
-    trouble: str = ""
-    trouble_s: float = -math.inf
-
-    def pends(self, count: int, now_s: float) -> bool:
-        """Whether so many were asked for, and the gateway may still be at it."""
-        return self.asked == count and not self.seen and now_s <= self.asked_s + _ANSWER_S
-
-    def wrong(self, text: str, now_s: float) -> None:
-        """Something went wrong: wait, longer each time."""
-        self.trouble, self.trouble_s = text, now_s
-        self.free_s = now_s + self.pause_s
-        self.pause_s = min(2 * self.pause_s, _PAUSE_MAX_S)
-
-    def well(self, now_s: float) -> None:
-        """All is as it should be; who fights for a count makes it so again and again."""
-        self.lacking_s, self.given_up = None, False
-        if now_s >= self.trouble_s + _CALM_S:
-            self.trouble, self.pause_s = "", _PAUSE_S
 
 
 class Rollout:
@@ -138,7 +54,7 @@ class Rollout:
     def __init__(self, function: str, patience_s: float = _PATIENCE_S) -> None:
         self._function = function
         self._patience_s = patience_s
-        self._classes: dict[str, _Class] = {}
+        self._classes: dict[str, Asked] = {}
         self._unsettled_s: float | None = None
         self.notes: list[str] = []
         self.awaited = False
@@ -162,11 +78,11 @@ class Rollout:
         if sight.base is None:
             return [Action("delete", kind, status.name) for kind, status in sight.deployed.items()]
         for kind in (*kinds, *sight.deployed):
-            self._classes.setdefault(kind, _Class())
+            self._classes.setdefault(kind, Asked())
         for kind in self._classes.keys() - kinds.keys() - sight.deployed.keys():
             del self._classes[kind]
         for kind, status in sight.deployed.items():
-            self._compare(self._classes[kind], status, now_s)
+            self._classes[kind].compare(status, now_s)
         grown = self._grow(kinds, wanted, sight, now_s)
         self.awaited = self._awaits(kinds, wanted, sight, now_s)
         actions = grown + self._shrink(kinds, wanted, sight, now_s)
@@ -177,7 +93,7 @@ class Rollout:
 
     def succeeded(self, action: Action, now_s: float) -> None:
         """The gateway has accepted ``action``."""
-        state = self._classes.setdefault(action.kind, _Class())
+        state = self._classes.setdefault(action.kind, Asked())
         state.asked_s, state.seen = now_s, False
         if action.verb == "scale":
             state.asked = action.replicas
@@ -186,22 +102,7 @@ class Rollout:
 
     def failed(self, action: Action, reason: str, now_s: float) -> None:
         """The gateway has refused ``action``, or could not be reached."""
-        self._classes.setdefault(action.kind, _Class()).wrong(f"{action} failed: {reason}", now_s)
-
-    def _compare(self, state: _Class, status: Status, now_s: float) -> None:
-        """Hold what the gateway lists against what it was asked for."""
-        if state.asked is None or status.replicas == state.asked:
-            state.seen = state.seen or state.asked is not None
-        elif state.seen:
-            text = f"somebody else has set {status.name} to {status.replicas} replicas"
-            state.wrong(f"{text} instead of {state.asked}; is an autoscaler at work?", now_s)
-            state.asked, state.seen = None, False
-        elif now_s > state.asked_s + _ANSWER_S:
-            limit = f"the gateway set {status.name} to {status.replicas} replicas"
-            state.wrong(f"{limit} when asked for {state.asked}", now_s)
-            if 0 < status.replicas < state.asked:
-                state.most = status.replicas
-            state.asked = None
+        self._classes.setdefault(action.kind, Asked()).wrong(f"{action} failed: {reason}", now_s)
 
     def _grow(
         self,
@@ -230,7 +131,7 @@ class Rollout:
 
     def _due(
         self,
-        state: _Class,
+        state: Asked,
         status: Status | None,
         kind: InstanceClass,
         count: int,

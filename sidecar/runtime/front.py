@@ -1,19 +1,23 @@
 """The sidecar in front of a function's instances, as it speaks with the scaler.
 
-It reports its load and what it sees of its instances, and follows the plans that come back.
+It reports its load and what it sees of its instances, and follows the plans that come back. The
+last one is also written down where there is a place for it, so that a front that was killed goes on
+with it, whether or not there is a scaler just then.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, CarpoolError
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport, SyncAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Executed, Load
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from sidecar.runtime.metrics import Metrics
 
 __all__ = ["Front"]
+
+log = logging.getLogger(__name__)
 
 _DIGITS = 6
 
@@ -35,9 +41,6 @@ class Front:
         fleet: The instances and the plan.
         metrics: What became of requests.
         changed: Called after a plan has come into force.
-
-    Attributes:
-        settled: Whether it may say that it is ready: it has had all that its plan has, once.
     """
 
     def __init__(
@@ -55,9 +58,21 @@ class Front:
         self._fleet = fleet
         self._metrics = metrics
         self._changed = changed
+        self._notebook: Path | None = None
         self._revision = ""
         self._fates: Counter[str] = Counter()
         self._settled = False
+
+    def remember(self, notebook: Path) -> None:
+        """Write plans down there from now on; follow what is written, if anything is."""
+        self._notebook = notebook
+        if not notebook.exists():
+            return
+        try:
+            self.answered(SyncAnswer.from_json(notebook.read_bytes()))
+            self._revision = ""  # there may be a newer one
+        except (CarpoolError, OSError) as error:
+            log.warning("the plan that was written down is not followed: %s", error)
 
     @property
     def starving(self) -> bool:
@@ -117,7 +132,19 @@ class Front:
             raise BadRequest(message)
         self._fleet.apply(plan, answer.instances)
         self._revision = answer.revision
+        self._write_down(answer)
         self._changed()
+
+    def _write_down(self, answer: SyncAnswer) -> None:
+        if self._notebook is None:
+            return
+        fresh = self._notebook.with_suffix(".new")
+        try:
+            fresh.write_bytes(answer.to_json())
+            fresh.replace(self._notebook)
+        except OSError as error:
+            log.warning("the plan cannot be written down: %s", error)
+            self._notebook = None
 
     def _became(self, late: int) -> Mapping[str, int]:
         """Requests that came to an end since the last time, by how."""

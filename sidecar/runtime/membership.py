@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sidecar.core.load import Load
@@ -62,6 +63,8 @@ def front(
     """Make this sidecar the front of a function."""
     load = Load(time.monotonic())
     speaker = Front(options.function, load, batcher, fleet, metrics, shell.changed)
+    if options.plan_folder:
+        speaker.remember(Path(options.plan_folder) / "plan.json")
     sync = Sync(options.scaler, options.scaler_token, speaker)
     shell.load, shell.front, shell.starving = load, speaker, sync.urgent
     metrics.watch_sync(lambda: sync.refused)

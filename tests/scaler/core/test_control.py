@@ -57,6 +57,18 @@ def test_a_function_without_a_model_is_measured_first() -> None:
     assert MODEL == seen.model
 
 
+def test_what_was_learned_stays_while_the_labels_do() -> None:
+    """Calls are counted in what the gateway lists; that makes no other function of it."""
+    control = Control(base(), Means("e"))
+    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    before = control.view(1.0)
+    control.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
+    after = control.view(1.0)
+    assert before is not None
+    assert after is not None
+    assert before.model is after.model
+
+
 def test_a_view_shows_loads_and_bounds() -> None:
     """Rates by application, requests without one apart, instances of the plan in force."""
     labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}

@@ -210,6 +210,7 @@ BASE = Status.of(
         "image": "x",
         "envVars": {"word": "hello"},
         "secrets": ["s"],
+        "limits": {"cpu": "8", "nvidia.com/gpu": "1"},
         "labels": {
             "com.carpool.slo": "100ms",
             "com.carpool.cpu": "8",
@@ -228,6 +229,7 @@ def test_a_class_is_the_users_function_in_another_size() -> None:
     document = class_function(BASE, LARGE)
     assert "f--large" == document["service"]
     assert ["s"] == document["secrets"]
+    assert {"cpu": "4", "nvidia.com/gpu": "1"} == document["limits"]
     assert {"word": "hello", "sidecar_function": "f", "sidecar_class": "large"} == document[
         "envVars"
     ]

@@ -167,6 +167,25 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path) -> None:
+    """Without a scaler, too: what it followed is written down."""
+    (tmp_path / "notes").mkdir()
+    keeps = {"sidecar_plan_folder": str(tmp_path / "notes")}
+    async with sidecar(tmp_path, "one", sidecar_class="big"):
+        async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front", **keeps) as front:
+            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            scripted.order(plan(3), "e:1")
+            await wait_until_async(lambda: _version(scripted) == 3, 10, "followed")
+            front.process.kill()
+            front.process.wait()
+        async with sidecar(tmp_path, "again", **keeps) as front:
+            assert [(200, b"3")] == [(a["status"], a["plan"]) for a in await explained(front)]
+        (tmp_path / "notes" / "plan.json").write_text("{")
+        async with sidecar(tmp_path, "third", **keeps) as front:
+            assert 503 == await front.ready()
+
+
+@on_loop
 async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> None:
     """Without proof, for another function, or older than the one in force: counted."""
     async with (

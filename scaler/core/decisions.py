@@ -1,0 +1,45 @@
+"""The latest decisions about one function, for operators who ask why."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Decision", "Decisions"]
+
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that was decided, or went wrong, and when, in seconds since the epoch."""
+
+    at_s: float
+    text: str
+
+
+class Decisions:
+    """The latest of them, in order."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Decision] = deque(maxlen=_KEPT)
+        self._noted: list[str] = []
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self._kept)
+
+    def add(self, text: str, at_s: float) -> None:
+        """Something was decided; said twice in a row it is one decision."""
+        if not (self._kept and self._kept[-1].text == text):
+            self._kept.append(Decision(at_s, text))
+
+    def note(self, troubles: Sequence[str], at_s: float) -> None:
+        """These are the troubles now; the ones that are new are told."""
+        for text in troubles:
+            if text not in self._noted:
+                self.add(text, at_s)
+        self._noted = list(troubles)
