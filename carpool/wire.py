@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 __all__ = [
+    "AT_ONCE_HEADER",
     "CONTENT_TYPE",
     "AnswerColumns",
     "Buffer",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 CONTENT_TYPE = "application/vnd.carpool.batch"
+AT_ONCE_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 
 _REQUEST = b"CPQ1"
 _ANSWER = b"CPA1"

@@ -321,7 +321,7 @@ class Batcher:
     def _close(
         self, group: Group, upstream: Upstream, starts: float, now: float, actions: Actions
     ) -> bool:
-        limit = min(self._batch_max, upstream.batch_max)
+        limit = min(self._batch_max, upstream.limit(group.seats))
         waiting = Waiting(starts, group.seats, limit, upstream.exec_time, group.first)
         size, late = self._policy.decide(waiting)
         size = max(1, min(size, limit))

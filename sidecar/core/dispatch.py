@@ -11,7 +11,8 @@ batch does not wait for the proportion.
 
 An instance holds one batch. A second may be sent behind it only when that is full and the function
 is quick, so that the moments between two batches are not lost; it is never the reason for a batch
-smaller than it could be.
+smaller than it could be. An instance that says it works on several batches at once (`at_once`)
+puts them together itself: it is sent whatever waits, in as many batches as it takes.
 
 An instance that fails batch after batch while others do not is ejected: it gets none for a while,
 then one to prove itself. Being unreachable is another matter, and told from outside (`up`).
@@ -70,6 +71,7 @@ class Upstream:
     Attributes:
         name: unique; its address.
         batch_max: largest batch that it takes, in seats.
+        at_once: batches that it works on at the same time, whatever their order.
         instance_class: the plan's class that it belongs to; empty without a plan.
         up: whether it can be reached at all.
         in_flight: batches that it holds.
@@ -83,6 +85,7 @@ class Upstream:
     batch_max: int
     instance_class: str = ""
     up: bool = False
+    at_once: int = 1
     in_flight: int = 0
     landed: float = 0.0
     served: float = 0.0
@@ -96,9 +99,23 @@ class Upstream:
         return self.up and self.ejected_until <= now
 
     @property
+    def free(self) -> bool:
+        """Whether it would begin with another batch now."""
+        return self.in_flight < self.at_once
+
+    @property
     def quick(self) -> bool:
         """Whether the moments between two of its batches count."""
-        return self.exec_time.settled and self.exec_time.mean(self.batch_max) < _QUICK_S
+        alone = self.at_once == 1 and self.exec_time.settled
+        return alone and self.exec_time.mean(self.batch_max) < _QUICK_S
+
+    def limit(self, seats: int) -> int:
+        """The largest batch to send it while ``seats`` wait.
+
+        Who takes several at once gets them one by one if it can: each is answered when it is done.
+        """
+        room = self.at_once - self.in_flight
+        return self.batch_max if room <= 1 else min(self.batch_max, -(-seats // room))
 
     def took(self, seats: int, route: Route) -> None:
         """Count a batch that it has just been sent."""
@@ -143,10 +160,10 @@ class Upstreams:
         self._by_name = {u.name: u for u in self if u in upstreams}
 
     def next_free(self, route: Route, now: float) -> Upstream | None:
-        """The idle instance furthest behind its share that ``route`` admits, or None."""
+        """The free instance furthest behind its share that ``route`` admits, or None."""
         chosen: Upstream | None = None
         for upstream in self._by_name.values():
-            if upstream.in_flight or not (upstream.takes(now) and route.admits(upstream)):
+            if not (upstream.free and upstream.takes(now) and route.admits(upstream)):
                 continue
             if chosen is None or route.behind(upstream) < route.behind(chosen):
                 chosen = upstream
@@ -155,7 +172,7 @@ class Upstreams:
     def hungry(self, now: float) -> bool:
         """Whether any of them would take a full batch now."""
         for upstream in self._by_name.values():
-            room = 2 if upstream.quick else 1
+            room = 2 if upstream.quick else upstream.at_once
             if upstream.in_flight < room and upstream.takes(now):
                 return True
         return False

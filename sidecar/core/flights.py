@@ -1,7 +1,8 @@
 """The batches in flight: how long each has run, when its instance will be free, who died of what.
 
 An instance works through its batches in order. So a batch behind another begins when that one has
-landed, and if the instance dies, only the first of its batches can have been the cause.
+landed, and if the instance dies, only the first of its batches can have been the cause. Unless it
+works on several at once: then each has run since it was sent, and any can have been the cause.
 """
 
 from __future__ import annotations
@@ -46,18 +47,21 @@ class Flights:
     def landed(self, batch: Batch, now: float) -> None:
         """``batch`` came back, well or not; measures its execution."""
         upstream = batch.upstream
-        batch.exec_s = self.last_exec_s = now - max(batch.sent, upstream.landed)
+        began = batch.sent if upstream.at_once > 1 else max(batch.sent, upstream.landed)
+        batch.exec_s = self.last_exec_s = now - began
         upstream.in_flight -= 1
         upstream.landed = now
         del self._flying[batch.id]
 
     def free_at(self, upstream: Upstream, now: float) -> float:
-        """When ``upstream`` is expected to have worked through what it has."""
+        """When ``upstream``, which is not free, is expected to begin with another batch."""
         ends = [batch.starts + upstream.exec_time.mean(batch.seats) for batch in self._of(upstream)]
-        return max(now, *ends)
+        return max(now, sorted(ends)[-upstream.at_once])
 
     def death_of(self, batch: Batch) -> Fault:
         """What the death of its instance says of ``batch``, which has landed with it."""
+        if batch.upstream.at_once > 1:
+            return Fault.DIED
         others = self._of(batch.upstream)
         for other in others:
             other.behind = other.behind or other.id > batch.id

@@ -9,7 +9,8 @@ enough requests pass to correct it.
 What passes must be in time, not just on average: the margin that is added to every prediction
 follows the errors of those that came true: it rises to meet one that is exceeded, by an execution
 time at most, and falls slowly while none is, in the ratio that leaves about the wanted share of
-batches within it.
+batches within it. What it had to rise to is forgotten in seconds, however few batches there are:
+after a noisy spell or an overload it must not go on refusing people at low load.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 __all__ = ["Shedding"]
 
 _WINDOW_S = 10.0
+_HALF_LIFE_S = 5.0  # of the margin; many batches even so, where there is overload
+_STEP_S = 0.1
 _RUN = 10  # batches: errors come in runs about as long as the queue, which a change must pass
 
 
@@ -42,11 +45,15 @@ class Shedding:
     _began: float = 0.0
     _arrived: int = 0
     _refused: int = 0
+    _aged: float = 0.0
 
     def refuses(self, *, late: bool, now: float) -> bool:
         """Count an arrival; True if it is to be refused."""
         if now - self._began >= _WINDOW_S:
             self._began, self._arrived, self._refused = now, 0, 0
+        if now - self._aged >= _STEP_S:
+            self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
+            self._aged = now
         self._arrived += 1
         if not late:
             return False

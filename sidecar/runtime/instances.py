@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from carpool import wire
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool
 
@@ -23,7 +24,7 @@ _STARTING_S = 0.02
 _STARTING_MAX_S = 0.25
 _UP_S = 2.0
 _PROBE_TIMEOUT_S = 5.0
-_CONNECTIONS = 3  # two batches and a probe
+_CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
 class Instance:
@@ -89,6 +90,7 @@ class Instance:
         except TimeoutError:
             return self.up, "it does not answer probes"  # busy is not broken
         if response.status == 200:  # noqa: PLR2004 - the one status that means ready
+            self.upstream.at_once = _at_once(response.header(wire.AT_ONCE_HEADER.encode()))
             return True, ""
         return False, response.body[:200].decode("utf-8", "replace") or "not ready"
 
@@ -98,3 +100,8 @@ class Instance:
         self.reason = reason
         if changed:
             self._on_change(self)
+
+
+def _at_once(header: bytes | None) -> int:
+    """How many batches a ready instance says it works on at once: one if it says nothing."""
+    return min(max(1, int(header)), _CONNECTIONS - 1) if header and header.isdigit() else 1

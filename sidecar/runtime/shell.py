@@ -18,7 +18,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool import errors
+from carpool import errors, wire
 from carpool.errors import (
     CarpoolError,
     DeadlineMissed,
@@ -71,7 +71,7 @@ class Shell:
         failing: tells why the function cannot be started; empty while it can.
         load: counts what there is to do, for a scaler; None without one.
         front: speaks with the scaler, where plans come from there; None elsewhere.
-        starving: called when somebody waits and no instance can be reached.
+        starving: called when somebody begins to wait while no instance can be reached.
         relay: takes whole batches that another sidecar has formed; None where nobody does.
     """
 
@@ -100,6 +100,7 @@ class Shell:
         self._wake_at = math.inf
         self._rides: set[asyncio.Task[None]] = set()
         self._draining = False
+        self._starved = False
         self.failing: Callable[[], str] = str
         self.load: Load | None = None
         self.front: Front | None = None
@@ -150,6 +151,9 @@ class Shell:
             reason = self._not_ready()
             body = reason.encode() or b"OK"
             headers = [("x-carpool-failing", "true")] if self.failing() else []
+            at_once = sum(i.upstream.at_once for i in self._fleet if i.upstream.at_once > 1)
+            if at_once:  # for the sidecar in front, whose batches are passed on
+                headers.append((wire.AT_ONCE_HEADER, str(at_once)))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
@@ -207,8 +211,10 @@ class Shell:
         self._unread_s = self._ended - self._began  # for what is read in the next one
         self._told.clear()
         self._step()
-        if self.front and self.front.starving:
-            self.starving()
+        if self.front and self.front.starving is not self._starved:
+            self._starved = not self._starved
+            if self._starved:
+                self.starving()
 
     def _step(self) -> None:
         now = self._now()

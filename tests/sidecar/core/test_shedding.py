@@ -100,3 +100,16 @@ def test_nothing_is_predicted_from_nothing() -> None:
     """Before the first batch has run, nobody is refused."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
     assert 5.0 == batcher.predicted_finish(5.0)
+
+
+def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:
+    """Batches that may take as long as the objective, were they full, stay small at low load."""
+    chance = random.Random(3)
+    spiky = ScriptedFunction(lambda size: WIDE.exec_s(size) + 0.08 * (chance.random() < 0.02))
+    drive = Drive(Deadline(Deadline.Params()), spiky, shedding=Shedding("on"))
+    storm = [Arrival(4 * i / (8 * CAPACITY), 0.02) for i in range(int(8 * CAPACITY))]
+    calm = [Arrival(4 + 0.005 * i, 0.02) for i in range(2000)]
+    ends = drive.run(storm + calm)
+    afterwards = [end for end in ends if end.request.arrived >= 5]
+    refused = [end for end in afterwards if end.state is State.REFUSED]
+    assert len(refused) < 0.02 * len(afterwards)

@@ -236,7 +236,7 @@ def _arrivals(scripted: Scaler) -> list[int]:
 
 
 def _version(scripted: Scaler) -> int | None:
-    return scripted.reports[-1].version
+    return scripted.reports[-1].version if scripted.reports else None
 
 
 def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
