@@ -2,7 +2,8 @@
 
 Nothing here is downloaded. ``filetype`` is the trained model that the magika package ships, with
 two sums laid out anew; ``resnet50`` is the architecture the onnx package keeps for its tests, with
-seeded weights and a free batch size; ``wide`` and ``tiny`` are layer stacks to put load on. Seeded
+seeded weights and a free batch size; ``wide`` and ``tiny`` are layer stacks to put load on;
+``recurrent`` and ``transformer`` answer step by step (`sequences`). Seeded
 weights are the same everywhere and answers differ by input; only magika's answers mean anything.
 """
 
@@ -20,10 +21,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from examples import sequences
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    Saver = Callable[[Path], object]
 
 __all__ = [
     "BUILDERS",
@@ -208,6 +213,15 @@ def _save(make: Callable[[], onnx.ModelProto]) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(make().SerializeToString())
 
 
+def _save_pair(make: Callable[[], tuple[onnx.ModelProto, onnx.ModelProto]]) -> Saver:
+    def save(path: Path) -> None:
+        encoder, decoder = make()
+        path.with_name("decoder.onnx").write_bytes(decoder.SerializeToString())
+        path.write_bytes(encoder.SerializeToString())
+
+    return save
+
+
 def _save_filetype(path: Path) -> None:
     source = magika_folder()
     shutil.copyfile(source / "config.min.json", path.with_name("config.json"))
@@ -216,11 +230,13 @@ def _save_filetype(path: Path) -> None:
     path.write_bytes(filetype().SerializeToString())
 
 
-BUILDERS: dict[str, Callable[[Path], object]] = {
+BUILDERS: dict[str, Saver] = {
     "filetype": _save_filetype,
     "resnet50": _save(resnet50),
     "wide": _save(lambda: mlp((512, 4096, 4096, 512), seed=2)),
     "tiny": _save(lambda: mlp((64, 64, 10), seed=3)),
+    "recurrent": _save_pair(sequences.recurrent),
+    "transformer": _save_pair(sequences.transformer),
 }
 
 

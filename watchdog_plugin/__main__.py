@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import CarpoolError
 from watchdog_plugin import codec, loading, logs
-from watchdog_plugin.engine import Engine, ModelLock, ModelThread
+from watchdog_plugin.engine import AtOnce, Engine, ModelLock, ModelThread
 from watchdog_plugin.lifecycle import Lifecycle
 from watchdog_plugin.reader import Limits
 from watchdog_plugin.server import Server
@@ -75,8 +75,8 @@ def _serve(settings: HandlerSettings) -> int:
         function, seconds = _load(settings)
         gc.collect()
         gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
-        turns = model_thread if function.on_main_thread else ModelLock()
-        service.open(Engine(function, turns))
+        alone = model_thread if function.on_main_thread else ModelLock()
+        service.open(Engine(function, AtOnce() if function.at_once > 1 else alone))
         logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {codec.NAME}")
         model_thread.run_forever()
     finally:

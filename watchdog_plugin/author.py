@@ -28,7 +28,7 @@ __all__ = ["RAGGED", "Author", "call_load", "read"]
 
 _PACKAGE = "function"
 RAGGED = ("ragged", "ragged_outputs", "ragged_buckets", "ragged_waste", "pad_value")
-_ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1}
+_ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1, "decode_step": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,10 @@ class Author:
     handle_batch: Callable[[Sequence[Item]], object] | None = None
     preprocess: Callable[[Item], object] | None = None
     postprocess: Callable[[Mapping[str, Any]], object] | None = None
+    decode_step: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     examples: tuple[bytes, ...] = ()
     lengths: Mapping[str, object] = field(default_factory=dict)
+    steps_max: int | None = None
 
 
 def read(folder: Path) -> Author:
@@ -124,7 +126,7 @@ def _checked(source: Path, module: ModuleType) -> Author:
     found = {name: value for name in _ARGUMENTS if (value := getattr(module, name, None))}
     problems = [_signature_problem(name, value) for name, value in found.items()]
     if "handle_batch" in found:
-        unused = [name for name in ("preprocess", "postprocess") if name in found]
+        unused = [n for n in ("preprocess", "postprocess", "decode_step") if n in found]
         problems += [f"{name} is never called beside handle_batch: keep one" for name in unused]
     lengths = {name: value for name in RAGGED if (value := getattr(module, name, None)) is not None}
     if lengths.keys() == {"pad_value"}:  # by itself it is a constant of the author's own
@@ -132,11 +134,14 @@ def _checked(source: Path, module: ModuleType) -> Author:
     if "handle_batch" in found and "ragged" in lengths:
         problems.append("ragged is never used beside handle_batch: keep one")
     examples, problem = _examples(getattr(module, "example", None))
+    steps_max = getattr(module, "steps_max", None)
+    if steps_max is not None and not (type(steps_max) is int and steps_max > 0):
+        problems.append(f"steps_max is {steps_max!r}, expected a whole number of at least 1")
     problems = [text for text in (*problems, problem) if text]
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
     _warn_of_misspelt(source, module, found)
-    return Author(source, examples=examples, lengths=lengths, **found)
+    return Author(source, examples=examples, lengths=lengths, steps_max=steps_max, **found)
 
 
 def _signature_problem(name: str, value: object) -> str:

@@ -34,6 +34,7 @@ class BatchFunction:
     """Gives the author's code the whole batch, and reads its results."""
 
     on_main_thread = True
+    at_once = 1
 
     def __init__(self, handle_batch: Callable[[Sequence[Item]], object]) -> None:
         self._handle_batch = handle_batch

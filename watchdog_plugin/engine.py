@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.function import Function
     from watchdog_plugin.item import Item
 
-__all__ = ["Answered", "Engine", "ModelLock", "ModelThread"]
+__all__ = ["Answered", "AtOnce", "Engine", "ModelLock", "ModelThread"]
 
 
 class Answered(NamedTuple):
@@ -53,6 +53,16 @@ class ModelLock:
             start_s = time.perf_counter()
             work()
             return time.perf_counter() - start_s
+
+
+class AtOnce:
+    """Runs calls as they come, each on the thread that makes it."""
+
+    def call(self, work: Callable[[], None]) -> float:
+        """Run ``work``, and return the seconds it took, its company's among them."""
+        start_s = time.perf_counter()
+        work()
+        return time.perf_counter() - start_s
 
 
 class _Call:
@@ -107,12 +117,13 @@ class Engine:
 
     Args:
         function: what to run.
-        turns: lets one batch run at a time.
+        turns: lets one batch run at a time, where it has to.
     """
 
-    def __init__(self, function: Function[Any], turns: ModelThread | ModelLock) -> None:
+    def __init__(self, function: Function[Any], turns: ModelThread | ModelLock | AtOnce) -> None:
         self._function = function
         self._turns = turns
+        self.at_once = function.at_once
 
     def answer(self, items: Sequence[Item]) -> Answered:
         """The answers to ``items``, in order.

@@ -1,7 +1,8 @@
 """What a function is to the runtime: three stages over one batch, of which one needs the model.
 
 `decode` and `encode` may run on any thread, several batches at a time; `run` is only ever called
-for one batch at a time. So the next batch is decoded while this one runs.
+for one batch at a time, unless the function says that it takes several. So the next batch is
+decoded while this one runs.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class Function(Protocol[Work]):
 
     Attributes:
         on_main_thread: whether `run` has to be called there.
+        at_once: how many batches `run` may be called for at the same time.
     """
 
     on_main_thread: bool
+    at_once: int
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Run once for each batch size, so that the first request does not pay for it.

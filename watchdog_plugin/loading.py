@@ -57,6 +57,7 @@ def _function(author: Author, settings: HandlerSettings) -> Function[Any]:
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
         from watchdog_plugin.onnx_function import OnnxFunction  # noqa: PLC0415
         from watchdog_plugin.onnx_model import OnnxModel  # noqa: PLC0415
+        from watchdog_plugin.staged.load import staged_model  # noqa: PLC0415
     except ImportError as error:
         msg = (
             f"model {str(settings.model_path)!r} needs the packages numpy and onnxruntime; "
@@ -64,7 +65,9 @@ def _function(author: Author, settings: HandlerSettings) -> Function[Any]:
         )
         raise LoadError(msg) from error
     lengths = settings.lengths or author.lengths
-    model = OnnxModel(settings.model_path, settings.threads, lengths, settings.batch_max)
+    model = staged_model(settings, author, lengths) or OnnxModel(
+        settings.model_path, settings.threads, lengths, settings.batch_max
+    )
     logs.say(
         f"model {settings.model_path}: {model.signature.described()} on {model.provider}, "
         f"{settings.threads} thread(s)"

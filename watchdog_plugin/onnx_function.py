@@ -8,7 +8,7 @@ one. If that fails, each half of them is, down to the one that is told what is w
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,18 +27,45 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.author import Author
     from watchdog_plugin.item import Item
-    from watchdog_plugin.onnx_model import OnnxModel
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.padding import Padding
+    from watchdog_plugin.tensors import Arrays, Signature
 
     Reader = Callable[[Sequence[Any]], Call]
     # Who reads a request, the form in which it can be read with others, and the request.
     Opened = tuple[Reader, Hashable, Any]
 
-__all__ = ["PADDING_HEADER", "OnnxFunction"]
+__all__ = ["PADDING_HEADER", "Model", "OnnxFunction"]
 
 PADDING_HEADER = "x-carpool-padding"
 
 _T = TypeVar("_T")
+
+
+class Model(Protocol):
+    """What runs the calls.
+
+    Attributes:
+        signature: its inputs and outputs.
+        joins: whether requests of equal shapes may come as one call.
+        padding: how different lengths are made equal; None where they are not.
+        at_once: how many batches it takes at the same time.
+    """
+
+    signature: Signature
+    padding: Padding | None
+    at_once: int
+
+    @property
+    def joins(self) -> bool:
+        """As described above."""
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """As `Function.warm_up`."""
+
+    def run(
+        self, calls: Sequence[Call], waste: Waste | None, remaining_s: Sequence[float]
+    ) -> list[Arrays | CarpoolError]:
+        """The outputs of each request of the calls, or why it has none."""
 
 
 class _Work:
@@ -49,11 +76,13 @@ class _Work:
         calls: what is to be asked of the model.
         places: the place of each request of the calls.
         outcomes: of each of these requests.
+        remaining_s: of each item, before its deadline.
     """
 
-    __slots__ = ("answers", "calls", "outcomes", "places", "waste")
+    __slots__ = ("answers", "calls", "outcomes", "places", "remaining_s", "waste")
 
-    def __init__(self) -> None:
+    def __init__(self, remaining_s: Sequence[float]) -> None:
+        self.remaining_s = remaining_s
         self.answers: dict[int, Answer] = {}
         self.calls: list[Call] = []
         self.places: list[int] = []
@@ -66,8 +95,9 @@ class OnnxFunction:
 
     on_main_thread = False
 
-    def __init__(self, model: OnnxModel, author: Author, name: str) -> None:
+    def __init__(self, model: Model, author: Author, name: str) -> None:
         self._model = model
+        self.at_once = model.at_once
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
         self._protocol = OpenInference(model.signature, name)
@@ -85,7 +115,7 @@ class OnnxFunction:
 
     def decode(self, items: Sequence[Item]) -> _Work:
         """Read every item; what cannot be read is answered with the reason."""
-        work = _Work()
+        work = _Work([item.remaining_s for item in items])
         alike: dict[tuple[Reader, Hashable], tuple[list[int], list[Any]]] = {}
         for place, item in enumerate(items):
             try:
@@ -105,7 +135,8 @@ class OnnxFunction:
 
     def run(self, work: _Work) -> None:
         """Run the model over the items that could be read."""
-        work.outcomes = self._model.run(work.calls, work.waste)
+        remaining_s = [work.remaining_s[place] for place in work.places]
+        work.outcomes = self._model.run(work.calls, work.waste, remaining_s)
 
     def encode(self, work: _Work) -> list[Answer]:
         """One answer an item, in order."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.tensors import Array, Arrays, Call, TensorSpec
 
-__all__ = ["ModelFault", "OnnxModel"]
+__all__ = ["ModelFault", "OnnxModel", "fault", "may_share"]
 
 
 class ModelFault(CarpoolError):
@@ -50,6 +50,8 @@ class OnnxModel:
             those that are declared.
     """
 
+    at_once = 1
+
     def __init__(
         self,
         path: Path,
@@ -62,7 +64,7 @@ class OnnxModel:
         self.provider = self._session.provider
         self.padding = ragged.padding(lengths or {}, self.signature)
         self._batch_max = batch_max
-        self.shares_runs = _may_share(self._inputs(), self.signature.outputs.values())
+        self.shares_runs = may_share(self._inputs(), self.signature.outputs.values())
         if not self.shares_runs:
             logs.say(
                 f"{path}: the first dimension of {self.signature.described()} is not one free "
@@ -95,11 +97,18 @@ class OnnxModel:
         """Whether requests of equal shapes may come as one call: it has not to take them apart."""
         return self.shares_runs and self.padding is None
 
-    def run(self, calls: Sequence[Call], waste: Waste | None = None) -> list[Arrays | CarpoolError]:
+    def run(
+        self,
+        calls: Sequence[Call],
+        waste: Waste | None = None,
+        remaining_s: Sequence[float] = (),
+    ) -> list[Arrays | CarpoolError]:
         """The outputs of each request of the calls, or why it has none.
 
-        Padding is added up in ``waste``.
+        Padding is added up in ``waste``. Deadlines are the sidecar's business here: a batch that
+        has come runs.
         """
+        del remaining_s
         waste = waste or Waste()
         if not self.joins:
             calls = [single for call in calls for single in call.apart()]
@@ -165,11 +174,7 @@ class OnnxModel:
             self._share_no_more()
             return self._run_alone(call)  # whole, from now on
         except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
-            # An index out of a table's bounds and its like: the input's values are at fault.
-            if type(error).__name__ == "InvalidArgument":
-                return BadRequest(f"the model refuses this input: {logs.describe(error)}")
-            logs.say_failure("the model", error)
-            return ModelFault(f"the model failed on this input: {logs.describe(error)}")
+            return fault(error)
 
     def _run(self, feeds: Arrays) -> Arrays:
         """The outputs for these inputs, in runs of no more rows than the largest batch.
@@ -200,11 +205,20 @@ class OnnxModel:
         )
 
 
+def fault(error: Exception) -> CarpoolError:
+    """What one request is told on which the model failed."""
+    # An index out of a table's bounds and its like: the input's values are at fault.
+    if type(error).__name__ == "InvalidArgument":
+        return BadRequest(f"the model refuses this input: {logs.describe(error)}")
+    logs.say_failure("the model", error)
+    return ModelFault(f"the model failed on this input: {logs.describe(error)}")
+
+
 def _are_rows(outputs: Arrays, rows: int) -> bool:
     return all(out.shape[:1] == (rows,) for out in outputs.values())
 
 
-def _may_share(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:
+def may_share(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:
     """Whether rows of several requests can be one run: all agree on one free first dimension."""
     inputs = list(inputs)
     if not inputs or not all(spec.any_rows for spec in inputs):

@@ -40,7 +40,9 @@ class Service:
         path = request.target.partition("?")[0]
         engine = self._engine
         if path == "/_/health" or (path == "/_/ready" and engine is not None):
-            return Response(200, b"OK", _TEXT)
+            at_once = engine.at_once if engine is not None else 1
+            headers = [(wire.AT_ONCE_HEADER, str(at_once))] if at_once > 1 else []
+            return Response(200, b"OK", _TEXT, headers)
         if engine is None:
             loading = errors.body("the function is loading")
             return Response(503, loading, headers=[("retry-after", "1")])

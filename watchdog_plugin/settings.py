@@ -7,7 +7,7 @@ the cores a model may use and the most rows of one run.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ from carpool import address
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
 from watchdog_plugin.author import RAGGED
+from watchdog_plugin.lazy.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,10 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
     "function_dir": ("function", "folder of handler.py and model.onnx"),
     "model_path": ("", "model file; default model.onnx in function_dir"),
     "model_name": ("", "the one model name /v2/models answers to; default any"),
+    "handler_lazy_rules": (
+        "",
+        "how requests join those that run, as JSON; docs/policies/lazybatching.md",
+    ),
     "model_ragged": ("", "variable lengths, as JSON; instead of what handler.py declares"),
 }
 
@@ -50,6 +55,8 @@ class HandlerSettings:
     lengths: Mapping[str, object]
     threads: int
     batch_max: int
+    lazy: bool
+    rules: Rules
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
@@ -78,6 +85,8 @@ class HandlerSettings:
             lengths=_lengths(texts["model_ragged"], problems),
             threads=max(1, round(function.cpu or 1)),
             batch_max=function.batch_max,
+            lazy=function.executor == "lazy",
+            rules=_rules(texts["handler_lazy_rules"], problems),
         )
         problems.raise_if_any()
         return settings
@@ -96,6 +105,20 @@ def _lengths(text: str, problems: Problems) -> dict[str, Any]:
     for name in declared.keys() - RAGGED:
         problems.unknown(f"model_ragged {name}", [f"model_ragged {known}" for known in RAGGED])
     return declared
+
+
+def _rules(text: str, problems: Problems) -> Rules:
+    expected = f"a JSON object of {', '.join(field.name for field in fields(Rules))}"
+    try:
+        given = json.loads(text or "{}")
+        return Rules(**given) if isinstance(given, dict) else _no_rules(text, expected, problems)
+    except (TypeError, ValueError) as error:
+        return _no_rules(text, f"{expected} ({error})", problems)
+
+
+def _no_rules(text: str, expected: str, problems: Problems) -> Rules:
+    problems.add("handler_lazy_rules", text, expected)
+    return Rules()
 
 
 def _flag(name: str, texts: Mapping[str, str], problems: Problems) -> bool:

@@ -12,7 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["adder", "counter", "doubler", "lookup", "mlp", "row_sum", "save", "tagger", "texts"]
+__all__ = [
+    "adder",
+    "counter",
+    "deep",
+    "doubler",
+    "lookup",
+    "mlp",
+    "row_sum",
+    "save",
+    "tagger",
+    "texts",
+]
 
 Dims = list[int | str]
 
@@ -57,6 +68,23 @@ def mlp(path: Path, batch: int | str = "batch", size: int = 4, hidden: int = 8) 
         {"y": (TensorProto.FLOAT, [batch, 3])},
         weights,
     )
+
+
+def deep(path: Path, layers: int = 12, width: int = 16) -> Path:
+    """``x`` FP32 [batch, width] -> ``y`` of the same shape, layer by layer with residuals."""
+    random = np.random.default_rng(9)
+    weights, nodes, last = {}, [], "x"
+    for layer in range(layers):
+        weights[f"w{layer}"] = random.standard_normal((width, width)).astype(np.float32) / 4
+        out = "y" if layer == layers - 1 else f"r{layer}"
+        nodes += [
+            helper.make_node("MatMul", [last, f"w{layer}"], [f"m{layer}"]),
+            helper.make_node("Tanh", [f"m{layer}"], [f"t{layer}"]),
+            helper.make_node("Add", [last, f"t{layer}"], [out]),
+        ]
+        last = out
+    ends = (TensorProto.FLOAT, ["batch", width])
+    return save(path, nodes, {"x": ends}, {"y": ends}, weights)
 
 
 def doubler(path: Path) -> Path:

@@ -1,0 +1,126 @@
+"""One instance that executes stage by stage, in simulated time, and one that executes whole batches.
+
+Both are driven by the objects that run live: the scheduler of the executor `lazy`, and the
+sidecar's batcher with a window. What differs from one request to the next, such as the length of a
+sequence, is the request's own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Upstream
+from sidecar.core.request import Request
+from sidecar.core.shedding import Shedding
+from sidecar.policies.fixed import FixedWindow
+from watchdog_plugin.lazy.program import Kind, Left, Program
+from watchdog_plugin.lazy.rider import Rider
+from watchdog_plugin.lazy.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.core.batch import Batch
+    from watchdog_plugin.lazy.rules import Rules
+
+__all__ = ["Coming", "lazily", "windowed"]
+
+
+@dataclass(slots=True, eq=False)
+class Coming:
+    """A request to come.
+
+    Attributes:
+        at: when.
+        program: its model.
+        sla_s: how long its answer may take.
+        left: how often it really runs through its model's loops.
+        predicted: how often its decoder is believed to.
+        ended: when it was answered.
+    """
+
+    at: float
+    program: Program
+    sla_s: float
+    left: Left = Left()  # noqa: RUF009  a tuple
+    predicted: int = 1
+    ended: float = math.inf
+    steps: int = 0
+
+    @property
+    def latency_s(self) -> float:
+        """From its coming to its answer."""
+        return self.ended - self.at
+
+
+def lazily(requests: Sequence[Coming], rules: Rules) -> None:
+    """Execute them stage by stage, in order of arrival; notes when each ends."""
+    scheduler, now, following = Scheduler(rules), 0.0, 0
+    while True:
+        while following < len(requests) and requests[following].at <= now:
+            scheduler.add(_rider(following, requests[following]))
+            following += 1
+        entry = scheduler.next(now)
+        if entry is None:
+            if following == len(requests):
+                return
+            now = requests[following].at
+            continue
+        program, node = entry.program, entry.node
+        block = program.block(node)
+        done = []
+        if block.kind is Kind.DECODER and node + 1 == block.end:
+            for rider in entry.riders:
+                rider.payload.steps += 1
+                if rider.payload.steps >= rider.payload.left.decoder:
+                    done.append(rider)
+        now += program.node_s(node, entry.seats)
+        for rider in scheduler.ran(set(done)):
+            rider.payload.ended = now
+
+
+def windowed(requests: Sequence[Coming], window_s: float, size: int) -> None:
+    """Execute whole batches of so many, or of who came within the window; notes when each ends."""
+    policy = FixedWindow(FixedWindow.Params(size=size, wait_s=window_s))
+    batcher = Batcher(policy, batch_max=size, queue_max=len(requests) + 1, shedding=Shedding("off"))
+    batcher.upstreams.add(Upstream("device", size, up=True))
+    now, following = 0.0, 0
+    flying: list[tuple[float, Batch]] = []
+    while True:
+        for batch in batcher.step(now).send:
+            starts = max([now, *(lands for lands, _ in flying)])
+            flying.append((starts + _whole_s(batch), batch))
+        wake = batcher.wake_at(now)
+        lands = flying[0][0] if flying else math.inf
+        comes = requests[following].at if following < len(requests) else math.inf
+        now = min(max(wake, now), lands, comes)
+        if now == math.inf:
+            return
+        if now == lands:
+            _, batch = flying.pop(0)
+            batcher.finished(batch, [False] * len(batch.requests), now)
+            for request in batch.requests:
+                request.payload.ended = now
+        while following < len(requests) and requests[following].at <= now:
+            coming = requests[following]
+            batcher.admit(Request(following, coming.program.name, coming.at, payload=coming), now)
+            following += 1
+
+
+def _rider(number: int, coming: Coming) -> Rider:
+    left = Left(coming.left.encoder, coming.predicted)
+    deadline = coming.at + coming.sla_s
+    return Rider(number, coming.program, coming.at, deadline=deadline, left=left, payload=coming)
+
+
+def _whole_s(batch: Batch) -> float:
+    """A batch runs as long as its longest sequences, input and answer each."""
+    members: list[Coming] = [request.payload for request in batch.requests]
+    left = Left(
+        max(member.left.encoder for member in members),
+        max(member.left.decoder for member in members),
+    )
+    return members[0].program.seconds(0, left, len(members))

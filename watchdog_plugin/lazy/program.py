@@ -1,0 +1,140 @@
+"""A model as the scheduler sees it: nodes in a row, some of them in loops, and how long they take.
+
+A node is static and runs once, or belongs to an encoder and runs once for each element of the
+input, or to a decoder and runs until the sequence is done (the three kinds of Algorithm 1). Nodes
+of one kind in a row are the body of one loop.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Block", "Kind", "Left", "Node", "Program"]
+
+
+class Kind(enum.Enum):
+    """How often a node runs for a request."""
+
+    STATIC = "static"
+    ENCODER = "encoder"
+    DECODER = "decoder"
+
+    __hash__ = object.__hash__  # by identity: asked at every boundary
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One stage of a model.
+
+    Attributes:
+        seconds: by size of the batch, from 1 to the largest.
+        kind: how often it runs.
+    """
+
+    seconds: Sequence[float]
+    kind: Kind = Kind.STATIC
+
+
+class Left(NamedTuple):
+    """How often a request will run through its loops from now on, this time included."""
+
+    encoder: int = 1
+    decoder: int = 1
+
+
+class Block(NamedTuple):
+    """Nodes ``start`` to ``end`` of one kind."""
+
+    start: int
+    end: int
+    kind: Kind
+
+
+class Program:
+    """One model.
+
+    Args:
+        name: to tell models apart.
+        nodes: at least one, all with as many batch sizes.
+
+    Attributes:
+        batch_max: the most seats in one batch.
+    """
+
+    def __init__(self, name: str, nodes: Sequence[Node]) -> None:
+        self.name = name
+        self.batch_max = len(nodes[0].seconds)
+        if any(len(node.seconds) != self.batch_max for node in nodes):
+            msg = f"{name}: expected the seconds of as many batch sizes for every node"
+            raise ValueError(msg)
+        self._nodes = len(nodes)
+        kinds = [node.kind for node in nodes]
+        self.blocks: list[Block] = []
+        for kind, members in groupby(range(len(nodes)), lambda number: kinds[number]):
+            numbers = list(members)
+            self.blocks.append(Block(numbers[0], numbers[-1] + 1, kind))
+        self._block_of = [block for block in self.blocks for _ in range(block.start, block.end)]
+        # _before[size - 1][node]: seconds of all nodes before it, each run once.
+        self._before = [
+            list(accumulate((node.seconds[index] for node in nodes), initial=0.0))
+            for index in range(self.batch_max)
+        ]
+
+    def __len__(self) -> int:
+        return self._nodes
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r})"
+
+    def block(self, node: int) -> Block:
+        """The loop, or the straight stretch, that ``node`` belongs to."""
+        return self._block_of[node]
+
+    def node_s(self, node: int, size: int) -> float:
+        """Seconds of one node for a batch of ``size``."""
+        before = self._before[size - 1]
+        return before[node + 1] - before[node]
+
+    def seconds(self, node: int, left: Left, size: int = 1) -> float:
+        """Seconds from ``node`` to the end in a batch of ``size``."""
+        before = self._before[size - 1]
+        total = 0.0
+        for start, end, kind in self.blocks:
+            if end > node:
+                total += _times(kind, left) * (before[end] - before[start])
+                if start < node:
+                    total -= before[node] - before[start]
+        return total
+
+    def until(self, node: int, left: Left, goal: int, size: int) -> float | None:
+        """Seconds from ``node`` to the next arrival at ``goal``; None if it never gets there."""
+        before = self._before[size - 1]
+        block, aim = self._block_of[node], self._block_of[goal]
+        if block == aim:
+            if goal >= node:
+                return before[goal] - before[node]
+            if _times(block.kind, left) <= 1:
+                return None
+            round_s = before[block.end] - before[block.start]
+            return round_s - (before[node] - before[goal])
+        if aim.start < block.start:
+            return None
+        after = aim.start  # all loops before it are run to their end, then it is begun
+        return (
+            self.seconds(node, left, size)
+            - self.seconds(after, left, size)
+            + before[goal]
+            - before[after]
+        )
+
+
+def _times(kind: Kind, left: Left) -> int:
+    if kind is Kind.STATIC:
+        return 1
+    return left.encoder if kind is Kind.ENCODER else left.decoder

@@ -1,0 +1,50 @@
+"""What the paper leaves open, or decides in a way that does not always pay: as switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["PAPER", "Rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How requests are admitted.
+
+    Attributes:
+        estimate: how long the requests in the table take together. ``serial``: the sum of each
+            one's time alone (Eq. 2), which is pessimistic on purpose; ``batched``: the stack run
+            forward with the times of batches, the paper's oracle.
+        remaining: a serial sum counts what is left of the requests that run, not all of it. Their
+            time since arrival, T_wait, has what they ran in it already.
+        lost: a request that would be late even if it had the model to itself has nothing to lose.
+            ``ignore``: it keeps nobody from being admitted; ``block``: its slack is negative, so
+            it does.
+        partial: as many of those who wait are admitted as may be, the first of them first;
+            otherwise all or none.
+        pays: newcomers are let in only if that makes the mean latency of all smaller than if they
+            came behind; on an idle device the size is chosen that does.
+        overtaken_max: so many batches that cannot join a batch may be put on top of it before it
+            runs again.
+    """
+
+    estimate: Literal["batched", "serial"] = "batched"
+    remaining: bool = True
+    lost: Literal["ignore", "block"] = "ignore"
+    partial: bool = True
+    pays: bool = True
+    overtaken_max: int = 4
+
+    def __post_init__(self) -> None:
+        for name, known in (("estimate", ("batched", "serial")), ("lost", ("ignore", "block"))):
+            value = getattr(self, name)
+            if value not in known:
+                msg = f"{name} is {value!r}: expected {' or '.join(known)}"
+                raise ValueError(msg)
+        if self.overtaken_max < 1:
+            msg = f"overtaken_max is {self.overtaken_max}: expected at least 1"
+            raise ValueError(msg)
+
+
+PAPER = Rules(estimate="serial", remaining=False, lost="block", pays=False)

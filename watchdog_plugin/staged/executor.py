@@ -1,0 +1,226 @@
+"""The thread that runs stages, and takes requests while it does.
+
+All that is decided is decided by `lazy.Scheduler`; here its batches are put together from rows,
+run, and taken apart again. If a stage raises for several requests, it is run for each of them
+alone, so that only who is at fault fails, and the others go on together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from watchdog_plugin import logs
+from watchdog_plugin.lazy.lengths import Lengths
+from watchdog_plugin.lazy.program import Kind, Left
+from watchdog_plugin.lazy.rider import Rider
+from watchdog_plugin.lazy.scheduler import Scheduler
+from watchdog_plugin.staged.rows import Rows, gather, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from watchdog_plugin.lazy.program import Program
+    from watchdog_plugin.lazy.rules import Rules
+    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["Executor", "Lane", "Member", "Ticket", "run_stage"]
+
+
+class Ticket:
+    """Requests that somebody waits for."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._bell = threading.Lock()
+        if count:
+            self._bell.acquire()
+
+    def one_ended(self) -> None:
+        """Count one down; only ever called from the executor's thread."""
+        self._left -= 1
+        if not self._left:
+            self._bell.release()
+
+    def wait(self) -> None:
+        """Until all have ended."""
+        with self._bell:
+            pass
+
+
+class Member:
+    """One request in the executor.
+
+    Attributes:
+        lane: its model.
+        rows: what of it is alive.
+        ticket: counts it.
+        steps: how often its decoder has run.
+        ended: whether its decoder has run for the last time.
+        emitted: what each step made of the answer.
+        outcome: its outputs, or why it has none, once it has ended.
+    """
+
+    __slots__ = ("emitted", "ended", "lane", "outcome", "rows", "steps", "ticket")
+
+    def __init__(self, lane: Lane, values: Arrays, rows: int, ticket: Ticket) -> None:
+        self.lane = lane
+        self.rows = Rows(values, 0, rows, rows)
+        self.ticket = ticket
+        self.steps = 0
+        self.ended = False
+        self.emitted: list[Arrays] = []
+        self.outcome: Arrays | Exception = {}
+
+    def end(self, error: Exception | None = None) -> None:
+        """It has come to its end, well or not."""
+        if error is not None:
+            self.outcome = error
+        elif self.emitted:
+            names = self.emitted[0]
+            self.outcome = {
+                name: np.stack([step[name] for step in self.emitted], axis=1) for name in names
+            }
+        else:
+            self.outcome = self.rows.arrays
+        self.ticket.one_ended()
+
+
+class Lane:
+    """A model on the executor: what it is, how long it takes, how long its sequences are."""
+
+    def __init__(self, model: StagedModel, program: Program) -> None:
+        self.model = model
+        self.program = program
+        self.lengths = Lengths(unseen=max(1, model.steps_max // 2))
+
+
+class Executor:
+    """Runs the stages of all models that share a device.
+
+    Args:
+        rules: how requests are admitted.
+    """
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._scheduler = Scheduler(rules)
+        self._incoming: deque[Rider] = deque()
+        self._wake = threading.Condition()
+        self._number = 0
+        self._thread = threading.Thread(target=self._run, name="stages", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        lane: Lane,
+        requests: Sequence[tuple[Arrays, int, float]],
+        key: Hashable,
+        ticket: Ticket,
+    ) -> list[Member]:
+        """Take requests in; those of equal keys are batched.
+
+        Args:
+            lane: their model.
+            requests: inputs, rows, and seconds to the deadline of each.
+            key: what they have in common.
+            ticket: counts each when it has ended.
+        """
+        now = time.monotonic()
+        members = []
+        left = Left(1, lane.lengths.predicted())
+        with self._wake:
+            for values, rows, budget_s in requests:
+                member = Member(lane, values, rows, ticket)
+                members.append(member)
+                self._number += 1
+                deadline = now + budget_s if budget_s < math.inf else math.inf
+                self._incoming.append(
+                    Rider(
+                        self._number,
+                        lane.program,
+                        now,
+                        deadline=deadline,
+                        left=left,
+                        key=key,
+                        seats=rows,
+                        payload=member,
+                    )
+                )
+            self._wake.notify()
+        return members
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._boundary()
+        except BaseException as error:  # noqa: BLE001  without this thread nobody is answered
+            logs.say_failure("the scheduler of stages", error)
+            os._exit(1)
+
+    def _boundary(self) -> None:
+        """Take in who has come, and run one stage, or wait for somebody."""
+        scheduler = self._scheduler
+        while self._incoming:
+            scheduler.add(self._incoming.popleft())
+        entry = scheduler.next(time.monotonic())
+        if entry is None:
+            with self._wake:
+                if not self._incoming:
+                    self._wake.wait()
+            return
+        riders = list(entry.riders)
+        failed = run_stage(riders, entry.node)
+        done = {rider for rider in riders if rider.payload.ended}
+        finished = scheduler.ran(done, failed.keys())
+        for rider, error in failed.items():
+            rider.payload.end(error)
+        for rider in finished:
+            member: Member = rider.payload
+            if member.steps:
+                member.lane.lengths.observe(member.steps)
+            member.end()
+
+
+def run_stage(riders: list[Rider], node: int) -> dict[Rider, Exception]:
+    """Run a stage of a model for these requests; returns those on whom it failed, and why."""
+    try:
+        _together(riders, node)
+    except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
+        if len(riders) == 1:
+            return {riders[0]: error}
+        logs.say_failure("a stage for several requests", error)
+        failed: dict[Rider, Exception] = {}
+        for rider in riders:
+            failed |= run_stage([rider], node)
+        return failed
+    return {}
+
+
+def _together(riders: list[Rider], node: int) -> None:
+    members: list[Member] = [rider.payload for rider in riders]
+    model = members[0].lane.model
+    step = model.run(node, gather([member.rows for member in members]))
+    counts = [rider.seats for rider in riders]
+    rows = sum(counts)
+    for array in (*step.values.values(), *step.emitted.values()):
+        if array.shape[:1] != (rows,):
+            msg = f"a stage made {array.shape} of {rows} rows: expected a row for each"
+            raise ValueError(msg)
+    emitted = spread(step.emitted, counts)
+    decoding = riders[0].program.block(node).kind is Kind.DECODER
+    for member, part in zip(members, list(spread(step.values, counts)), strict=True):
+        member.rows = part
+        given = next(emitted)
+        if decoding:
+            member.steps += 1
+            member.emitted.append(given.arrays)
+            over = member.steps >= model.steps_max
+            ended = step.done is None or bool(np.all(step.done[part.start : part.end]))
+            member.ended = over or ended

@@ -1,0 +1,144 @@
+"""A staged model as the reader of requests knows models: calls in, outcomes out.
+
+Any number of batches may be under way; each thread waits for its own. Requests of equal shapes are
+batched by the executor, whichever batch they came in. A request of more rows than the largest
+batch runs in parts. With ``lazy`` off, a batch has the executor for itself from its first stage to
+its last: what other executors do, for models that run step by step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.errors import BadRequest, CarpoolError
+from watchdog_plugin import logs
+from watchdog_plugin.lazy.program import Kind
+from watchdog_plugin.onnx_model import fault
+from watchdog_plugin.staged.executor import Lane, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from watchdog_plugin.lazy.program import Program
+    from watchdog_plugin.padding import Padding, Waste
+    from watchdog_plugin.staged.executor import Executor, Member
+    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.tensors import Arrays, Call
+
+__all__ = ["LazyModel"]
+
+_SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
+
+
+class LazyModel:
+    """Runs calls on an executor.
+
+    Args:
+        model: in stages.
+        program: with its times.
+        executor: may be shared by several models.
+        provider: where it runs.
+        lazy: whether requests join those that run.
+
+    Attributes:
+        at_once: how many batches it takes at the same time.
+    """
+
+    padding: Padding | None = None
+    joins = True
+
+    def __init__(
+        self,
+        model: StagedModel,
+        program: Program,
+        executor: Executor,
+        provider: str,
+        *,
+        lazy: bool = True,
+    ) -> None:
+        self._lane = Lane(model, program)
+        self._executor = executor
+        self._turn = threading.Lock()
+        self._sequences = Kind.DECODER in model.kinds
+        self._lazy = lazy
+        self.provider = provider
+        self.signature = model.signature
+        self.at_once = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """Nothing: its stages have been measured with batches of all sizes."""
+
+    def run(
+        self,
+        calls: Sequence[Call],
+        waste: Waste | None = None,
+        remaining_s: Sequence[float] = (),
+    ) -> list[Arrays | CarpoolError]:
+        """The outputs of each request of the calls, or why it has none.
+
+        Args:
+            calls: what is asked of the model.
+            waste: untouched, as nothing is padded.
+            remaining_s: for each request, the time to its deadline; without, it has none.
+        """
+        del waste
+        singles = [single for call in calls for single in call.apart()]
+        budgets_s = remaining_s or [math.inf] * len(singles)
+        batch_max = self._lane.program.batch_max
+        parts = [
+            [] if self._sequences and call.rows > 1 else _parts(call.inputs, call.rows, batch_max)
+            for call in singles
+        ]
+        ticket = Ticket(sum(map(len, parts)))
+        members = []
+        if self._lazy:
+            for part, budget_s in zip(parts, budgets_s, strict=True):
+                members.append(self._submit(part, budget_s, ticket))
+            ticket.wait()
+        else:
+            with self._turn:
+                members = [self._submit(part, math.inf, ticket) for part in parts]
+                ticket.wait()
+        return [_outcome(each) for each in members]
+
+    def _submit(
+        self, parts: Sequence[tuple[Arrays, int]], budget_s: float, ticket: Ticket
+    ) -> list[Member]:
+        if not parts:
+            return []
+        key = tuple((name, array.shape[1:]) for name, array in parts[0][0].items())
+        requests = [(values, rows, budget_s) for values, rows in parts]
+        return self._executor.submit(self._lane, requests, key, ticket)
+
+
+def _parts(inputs: Arrays, rows: int, batch_max: int) -> list[tuple[Arrays, int]]:
+    if rows <= batch_max:
+        return [(inputs, rows)]
+    return [
+        (
+            {name: array[start : start + batch_max] for name, array in inputs.items()},
+            min(batch_max, rows - start),
+        )
+        for start in range(0, rows, batch_max)
+    ]
+
+
+def _outcome(members: Sequence[Member]) -> Arrays | CarpoolError:
+    if not members:
+        return BadRequest("the model runs step by step: expected one sequence in a request")
+    outcomes = [member.outcome for member in members]
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            return fault(outcome)
+    arrays = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return {name: np.concatenate([each[name] for each in arrays]) for name in arrays[0]}
+    except ValueError as error:
+        logs.say_failure("putting a request's parts together", error)
+        return fault(error)

@@ -1,0 +1,100 @@
+"""From a function's folder to a model on an executor; what cannot be staged is None here.
+
+Beside ``model.onnx`` there may be ``stages/``, which `carpool stages` has written, and
+``decoder.onnx`` or a `decode_step` of the author's, which make the model an iterative one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from watchdog_plugin import logs
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx_model import may_share
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.staged.executor import Executor
+from watchdog_plugin.staged.lazy_model import LazyModel
+from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
+from watchdog_plugin.staged.profile import measured
+from watchdog_plugin.stages import sample
+from watchdog_plugin.stages.chain import Chain
+from watchdog_plugin.stages.folder import StageFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from watchdog_plugin.author import Author
+    from watchdog_plugin.settings import HandlerSettings
+
+__all__ = ["DECODER", "STAGES", "staged_model"]
+
+DECODER = "decoder.onnx"
+STAGES = "stages"
+_STEPS_MAX = 256
+
+
+def staged_model(
+    settings: HandlerSettings, author: Author, lengths: Mapping[str, object]
+) -> LazyModel | None:
+    """The model of the function, if it is to run in stages; else None.
+
+    Raises:
+        LoadError: a file is missing or is not what it should be.
+    """
+    path, decoder = settings.model_path, settings.model_path.with_name(DECODER)
+    iterative = decoder.exists() or author.decode_step is not None
+    if not (settings.lazy or iterative):
+        return None
+    whole = OnnxSession(path, settings.threads)
+    inputs, outputs = whole.signature.inputs.values(), whole.signature.outputs.values()
+    if lengths or not may_share(inputs, outputs):
+        logs.say(f"{path}: its requests are padded or cannot share a run, so it runs whole")
+        return None
+    model: StagedModel
+    if iterative:
+        model = _iterative(whole, decoder, settings, author)
+    else:
+        model = ChainModel(_chain(whole, list(whole.signature.outputs), settings), whole.signature)
+    feeds = partial(sample.feeds, whole.signature)
+    program = measured(path.stem, model, feeds, settings.batch_max)
+    executor = Executor(settings.rules)
+    return LazyModel(model, program, executor, whole.provider, lazy=settings.lazy)
+
+
+def _chain(whole: OnnxSession, outputs: Sequence[str], settings: HandlerSettings) -> Chain:
+    path = settings.model_path
+    folder = path.with_name(STAGES)
+    stages = StageFolder.read(folder, path)
+    if stages is None:
+        logs.say(
+            f"{path}: no stages, so requests join between runs of the whole model; "
+            f"carpool stages {path} --out {folder} makes them"
+        )
+        return Chain([whole], outputs)
+    sessions = [OnnxSession(folder / name, settings.threads) for name in stages.files]
+    return Chain(sessions, outputs)
+
+
+def _iterative(
+    whole: OnnxSession, decoder: Path, settings: HandlerSettings, author: Author
+) -> IterativeModel:
+    made = list(whole.signature.outputs)
+    if author.decode_step is not None and decoder.exists():
+        msg = f"{author.source} defines decode_step and there is {decoder}: keep one of them"
+        raise LoadError(msg)
+    if author.decode_step is not None:
+        source, reads, step = f"{author.source}: decode_step", made, author.decode_step
+    else:
+        session = OnnxSession(decoder, settings.threads)
+        source, reads, step = f"decoder {decoder}", list(session.signature.inputs), session.run
+        missing = ", ".join(sorted(set(reads).difference(made)))
+        if missing:
+            msg = f"{source} reads {missing}: expected what the encoder makes, {', '.join(made)}"
+            raise LoadError(msg)
+    chain = _chain(whole, reads, settings)
+    state = chain.run_all(sample.feeds(whole.signature, 2))
+    steps = emits(source, state, step(state))
+    inputs = list(whole.signature.inputs.values())
+    return IterativeModel(chain, inputs, step, steps, author.steps_max or _STEPS_MAX)

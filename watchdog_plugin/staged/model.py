@@ -1,0 +1,145 @@
+"""What the executor needs of a model: its stages, and what each makes of a batch.
+
+A model of one graph is a chain of static stages. An iterative one has an encoder, which runs once,
+and a decoder, which runs step by step until a sequence is done; its state is spelled out by the
+names of its tensors: what a step makes as ``next.X`` is what the following one reads as ``X``,
+``done`` tells for each row whether it was the last, and everything else it makes is the answer,
+one entry a step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.lazy.program import Kind
+from watchdog_plugin.tensors import DTYPES, Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from watchdog_plugin.stages.chain import Chain
+    from watchdog_plugin.tensors import Array, Arrays
+
+__all__ = ["ChainModel", "IterativeModel", "StagedModel", "Step", "emits"]
+
+_NEXT = "next."
+_DONE = "done"
+
+
+class Step(NamedTuple):
+    """What a stage made.
+
+    Attributes:
+        values: what is alive now, a row for each row of the batch.
+        done: for each row, whether its sequence ends here; None where nothing can.
+        emitted: the step's part of the answer; empty where the answer is not made step by step.
+    """
+
+    values: Arrays
+    done: Array | None = None
+    emitted: Arrays = {}  # noqa: RUF012  never changed
+
+
+class StagedModel(Protocol):
+    """A model in stages.
+
+    Attributes:
+        signature: its inputs and outputs.
+        kinds: of its stages, in order.
+        steps_max: how often a decoder may run for one request.
+    """
+
+    signature: Signature
+    kinds: list[Kind]
+    steps_max: int
+
+    def run(self, stage: int, values: Arrays) -> Step:
+        """Run one stage over a batch."""
+
+
+class ChainModel:
+    """A graph in static stages.
+
+    Args:
+        chain: the stages.
+        signature: of the whole model.
+    """
+
+    steps_max = 1
+
+    def __init__(self, chain: Chain, signature: Signature) -> None:
+        self._chain = chain
+        self.signature = signature
+        self.kinds = [Kind.STATIC] * len(chain)
+
+    def run(self, stage: int, values: Arrays) -> Step:
+        """Run one stage over a batch."""
+        return Step(self._chain.run(stage, values))
+
+
+class IterativeModel:
+    """An encoder, then a decoder step by step.
+
+    Args:
+        encoder: in stages.
+        inputs: of the encoder.
+        step: one step of the decoder, from its state to what it makes.
+        emits: what it makes for the answer.
+        steps_max: how often it may run for one request.
+    """
+
+    def __init__(
+        self,
+        encoder: Chain,
+        inputs: Sequence[TensorSpec],
+        step: Callable[[Arrays], Mapping[str, Array]],
+        emits: Sequence[TensorSpec],
+        steps_max: int,
+    ) -> None:
+        self._encoder = encoder
+        self._step = step
+        self.signature = Signature(inputs, emits)
+        self.kinds = [*[Kind.STATIC] * len(encoder), Kind.DECODER]
+        self.steps_max = steps_max
+
+    def run(self, stage: int, values: Arrays) -> Step:
+        """Run a stage of the encoder, or one step of the decoder."""
+        if stage < len(self._encoder):
+            return Step(self._encoder.run(stage, values))
+        made = self._step(values)
+        done = np.asarray(made[_DONE], bool)
+        state = {name: made.get(_NEXT + name, value) for name, value in values.items()}
+        emitted = {name: made[name] for name in self.signature.outputs}
+        return Step(state, done, emitted)
+
+
+def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[TensorSpec]:
+    """What the steps of a decoder add up to, from one that was tried.
+
+    Args:
+        source: where it comes from, for messages.
+        state: what it was given.
+        made: what it made of that.
+
+    Raises:
+        LoadError: it does not keep to the names.
+    """
+    unread = [name for name in made if name.startswith(_NEXT) and name[len(_NEXT) :] not in state]
+    if _DONE not in made or unread:
+        msg = (
+            f"{source} makes {', '.join(sorted(made))} of {', '.join(sorted(state))}: expected "
+            "next.X for each X that changes, and done, a BOOL for each row"
+        )
+        raise LoadError(msg)
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    emitted = {n: np.asarray(v) for n, v in made.items() if n != _DONE and not n.startswith(_NEXT)}
+    if not emitted:
+        msg = f"{source} makes nothing but its state: expected a part of the answer"
+        raise LoadError(msg)
+    return [
+        TensorSpec(name, names[array.dtype], (None, None, *array.shape[1:]))
+        for name, array in emitted.items()
+    ]

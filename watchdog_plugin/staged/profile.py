@@ -1,0 +1,73 @@
+"""How long each stage takes by size of batch, measured where it will run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from watchdog_plugin.lazy.program import Kind, Node, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["measured"]
+
+_RUNS = 3
+_ENOUGH_S = 0.5  # a stage that takes as long is measured once
+
+
+def measured(
+    name: str, model: StagedModel, feeds: Callable[[int], Arrays], batch_max: int
+) -> Program:
+    """The model with its stages' times.
+
+    Args:
+        name: of the model.
+        model: what is measured.
+        feeds: inputs of so many rows.
+        batch_max: most rows in one batch.
+    """
+    sizes = [1]
+    while sizes[-1] < batch_max:
+        sizes.append(min(2 * sizes[-1], batch_max))
+    rows = [_stage_seconds(model, feeds(size)) for size in sizes]
+    nodes = [
+        Node(_between(sizes, [row[stage] for row in rows], batch_max), kind)
+        for stage, kind in enumerate(model.kinds)
+    ]
+    return Program(name, nodes)
+
+
+def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
+    seconds = []
+    for stage, kind in enumerate(model.kinds):
+        least = float("inf")
+        following = values
+        for _ in range(_RUNS):
+            start_s = time.perf_counter()
+            following = model.run(stage, values).values
+            least = min(least, time.perf_counter() - start_s)
+            if least > _ENOUGH_S:
+                break
+        values = values if kind is Kind.DECODER else following
+        seconds.append(least)
+    return seconds
+
+
+def _between(sizes: Sequence[int], seconds: Sequence[float], batch_max: int) -> list[float]:
+    """Seconds for every size: straight lines between those measured, and never falling."""
+    rising = [max(seconds[: index + 1]) for index in range(len(seconds))]
+    filled, upper = [], 0
+    for size in range(1, batch_max + 1):
+        while sizes[upper] < size:
+            upper += 1
+        if sizes[upper] == size:
+            filled.append(rising[upper])
+            continue
+        lower = upper - 1
+        share = (size - sizes[lower]) / (sizes[upper] - sizes[lower])
+        filled.append(rising[lower] + share * (rising[upper] - rising[lower]))
+    return filled

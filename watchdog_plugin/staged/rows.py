@@ -1,0 +1,65 @@
+"""Where a request's rows are: a stretch of the arrays of the batch that it ran in last.
+
+Requests that stay together are run together again without a copy; they are copied when they merge
+or part. Knows no scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["Rows", "gather", "spread"]
+
+
+class Rows(NamedTuple):
+    """Rows ``start`` to ``end`` of ``block``, which has ``size``."""
+
+    block: Arrays
+    start: int
+    end: int
+    size: int
+
+    @property
+    def arrays(self) -> Arrays:
+        """The rows as arrays of their own."""
+        if self.end - self.start == self.size:
+            return self.block
+        return {name: array[self.start : self.end] for name, array in self.block.items()}
+
+
+def gather(parts: Sequence[Rows]) -> Arrays:
+    """The rows of all parts, in their order."""
+    stretches = list(_stretches(parts))
+    if len(stretches) == 1:
+        return stretches[0].arrays
+    arrays = [stretch.arrays for stretch in stretches]
+    return {name: np.concatenate([each[name] for each in arrays]) for name in arrays[0]}
+
+
+def spread(block: Arrays, counts: Sequence[int]) -> Iterator[Rows]:
+    """The parts of a batch with so many rows each."""
+    size, start = sum(counts), 0
+    for count in counts:
+        yield Rows(block, start, start + count, size)
+        start += count
+
+
+def _stretches(parts: Sequence[Rows]) -> Iterator[Rows]:
+    """Parts that lie side by side as one."""
+    current: Rows | None = None
+    for part in parts:
+        if current is not None and current.block is part.block and current.end == part.start:
+            current = current._replace(end=part.end)
+            continue
+        if current is not None:
+            yield current
+        current = part
+    if current is not None:
+        yield current

@@ -1,0 +1,1 @@
+"""Cutting a model's graph into stages; needs the onnx package, except for `folder`."""

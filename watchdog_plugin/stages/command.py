@@ -1,0 +1,111 @@
+"""``carpool stages``: cut a model into stages, and say what that costs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from watchdog_plugin.stages.planning import Cut
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Cut the model that the command line names.
+
+    Raises:
+        LoadError: there is no model, or it does not run.
+    """
+    flags = _flags(argv)
+    from watchdog_plugin.stages.planning import Planner  # noqa: PLC0415  --help needs no onnx
+
+    planner = Planner(flags.model, flags.threads, dict(flags.dim))
+    cut, tried = planner.best(flags.stages, flags.loss)
+    folder = planner.write(cut, flags.out) if cut and flags.out else None
+    if flags.json:
+        document = {
+            "model": str(flags.model),
+            "points": planner.cuttable,
+            "stages": cut.stages if cut else 1,
+            "loss": cut.trial.loss if cut else 0.0,
+            "whole_ms": _ms(cut.trial.whole_s) if cut else None,
+            "stage_ms": [_ms(seconds) for seconds in cut.trial.stage_s] if cut else [],
+            "tried": [{"stages": each.stages, "loss": each.trial.loss} for each in tried],
+            "files": list(folder.files) if folder else [],
+        }
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+        return 0
+    sys.stdout.write(_report(cut, tried, planner.cuttable, flags))
+    return 0
+
+
+def _report(cut: Cut | None, tried: list[Cut], points: int, flags: argparse.Namespace) -> str:
+    lines = [
+        f"{each.stages} stages: {100 * each.trial.loss:+.1f} % of the whole model's time"
+        for each in tried
+    ]
+    if cut is None:
+        why = (
+            f"all of {points} points lose more than {100 * flags.loss:g} %"
+            if tried
+            else "it has no point where all that is handed over has a row for each of the input's"
+        )
+        lines.append(f"{flags.model}: no good cut, as {why}; it runs whole")
+    else:
+        longest = max(cut.trial.stage_s)
+        times = ", ".join(f"{_ms(seconds):g}" for seconds in cut.trial.stage_s)
+        lines.append(
+            f"{flags.model}: {cut.stages} stages of {times} ms, the longest "
+            f"{_ms(longest):g} of {_ms(cut.trial.whole_s):g} ms"
+        )
+        lines.append(f"written to {flags.out}" if flags.out else "--out DIR writes them")
+    return "\n".join(lines) + "\n"
+
+
+def _flags(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="carpool stages",
+        description="Cut an ONNX model into stages, for com.carpool.executor: lazy.",
+    )
+    parser.add_argument("model", type=Path, help="the ONNX model")
+    parser.add_argument("--stages", type=_count, default=8, help="at most so many (8)")
+    parser.add_argument(
+        "--loss", type=float, default=0.03, help="most that cutting may cost, as a share (0.03)"
+    )
+    parser.add_argument("--threads", type=_count, default=1, help="cores a run may use (1)")
+    parser.add_argument(
+        "--dim",
+        type=_dim,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="size of a free dimension to try with, besides the batch",
+    )
+    parser.add_argument("--out", type=Path, help="folder to write the stages to")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    return parser.parse_args(list(argv))
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    msg = f"{text!r}: expected a whole number of at least 1"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not name or not size:
+        msg = f"{text!r}: expected NAME=SIZE, such as sequence=32"
+        raise argparse.ArgumentTypeError(msg)
+    return name, _count(size)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 3)

@@ -1,0 +1,104 @@
+"""A cut model tried: whether its answers are the whole model's, and what cutting costs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.stages.chain import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["Trial"]
+
+_TOLERANCE = 1e-5  # of the largest value of an output
+_ROUNDS_MIN = 7
+_MEASURE_S = 3.0
+
+
+class Trial(NamedTuple):
+    """What was measured at a batch of one.
+
+    Attributes:
+        whole_s: the whole model.
+        stage_s: each stage, the least of some runs.
+        loss: all stages in a row over the whole model, less one; the median of pairs of runs, as
+            neighbours on the machine disturb both of a pair alike.
+    """
+
+    whole_s: float
+    stage_s: tuple[float, ...]
+    loss: float
+
+    @classmethod
+    def of(
+        cls,
+        whole: OnnxSession,
+        files: Sequence[Path],
+        tries: Sequence[Arrays],
+        threads: int,
+        *,
+        brief: bool = False,
+    ) -> Trial:
+        """Compare the answers for all of ``tries``, and the times for the first.
+
+        Raises:
+            LoadError: an answer differs.
+        """
+        stages = [OnnxSession(path, threads) for path in files]
+        chain = Chain(stages, list(whole.signature.outputs))
+        for values in tries:
+            _compare(whole.run(values), chain.run_all(values))
+        return _measured(whole, chain, tries[0], 0.0 if brief else _MEASURE_S)
+
+
+def _compare(expected: Arrays, found: Arrays) -> None:
+    for name, value in expected.items():
+        other = found[name]
+        if value.shape != other.shape or value.dtype != other.dtype:
+            msg = f"output {name!r} of the stages is {other.shape}, expected {value.shape}"
+            raise LoadError(msg)
+        if value.dtype.kind != "f":
+            apart, room = float(np.any(value != other)), 0.0
+        else:
+            apart = float(np.max(np.abs(value - other), initial=0.0))
+            room = _TOLERANCE * float(np.max(np.abs(value), initial=0.0))
+        if not apart <= room:
+            msg = f"output {name!r} of the stages is {apart:g} off: expected at most {room:g}"
+            raise LoadError(msg)
+
+
+def _measured(whole: OnnxSession, chain: Chain, values: Arrays, measure_s: float) -> Trial:
+    """Turn about, so that both meet the same neighbours on the machine."""
+    rounds: list[tuple[float, list[float]]] = []
+    began = time.perf_counter()
+    while len(rounds) < _ROUNDS_MIN or time.perf_counter() - began < measure_s:
+        whole_s = _seconds(partial(whole.run, values))
+        stage_s, current = [], values
+        for number in range(len(chain)):
+            start_s = time.perf_counter()
+            current = chain.run(number, current)
+            stage_s.append(time.perf_counter() - start_s)
+        rounds.append((whole_s, stage_s))
+    loss = statistics.median(sum(stage_s) / whole_s for whole_s, stage_s in rounds) - 1
+    return Trial(
+        statistics.median(whole_s for whole_s, _ in rounds),
+        tuple(map(min, *(stage_s for _, stage_s in rounds))),
+        loss,
+    )
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start_s = time.perf_counter()
+    call()
+    return time.perf_counter() - start_s
