@@ -128,14 +128,8 @@ def _run(args: argparse.Namespace, *, deploy: bool) -> int:
     except durations.DurationError as error:
         problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
         raise ConfigError([problem]) from error
-    stack = stack_file.load(args.yaml or _default_file())
+    stack = stack_file.load(args.yaml or stack_file.default_path())
     return uvloop.run(_run_session(args, stack, ready_s if deploy else None))
-
-
-def _default_file() -> Path:
-    """As faas-cli: stack.yaml, or stack.yml where only that exists."""
-    short = Path("stack.yml")
-    return short if short.exists() and not Path("stack.yaml").exists() else Path("stack.yaml")
 
 
 async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: float | None) -> int:

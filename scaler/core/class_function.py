@@ -100,6 +100,8 @@ def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
         "sidecar_function": base.name,
         "sidecar_class": kind.name,
     }
+    if kind.variant:
+        document["envVars"]["model_variant"] = kind.variant
     for key in ("limits", "requests"):
         if base.document.get(key):
             document[key] = _resources(base.document[key], kind)
@@ -128,6 +130,7 @@ def kind_of(status: Status) -> InstanceClass | None:
             batch_size=settings.batch_max,
             replicas=0,
             gpu=settings.gpu,
+            variant=(status.document.get("envVars") or {}).get("model_variant", ""),
         )
     except ConfigError:  # somebody else's
         return None

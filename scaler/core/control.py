@@ -242,7 +242,8 @@ class Control:
         if not settings.apps:
             return (AppLoad("*", slo_s, sum(rates.values())),)
         apps = tuple(
-            AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0)) for app in settings.apps
+            AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
+            for app in settings.apps
         )
         others = AppLoad(_OTHERS, slo_s, rates.get("*", 0.0))
         return (*apps, others) if others.rate_rps else apps

@@ -113,3 +113,30 @@ def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: P
         removed = {"functionName": "echo"}
         requests.delete(f"{running.url}/system/functions", json=removed, timeout=5)
         wait_until(lambda: {} == running.functions(), 20, "no class is left behind")
+
+
+@pytest.mark.parametrize("policy", ["openfaas", "batch", "harmonybatch", "infaas"])
+def test_every_policy_runs_live(tmp_path: Path, policy: str) -> None:
+    """The policies that a scenario is simulated with plan for a running stack, too."""
+    write_function(tmp_path)
+    with stack(tmp_path, f"--policy {policy}") as running:
+        Running(running.url, 20, 3).over()
+        wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == policy, 60)
+        outcome = Running(running.url, 100, 4).over()
+        assert ({200: 400}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
+        assert [] == running.explain()["notes"]
+
+
+def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
+    """Each front forms its own batches for the same instances; the scaler adds up what they say."""
+    write_function(tmp_path)
+    with stack(tmp_path) as running:
+        Running(running.url, 20, 3).over()
+        until_planned(running)
+        scale = f"{running.url}/system/scale-function/echo"
+        requests.post(scale, json={"serviceName": "echo", "replicas": 2}, timeout=5)
+        wait_until(lambda: running.explain().get("fronts") == 2, 20, "two fronts")
+        burst = Running(running.url, 120, 6)
+        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, 10, "the sum of both")
+        outcome = burst.over()
+        assert ({200: 720}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)

@@ -242,6 +242,14 @@ def test_a_class_is_the_users_function_in_another_size() -> None:
     assert replace(LARGE, replicas=0, rate_high=None) == kind_of(listed)
 
 
+def test_an_instance_knows_its_variant() -> None:
+    """A class of a variant names it in its instances' environment, and is told by that again."""
+    kind = InstanceClass("tiny-b4", cpu=1, batch_size=4, replicas=0, variant="tiny")
+    document = class_function(BASE, kind)
+    assert "tiny" == document["envVars"]["model_variant"]
+    assert kind == kind_of(Status.of({**document, "name": "f--tiny-b4"}))
+
+
 def test_what_a_class_was_made_from_tells_changes() -> None:
     """Another image, another size: another mark; how many there are makes none."""
 

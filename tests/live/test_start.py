@@ -1,0 +1,32 @@
+"""``carpool up`` and its scaler: only where it is needed, and not without being told why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.faas_stack.test_up import carpool
+from tests.live.stack import write_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UP = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
+
+
+def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> None:
+    """A misspelt policy is said by the scaler, and the stack ends with it."""
+    write_function(tmp_path)
+    with carpool(tmp_path, *_UP, "--scaler", "--policy infles") as up:
+        code, said = up.ended()
+    assert 1 == code
+    assert "did you mean 'infless'" in said
+    assert "the scaler does not start" in said
+
+
+def test_without_a_scaled_function_there_is_no_scaler(tmp_path: Path) -> None:
+    """What nobody scales is as it was: no process, no token, no port."""
+    write_function(tmp_path, **{"scale.policy": "fixed"})
+    with carpool(tmp_path, *_UP) as up:
+        assert {"url", "functions"} == set(up.result())
+    assert not (tmp_path / ".secrets").exists()
+    assert not (tmp_path / ".carpool").exists()
