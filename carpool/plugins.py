@@ -39,6 +39,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "infless": "scaler.policies.infless:Infless",
         "batch": "scaler.policies.batch:Batch",
         "harmonybatch": "scaler.policies.harmonybatch:HarmonyBatch",
+        "infaas": "scaler.policies.infaas:Infaas",
     },
     "prewarm": {
         "fixed": "scaler.prewarm.fixed:FixedKeepAlive",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scaler.core.sizing import Size
     from scaler.core.snapshot import FunctionView
 
-__all__ = ["Draft", "next_plan", "running"]
+__all__ = ["Draft", "classes_of", "listed", "next_plan", "running", "unchanged"]
 
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 
@@ -87,7 +87,7 @@ def next_plan(
     view, before = draft.view, draft.view.plan
     # In the order in which they are best placed: what needs no GPU fills up the servers.
     ordered = sorted(draft.instances, key=lambda size: (-size.resources.gpu, -size.units))
-    classes = _classes(Counter({size: draft.instances[size] for size in ordered}))
+    classes = classes_of(Counter({size: draft.instances[size] for size in ordered}))
     plan = Plan(
         function=view.name,
         version=before.version + 1 if before else 1,
@@ -98,10 +98,10 @@ def next_plan(
         predicted=Predicted(cost_per_request=_cost(draft, prices)),
         explain=tuple(draft.explain),
     )
-    return before if before and _same(plan, before) else plan
+    return before if before and unchanged(plan, before) else plan
 
 
-def _same(plan: Plan, before: Plan) -> bool:
+def unchanged(plan: Plan, before: Plan) -> bool:
     """Whether carrying out the one is carrying out the other."""
 
     def without_words(one: Plan, routes: tuple[Route, ...]) -> Plan:
@@ -120,7 +120,8 @@ def _alike(route: Route, before: Route) -> bool:
     return max(moved) < _MOVED and replace(route, weights=before.weights) == before
 
 
-def _classes(instances: Counter[Size]) -> dict[Size, InstanceClass]:
+def classes_of(instances: Counter[Size]) -> dict[Size, InstanceClass]:
+    """Instances as the classes of a plan."""
     taken: Counter[str] = Counter()
     classes = {}
     for size, count in instances.items():
@@ -128,6 +129,7 @@ def _classes(instances: Counter[Size]) -> dict[Size, InstanceClass]:
         again = taken[size.name]  # names are rounded
         classes[size] = InstanceClass(
             name=size.name if again == 1 else f"{size.name}-{again}",
+            variant=size.variant,
             cpu=size.cpu,
             gpu=size.gpu,
             memory_mb=size.resources.memory_mb or None,

@@ -64,6 +64,7 @@ class Size:
         rate_low: Requests per second below which batches are not full in time.
         rate_high: Requests per second that it can take.
         units: CPU and GPU in `resource_units`.
+        variant: Which variant of the model; empty: it has none.
     """
 
     batch: int
@@ -74,6 +75,7 @@ class Size:
     rate_low: float
     rate_high: float
     units: float
+    variant: str = ""
 
     @property
     def efficiency(self) -> float:
@@ -83,6 +85,8 @@ class Size:
     @property
     def name(self) -> str:
         """The name of a plan's class of this size."""
+        if self.variant:
+            return f"{self.variant}-b{self.batch}"
         return class_name(self.batch, self.cpu, self.gpu)
 
 
@@ -147,5 +151,5 @@ class SizeTable:
 
 def matching(candidates: tuple[Size, ...], wanted: InstanceClass) -> Size | None:
     """The size that a plan's class has, if it is among the candidates."""
-    key = (wanted.batch_size, wanted.cpu, wanted.gpu)
-    return next((size for size in candidates if (size.batch, size.cpu, size.gpu) == key), None)
+    key = (wanted.variant, wanted.batch_size, wanted.cpu, wanted.gpu)
+    return next((s for s in candidates if (s.variant, s.batch, s.cpu, s.gpu) == key), None)

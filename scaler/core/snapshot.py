@@ -30,12 +30,14 @@ class AppLoad:
         slo_s: Its latency objective.
         rate_rps: Requests per second to plan for.
         process: What is known of the way they arrive; None: nothing but the rate.
+        accuracy: The least accuracy of its answers, where a model has variants.
     """
 
     name: str
     slo_s: float
     rate_rps: float
     process: ArrivalProcess | None = None
+    accuracy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-__all__ = ["Counts", "Need", "Option", "Task"]
+__all__ = ["Counts", "Need", "Option", "Solution", "Task"]
 
 Counts = tuple[int, ...]
 
@@ -53,6 +54,11 @@ class Need(NamedTuple):
     rate_rps: float
     worth: tuple[float, ...]
 
+    def lacking(self, taken_rps: float) -> float:
+        """What is not taken of it."""
+        lacking = self.rate_rps - taken_rps
+        return lacking if lacking > _ROUNDING * self.rate_rps else 0.0
+
 
 @dataclass(frozen=True)
 class Task:
@@ -63,7 +69,7 @@ class Task:
         running: How many of each there are.
         needs: What they are needed for.
         loading: ``lambda``, per second: what a second of loading costs, in seconds of running.
-        free: Cores and percent of GPUs that are left beside what runs.
+        room: Cores and percent of GPUs for all instances, those that run included.
         most: So many instances of all options at most.
     """
 
@@ -71,88 +77,72 @@ class Task:
     running: Counts
     needs: tuple[Need, ...]
     loading: float = 0.0
-    free: tuple[float, float] = (math.inf, math.inf)
+    room: tuple[float, float] = (math.inf, math.inf)
     most: float = math.inf
 
     def change_cost(self, counts: Counts) -> float:
         """What the program minimises: the cost of going from what runs to this."""
-        return sum(
-            [
-                option.cost * (count - before + self.loading * option.load_s * (count - before))
-                if count > before
-                else option.cost * (count - before)
-                for option, count, before in zip(self.options, counts, self.running, strict=True)
-            ]
-        )
+        cost = 0.0
+        for option, count, before in zip(self.options, counts, self.running, strict=True):
+            more = count - before
+            cost += option.cost * (more + self.loading * option.load_s * max(more, 0))
+        return cost
 
     def fits(self, counts: Counts) -> bool:
         """Whether there is room for so many."""
-        if sum(counts) > self.most:
-            return False
-        cores = gpu = 0.0
-        for option, count, before in zip(self.options, counts, self.running, strict=True):
-            cores += option.cpu * (count - before)
-            gpu += option.gpu * (count - before)
-        return cores <= self.free[0] + _ROUNDING and gpu <= self.free[1] + _ROUNDING
+        cores = sum([o.cpu * n for o, n in zip(self.options, counts, strict=True)])
+        gpu = sum([o.gpu * n for o, n in zip(self.options, counts, strict=True)])
+        within = cores <= self.room[0] + _ROUNDING and gpu <= self.room[1] + _ROUNDING
+        return within and sum(counts) <= self.most
 
-    def missing(self, counts: Counts) -> list[float]:
-        """Of each need the requests per second that nobody takes."""
-        if len(self.needs) == 1:
-            (need,) = self.needs
-            given = sum([n * w for n, w in zip(counts, need.worth, strict=True)])
-            return [_above_zero(need.rate_rps - given, need.rate_rps)]
-        shares = self.shares(counts)
-        return [
-            _above_zero(
-                need.rate_rps - sum([p * w for p, w in zip(own, need.worth, strict=True)]),
-                need.rate_rps,
-            )
-            for need, own in zip(self.needs, shares, strict=True)
-        ]
-
-    def shares(self, counts: Counts) -> list[list[float]]:
-        """Of each need, how many instances of each option work for it.
-
-        Who has the least choice goes first, and takes what the fewest others can use.
-        """
-        left = [float(count) for count in counts]
-        shares = [[0.0] * len(counts) for _ in self.needs]
-        for number in self._by_choice:
-            need, own = self.needs[number], shares[number]
-            lacking = need.rate_rps
-            for option in self._by_demand:
-                if left[option] and need.worth[option] and lacking > 0:
-                    part = min(left[option], lacking / need.worth[option])
-                    own[option] = part
-                    left[option] -= part
-                    lacking -= part * need.worth[option]
-        return shares
-
-    @property
-    def _by_choice(self) -> list[int]:
+    @cached_property
+    def by_choice(self) -> list[int]:
+        """The numbers of the needs, those with the fewest options first."""
         return sorted(range(len(self.needs)), key=lambda n: sum(map(bool, self.needs[n].worth)))
 
-    @property
+    @cached_property
     def _by_demand(self) -> list[int]:
-        def wanted(option: int) -> tuple[int, float]:
-            return (
-                sum(bool(need.worth[option]) for need in self.needs),
-                -self.options[option].rate_rps,
-            )
+        """The numbers of the options, those that the fewest needs can use first."""
+
+        def wanted(option: int) -> int:
+            return sum(bool(need.worth[option]) for need in self.needs)
 
         return sorted(range(len(self.options)), key=wanted)
 
-    def headroom(self) -> float:
-        """What runs could take, by what is needed without reserve: the least of all needs."""
-        missing = self.missing(self.running)
-        if any(missing):
-            return min(
-                1 - lacking / need.rate_rps
-                for lacking, need in zip(missing, self.needs, strict=True)
-                if lacking
-            )
-        return 1.0
+    def taken(self, need: Need, left: list[float]) -> list[float]:
+        """How many instances of each option work for a need, which are taken out of ``left``."""
+        own = [0.0] * len(left)
+        lacking = need.rate_rps
+        for option in self._by_demand:
+            if left[option] > 0 and need.worth[option] and lacking > 0:
+                own[option] = min(left[option], lacking / need.worth[option])
+                left[option] -= own[option]
+                lacking -= own[option] * need.worth[option]
+        return own
+
+    def solution(self, counts: Counts) -> Solution:
+        """These instances, shared among the needs; who has the least choice goes first."""
+        left = [float(count) for count in counts]
+        shares: list[list[float]] = [[]] * len(self.needs)
+        for number in self.by_choice:
+            shares[number] = self.taken(self.needs[number], left)
+        return Solution(counts, shares)
+
+    def missing(self, solution: Solution) -> list[float]:
+        """Of each need the requests per second that nobody takes."""
+        return [
+            need.lacking(sum([part * each for part, each in zip(own, need.worth, strict=True)]))
+            for need, own in zip(self.needs, solution.shares, strict=True)
+        ]
 
 
-def _above_zero(amount: float, of: float) -> float:
-    return amount if amount > _ROUNDING * of else 0.0
+class Solution(NamedTuple):
+    """What is decided.
+
+    Attributes:
+        counts: Instances of each option.
+        shares: Of each need, how many instances of each option work for it.
+    """
+
+    counts: Counts
+    shares: list[list[float]]

@@ -1,0 +1,113 @@
+"""Files of variants: what `carpool register` writes, and scenarios read.
+
+    {"app": "vision", "variants": [
+      {"name": "small-int8", "architecture": "small", "accuracy": 0.71, "cpu": 1, "gpu": 0,
+       "memory_mb": 120, "load_s": 0.4, "latencies_ms": {"1": 4.1, "8": 21.5}}]}
+
+An entry may have a ``file``, the model's, beside this one. Unknown keys are errors.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.errors import ConfigError, Problem
+from carpool.files import read_text
+from carpool.strict import Problems
+from carpool.variants.variant import NAME_PATTERN, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["form_of", "read_variants", "text_of"]
+
+_MS_PER_S = 1000.0
+_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
+_WORD = forms.text("a text that is not empty")
+
+
+def _latencies(value: object, path: str, problems: Problems) -> None:
+    forms.mapping(_ABOVE_ZERO)(value, path, problems)
+    for batch in value if isinstance(value, dict) else ():
+        if not (batch.isdecimal() and int(batch) > 0):
+            problems.add(f"{path}.{batch}", batch, "a batch size of at least 1")
+    if value == {}:
+        problems.add(path, "{}", "the latency of at least one batch size")
+
+
+_VARIANT = forms.record(
+    {
+        "name": forms.text("a name of a-z, 0-9 and inner '-', at most 40 long", NAME_PATTERN),
+        "architecture": _WORD,
+        "accuracy": forms.number("a share from 0 to 1", lambda value: 0 <= value <= 1),
+        "cpu": _ABOVE_ZERO,
+        "gpu": forms.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100),  # noqa: PLR2004
+        "memory_mb": _AMOUNT,
+        "load_s": _AMOUNT,
+        "latencies_ms": _latencies,
+        "file": _WORD,
+    },
+    required=frozenset({"name", "accuracy", "latencies_ms"}),
+)
+_FILE = forms.record(
+    {"app": _WORD, "variants": forms.each(_VARIANT, unique="name")},
+    required=frozenset({"variants"}),
+)
+
+
+def read_variants(path: Path) -> tuple[Variant, ...]:
+    """The variants of a file.
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with its path in the file.
+    """
+    problems = Problems()
+    text = read_text(path, problems)
+    problems.raise_if_any()
+    try:
+        form: Any = forms.loads(text or "")
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem(str(path), "", "a JSON document", str(error))]) from error
+    found = Problems()
+    _FILE(form, "", found)
+    try:
+        found.raise_if_any()
+    except ConfigError as error:
+        problems.extend(f"{path}: ", error)
+        problems.raise_if_any()
+    return tuple(_variant(item) for item in form["variants"])
+
+
+def form_of(variant: Variant) -> dict[str, Any]:
+    """An entry of such a file."""
+    return {
+        "name": variant.name,
+        **({"architecture": variant.architecture} if variant.architecture else {}),
+        "accuracy": variant.accuracy,
+        "cpu": variant.cpu,
+        "gpu": variant.gpu,
+        "memory_mb": variant.memory_mb,
+        "load_s": variant.load_s,
+        "latencies_ms": {
+            str(batch): round(seconds * _MS_PER_S, 6)
+            for batch, seconds in variant.latencies_s.items()
+        },
+    }
+
+
+def text_of(app: str, entries: list[dict[str, Any]]) -> str:
+    """Such a file, with an entry a line."""
+    lines = ",\n".join(f"  {json.dumps(entry)}" for entry in entries)
+    return f'{{"app": {json.dumps(app)}, "variants": [\n{lines}\n]}}\n'
+
+
+def _variant(item: Mapping[str, Any]) -> Variant:
+    fields = {key: value for key, value in item.items() if key not in {"latencies_ms", "file"}}
+    latencies_ms = item["latencies_ms"]
+    return Variant(
+        **fields, latencies_s={int(batch): ms / _MS_PER_S for batch, ms in latencies_ms.items()}
+    )

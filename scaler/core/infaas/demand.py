@@ -1,0 +1,90 @@
+"""The rates to plan for: at once for more, and for less only after a while.
+
+Measured rates are counts over short windows, and jump. So they are averaged, unless one is so much
+above its average that chance does not explain it. What may go is decided by the most that was
+wanted for a while.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["Demand", "Rates"]
+
+_UNLIKELY = 3.0  # standard deviations of a count
+_STEP = 1.02  # rates are rounded up to a power of this, so that small changes change nothing
+_NEVER_RPS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Rates of one function's applications, in their order.
+
+    Attributes:
+        now: To be served from now on.
+        peak: The most of late.
+    """
+
+    now: tuple[float, ...]
+    peak: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What has been seen of one application."""
+
+    mean: float
+    at_s: float
+    seen: deque[tuple[float, float]] = field(default_factory=deque)
+
+
+class Rates:
+    """Remembers the rates of applications.
+
+    Args:
+        smoothing_s: After how many seconds what was before counts for a third; 0: not at all.
+        calm_s: For how long less must have been wanted.
+    """
+
+    def __init__(self, smoothing_s: float, calm_s: float) -> None:
+        self._smoothing_s = smoothing_s
+        self._calm_s = calm_s
+        self._known: dict[tuple[str, str], _Memory] = {}
+
+    def of(self, view: FunctionView, now_s: float) -> Demand:
+        """What to plan for, having seen this."""
+        both = [self._seen(view.name, app.name, app.rate_rps, now_s) for app in view.apps]
+        return Demand(tuple(now for now, _ in both), tuple(peak for _, peak in both))
+
+    def _seen(self, function: str, app: str, rate_rps: float, now_s: float) -> tuple[float, float]:
+        key = (function, app)
+        memory = self._known.get(key)
+        if memory is None:
+            memory = self._known[key] = _Memory(rate_rps, now_s)
+        passed_s = max(now_s - memory.at_s, 0.0)
+        aged = math.exp(-passed_s / self._smoothing_s) if self._smoothing_s else 0.0
+        expected = memory.mean * passed_s
+        memory.mean = rate_rps + aged * (memory.mean - rate_rps)
+        if rate_rps * passed_s > expected + _UNLIKELY * math.sqrt(expected) + 1:
+            memory.mean = rate_rps
+        memory.at_s = now_s
+        wanted = _rounded(memory.mean)
+        while memory.seen and memory.seen[-1][1] <= wanted:
+            memory.seen.pop()
+        memory.seen.append((now_s, wanted))
+        while memory.seen[0][0] < now_s - self._calm_s:
+            memory.seen.popleft()
+        return wanted, memory.seen[0][1]
+
+
+def _rounded(rate_rps: float) -> float:
+    """Up to the next power of the step; next to nothing is nothing."""
+    if rate_rps < _NEVER_RPS:
+        return 0.0
+    return float(_STEP ** math.ceil(math.log(rate_rps) / math.log(_STEP) - 1e-9))

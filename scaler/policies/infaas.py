@@ -1,0 +1,255 @@
+"""INFaaS (ATC'21): applications say what they need, and variants of the model come and go for it.
+
+Each application has an objective and the least accuracy of its answers. A round looks whether what
+runs can take the load with the slack; if not, it adds instances of what runs or of other variants,
+whichever costs less with the time they take to load; if so, it takes away what the most of late
+would not need, and puts cheaper variants in the place of dearer ones.
+
+* ``greedy`` finds both by steps that are taken while they make it cheaper (`infaas.greedy`).
+* ``published`` takes one step a round, the paper's heuristic (`infaas.published`).
+* ``program`` solves the paper's integer program (`infaas.program`), which needs SciPy.
+
+Deviations from the paper: load is held to queueing at random arrivals too, not to the slack alone;
+applications with different demands share what suits both; scaling down waits for the longest
+loading time or ``calm_s``, whichever is longer; ``C`` is what an instance costs for a second by the
+scenario's prices, or its resource units where there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from scaler.core.infaas.demand import Rates
+from scaler.core.infaas.greedy import greedy
+from scaler.core.infaas.offers import Offers
+from scaler.core.infaas.program import available, program
+from scaler.core.infaas.published import SLACK, published
+from scaler.core.infaas.task import Need, Option, Task
+from scaler.core.infaas.variant_plan import variant_plan
+from scaler.core.placement import place_up_to
+from scaler.core.policy import Planning
+from scaler.core.sizing import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.plan import Plan
+    from scaler.core.cost import Prices
+    from scaler.core.infaas.offers import Offer
+    from scaler.core.infaas.task import Counts, Solution
+    from scaler.core.placement import Cluster
+    from scaler.core.snapshot import FunctionView, Snapshot
+
+__all__ = ["Infaas"]
+
+_PLANNERS = {"greedy": greedy, "published": published, "program": program}
+
+
+class Infaas:
+    """Variants of a model, replicated, upgraded and downgraded as applications need them."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Infaas`.
+
+        Attributes:
+            planner: what finds the instances: ``greedy``, the paper's ``published`` or ``program``.
+            scaling: ``variants``, or ``replicate`` the one that is the cheapest at first.
+            slack: how many times the load instances must be able to take.
+            loading: what a second of loading costs, in seconds of running: the paper's lambda.
+            reserve: whether instances are held for random arrivals, beside the slack.
+            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
+            calm_s: for how many seconds less must have been needed before anything goes.
+        """
+
+        planner: Literal["greedy", "published", "program"] = "greedy"
+        scaling: Literal["variants", "replicate"] = "variants"
+        slack: float = SLACK
+        loading: float = 0.1
+        reserve: bool = True
+        smoothing_s: float = 10.0
+        calm_s: float = 30.0
+
+        def __post_init__(self) -> None:
+            """Refuse a plan that could not hold."""
+            if not 1 <= self.slack < math.inf:
+                message = f"slack = {self.slack}: expected a number of at least 1"
+                raise ValueError(message)
+            for name in ("loading", "smoothing_s", "calm_s"):
+                value = getattr(self, name)
+                if not 0 <= value < math.inf:
+                    message = f"{name} = {value}: expected a number of at least 0"
+                    raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        if params.planner == "program":
+            available()
+        self._params = params
+        self._rates = Rates(params.smoothing_s, params.calm_s)
+        self._offers = Offers()
+        self._chosen: dict[str, str] = {}
+        self._solved: dict[str, tuple[Task, Solution]] = {}
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """As `ScalePolicy.plan`."""
+        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
+        plans: dict[str, Plan] = {}
+        unplaced: dict[str, float] = {}
+        for view in snapshot.functions:
+            offers = self._ranked(view, snapshot.prices)
+            task = self._task(view, offers, snapshot, room)
+            solved = self._solution(view.name, task)
+            solution = self._placed(view, task, solved, offers, room)
+            missing_rps = _unplaced_rps(view, task, solution)
+            if missing_rps:
+                unplaced[view.name] = missing_rps
+            plan = _plan(view, offers, task, solution, missing_rps)
+            if plan:
+                plans[view.name] = plan
+        return Planning(plans, unplaced)
+
+    def _ranked(self, view: FunctionView, prices: Prices) -> list[Offer]:
+        """What may run, the cheapest first."""
+        offers = sorted(
+            self._offers.of(view),
+            key=lambda o: (_cost(o, prices), o.size.exec_s, -o.size.batch, o.size.variant),
+        )
+        if self._params.scaling == "replicate":
+            return self._only(view, offers, prices)
+        return offers
+
+    def _only(self, view: FunctionView, offers: list[Offer], prices: Prices) -> list[Offer]:
+        """The offer that all applications can use and that takes a request for the least."""
+        suiting = [offer for offer in offers if all(offer.suits(app) for app in view.apps)]
+        if view.name not in self._chosen and suiting:
+            best = min(suiting, key=lambda o: _cost(o, prices) / o.size.rate_high)
+            self._chosen[view.name] = best.size.name
+        return [offer for offer in suiting if offer.size.name == self._chosen[view.name]]
+
+    def _task(
+        self, view: FunctionView, offers: Sequence[Offer], snapshot: Snapshot, room: Cluster | None
+    ) -> Task:
+        """What is to be decided: for the rates of now if they need more, else for the peak."""
+        params = self._params
+        options = tuple(
+            Option(o.size.rate_high, _cost(o, snapshot.prices), o.load_s, *o.size.resources[:2])
+            for o in offers
+        )
+        running = _running(view, offers)
+        demand = self._rates.of(view, snapshot.now_s)
+        free = room.free() if room is not None else (math.inf, math.inf)
+        used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
+        most = math.inf if view.max_instances is None else view.max_instances
+        whole = (free[0] + used[0], free[1] + used[1])
+        task = Task(options, running, (), params.loading, whole, most)
+        now = replace(task, needs=self._needs(view, offers, demand.now))
+        if any(now.missing(now.solution(running))):
+            return now
+        return replace(task, needs=self._needs(view, offers, demand.peak))
+
+    def _needs(
+        self, view: FunctionView, offers: Sequence[Offer], rates_rps: Sequence[float]
+    ) -> tuple[Need, ...]:
+        miss = 1 - view.percentile if self._params.reserve else 1.0
+        needs = []
+        for app, rate_rps in zip(view.apps, rates_rps, strict=True):
+            need_rps = rate_rps * self._params.slack
+            worth = tuple(o.worth_rps(app, rate_rps, need_rps, miss) for o in offers)
+            needs.append(Need(need_rps, worth))
+        return tuple(needs)
+
+    def _solution(self, function: str, task: Task) -> Solution:
+        """The planner's; what it said last if nothing has changed."""
+        known = self._solved.get(function)
+        if known is None or known[0] != task:
+            if not task.options:
+                return task.solution(())
+            known = self._solved[function] = (task, _PLANNERS[self._params.planner](task))
+        return known[1]
+
+    def _placed(
+        self,
+        view: FunctionView,
+        task: Task,
+        solution: Solution,
+        offers: Sequence[Offer],
+        room: Cluster | None,
+    ) -> Solution:
+        """The part of it that there is room for; while some lacks room, nothing that runs goes."""
+        wanted = list(solution.counts)
+        if offers and sum(wanted) < view.min_instances:
+            wanted[0] += view.min_instances - sum(wanted)
+        added = [
+            place_up_to(room, offer.size.resources, count - there) if count > there else 0
+            for offer, count, there in zip(offers, wanted, task.running, strict=True)
+        ]
+        counts = [
+            min(count, there) + more
+            for count, there, more in zip(wanted, task.running, added, strict=True)
+        ]
+        if counts != wanted and sum(task.running) + sum(added) <= task.most:
+            counts = [there + more for there, more in zip(task.running, added, strict=True)]
+        return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
+
+
+def _cost(offer: Offer, prices: Prices) -> float:
+    return prices.per_second(offer.size.resources) or offer.size.units
+
+
+def _running(view: FunctionView, offers: Sequence[Offer]) -> Counts:
+    """Instances that there are of each offer."""
+    found: Counter[int] = Counter()
+    sizes = tuple(offer.size for offer in offers)
+    for planned in view.plan.classes if view.plan else ():
+        there = view.instances.get(planned.name)
+        size = matching(sizes, planned)
+        if size and there:
+            found[sizes.index(size)] += there.ready + there.loading
+    return tuple(found[number] for number in range(len(offers)))
+
+
+def _unplaced_rps(view: FunctionView, task: Task, solution: Solution) -> float:
+    missing = task.missing(solution)
+    return sum(
+        app.rate_rps * lacking / need.rate_rps
+        for app, need, lacking in zip(view.apps, task.needs, missing, strict=True)
+        if lacking
+    )
+
+
+def _plan(
+    view: FunctionView,
+    offers: Sequence[Offer],
+    task: Task,
+    solution: Solution,
+    missing_rps: float,
+) -> Plan | None:
+    fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
+    shares = {
+        app.name: {
+            offer: part * worth
+            for offer, part, worth in zip(offers, own, need.worth, strict=True)
+            if part
+        }
+        for app, need, own in zip(view.apps, task.needs, solution.shares, strict=True)
+    }
+    explain = [
+        _said(app.name, app.slo_s, app.accuracy, need.rate_rps, shares[app.name])
+        for app, need in zip(view.apps, task.needs, strict=True)
+    ]
+    if missing_rps:
+        explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
+    cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
+    return variant_plan(view, fleet, shares, offers, explain, cost_s)
+
+
+def _said(
+    app: str, slo_s: float, accuracy: float, need_rps: float, shares: dict[Offer, float]
+) -> str:
+    names = " and ".join(offer.size.name for offer in shares) or "nothing"
+    within = f"within {slo_s * 1000:.4g} ms"
+    asked = f"{within} at an accuracy of {accuracy:.4g}" if accuracy else within
+    return f"{app}: {need_rps:.4g} requests/s with reserve, {asked}, by {names}."

@@ -1,0 +1,66 @@
+"""Greedy against the integer program, and what both owe."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+
+import pytest
+
+from carpool.errors import ConfigError
+from scaler.core.infaas.greedy import greedy
+from scaler.core.infaas.program import available, program
+from scaler.core.infaas.task import Need, Option, Task
+from tests.scaler.infaas.drawn_tasks import drawn_task
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_greedy_is_within_a_tenth_of_the_program(seed: int) -> None:
+    """On random tasks what greedy leads to costs at most 10 % more than the optimum."""
+    draw = random.Random(seed)
+    for _ in range(10):
+        task = drawn_task(draw)
+        found, best = greedy(task), program(task)
+        running = sum(o.cost * n for o, n in zip(task.options, task.running, strict=True))
+        costs = [running + task.change_cost(each.counts) for each in (found, best)]
+        assert not any(task.missing(found))
+        assert costs[1] * (1 - 1e-6) <= costs[0] <= 1.1 * costs[1]
+
+
+@pytest.mark.parametrize("solve", [greedy, program])
+def test_every_need_is_covered_by_what_is_good_enough(solve: type) -> None:
+    """Shares add up to no more instances than there are, and never of one that does not suit."""
+    draw = random.Random(9)
+    for _ in range(12):
+        task = drawn_task(draw, needs_most=3)
+        solution = solve(task)
+        assert not any(task.missing(solution))
+        for option, count in enumerate(solution.counts):
+            assert sum(own[option] for own in solution.shares) <= count + 1e-6
+        for need, own in zip(task.needs, solution.shares, strict=True):
+            assert all(worth or part <= 1e-9 for worth, part in zip(need.worth, own, strict=True))
+
+
+@pytest.mark.parametrize("solve", [greedy, program])
+def test_little_room_is_used_as_far_as_it_goes(solve: type) -> None:
+    """Where not all fits, as much as fits is planned, and no more instances than are allowed."""
+    options = (Option(5, 1, cpu=1), Option(100, 3, cpu=4, gpu=10))
+    task = Task(options, (0, 0), (Need(1000, (5, 100)),), room=(10.0, 100.0))
+    assert (2, 2) == solve(task).counts
+    assert (0, 1) == solve(replace(task, most=1)).counts
+
+
+def test_what_one_need_leaves_over_another_uses() -> None:
+    """An instance that the demanding application needs serves the modest one too."""
+    options = (Option(10, 1), Option(100, 5))
+    needs = (Need(20, (10, 100)), Need(50, (0, 100)))
+    for solve in (greedy, program):
+        assert (0, 1) == solve(Task(options, (0, 0), needs)).counts
+
+
+def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SciPy the program says what to install."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ConfigError, match=r"carpool\[scaler\]"):
+        available()
