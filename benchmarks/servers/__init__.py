@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.servers.bentoml import BENTOML
-from benchmarks.servers.carpool import CARPOOL, CARPOOL_WATCHDOG
+from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER, CARPOOL_WATCHDOG
 from benchmarks.servers.litserve import LITSERVE
 from benchmarks.servers.mlserver import MLSERVER
 from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
@@ -24,6 +24,7 @@ SERVERS = {
         RAYSERVE,
         OPENFAAS,
         CARPOOL_WATCHDOG,
+        CARPOOL_PROVIDER,
         OPENFAAS_WATCHDOG,
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from carpool import durations
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Setup
 
-__all__ = ["CARPOOL", "CARPOOL_WATCHDOG"]
+__all__ = ["CARPOOL", "CARPOOL_PROVIDER", "CARPOOL_WATCHDOG"]
 
 _ROOT = Path(__file__).parent.parent.parent
 _PACKAGES = ("httptools", "orjson", "uvloop")  # of the running environment, for the record
@@ -32,23 +33,53 @@ def postprocess(outputs):
 
 
 def _launch(setup: Setup, watchdog: str = "off") -> Launch:
+    env = {
+        "PYTHONPATH": str(_ROOT),
+        "fprocess": f"{setup.python} -m watchdog_plugin",
+        "function_dir": str(_function(setup)),
+        "sidecar_listen": f"127.0.0.1:{setup.port}",
+        "sidecar_watchdog": watchdog,
+        **_settings(setup),
+    }
+    return Launch([str(setup.python), "-m", "sidecar"], "/", _form(setup), env)
+
+
+def _behind_provider(setup: Setup) -> Launch:
+    function = {
+        "lang": "python3-onnx-batch",
+        "handler": str(_function(setup)),
+        "image": "f",
+        "environment": _settings(setup),
+    }
+    stack = {"version": 1.0, "provider": {"name": "openfaas"}, "functions": {"f": function}}
+    path = setup.scratch / "stack.yaml"
+    path.write_text(json.dumps(stack))
+    argv = [str(setup.python), "-m", "carpool", "up", "--no-watchdog"]
+    argv += ["-f", str(path), "--port", str(setup.port)]
+    return Launch(argv, "/function/f/", _form(setup), {"PYTHONPATH": str(_ROOT)})
+
+
+def _function(setup: Setup) -> Path:
+    """The author's folder."""
     folder = setup.scratch / "function"
     folder.mkdir(exist_ok=True)
     if setup.case.raw:
         (folder / "handler.py").write_text(_RAW_HANDLER.format(shape=setup.case.shape))
-    env = {
-        "PYTHONPATH": str(_ROOT),
-        "fprocess": f"{setup.python} -m watchdog_plugin",
-        "function_dir": str(folder),
+    return folder
+
+
+def _settings(setup: Setup) -> dict[str, str]:
+    return {
         "model_path": str(setup.case.model_path),
-        "sidecar_listen": f"127.0.0.1:{setup.port}",
-        "sidecar_watchdog": watchdog,
         "carpool_slo": durations.format(setup.case.slo_s),
         "carpool_batch_max": str(setup.case.batch_max),
         "carpool_shed": "on",  # what an objective is for: late ones are refused, not served late
         "carpool_cpu": "1",
     }
-    return Launch([str(setup.python), "-m", "sidecar"], "/", RAW if setup.case.raw else V1, env)
+
+
+def _form(setup: Setup) -> str:
+    return RAW if setup.case.raw else V1
 
 
 CARPOOL = Server(
@@ -68,4 +99,13 @@ CARPOOL_WATCHDOG = Server(
     parses=CARPOOL.parses + "; of-watchdog between sidecar and handler",
     waits_ms=no_wait,
     refuses=lambda _: "" if shutil.which("fwatchdog") else "fwatchdog is not on the PATH",
+)
+
+CARPOOL_PROVIDER = Server(
+    name="carpool-provider",
+    venv="",
+    packages=_PACKAGES,
+    launch=_behind_provider,
+    parses=CARPOOL.parses + "; the provider in front of the sidecar, as `carpool up` starts them",
+    waits_ms=no_wait,
 )
