@@ -13,7 +13,8 @@ import argparse
 import json
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -107,16 +108,14 @@ def sweep(name: str, rate_rps: float, count: int, seeds: Sequence[int]) -> dict[
     """Every way to run one model at one rate, the mean of some runs."""
     program = model(name)
     ways: dict[str, tuple[Callable[[list[Coming]], None], bool]] = {
-        "serial": (lambda requests: windowed(requests, 0.0, 1), False),
-        "lazy": (lambda requests: lazily(requests, PAPER), False),
-        "oracle": (lambda requests: lazily(requests, ORACLE), True),
-        "carpool": (lambda requests: lazily(requests, Rules()), False),
+        "serial": (partial(windowed, window_s=0.0, size=1), False),
+        "lazy": (partial(lazily, rules=PAPER), False),
+        "oracle": (partial(lazily, rules=ORACLE), True),
+        "carpool": (partial(lazily, rules=Rules()), False),
     }
     for window_ms in WINDOWS_MS:
-        ways[f"{window_ms} ms"] = (
-            lambda requests, ms=window_ms: windowed(requests, ms / 1000, BATCH_MAX),
-            False,
-        )
+        window = partial(windowed, window_s=window_ms / 1000, size=BATCH_MAX)
+        ways[f"{window_ms} ms"] = (window, False)
     found = {}
     for way, (run, known) in ways.items():
         runs = [measured(program, rate_rps, count, seed, run, known=known) for seed in seeds]
@@ -159,8 +158,7 @@ def main(argv: list[str]) -> int:
             rate: sweep(name, rate, flags.requests, range(flags.seeds)) for rate in RATES_RPS
         }
     if flags.json:
-        print(json.dumps(found, default=lambda result: result.__slots__ and {
-            key: getattr(result, key) for key in result.__slots__}, indent=1))  # fmt: skip
+        print(json.dumps(found, default=asdict, indent=1))
         return 0
     for name, rows in found.items():
         _print(name, rows)

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
 
-from carpool import forms, spread
 from carpool.errors import ConfigError, Problem
 from carpool.plan import Plan
 from carpool.strict import Problems
+from carpool.sync_form import ANNOUNCEMENT, ANSWER, REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from carpool.forms import Rule
+    from carpool.spread import Spread
 
 __all__ = [
     "PATH",
@@ -42,7 +45,6 @@ __all__ = [
 
 PATH = "/v1/sync"
 PROOF = "x-carpool-proof"
-STATES = ("loading", "ready", "leaving")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class FrontReport:
         apps, classes, instances: In detail.
         idle: Times without a request, from the end of an execution to the next arrival.
         fates: Requests by what became of them since the last report.
+        latency: Times from arrival to answer, of those that were executed.
     """
 
     function: str
@@ -116,6 +119,7 @@ class FrontReport:
     instances: tuple[InstanceReport, ...] = ()
     idle: Mapping[int, int] = field(default_factory=dict)
     fates: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[int, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As it travels."""
@@ -132,6 +136,7 @@ class FrontReport:
                 "classes": tuple(ClassReport(**item) for item in form["classes"]),
                 "instances": tuple(InstanceReport(**item) for item in form["instances"]),
                 "idle": _bins(form["idle"]),
+                "latency": _bins(form["latency"]),
             }
         )
 
@@ -197,7 +202,7 @@ class SyncAnswer:
         Raises:
             ConfigError: everything that is wrong with it, each with its path.
         """
-        form = _checked(_loads(text), _ANSWER)
+        form = _checked(_loads(text), ANSWER)
         plan = Plan.from_form(form["plan"]) if form["plan"] is not None else None
         instances = {name: tuple(of_class) for name, of_class in form["instances"].items()}
         return cls(form["interval_s"], form["revision"], plan, instances)
@@ -211,8 +216,8 @@ def read_message(text: bytes) -> FrontReport | Announcement:
     """
     form = _loads(text)
     if isinstance(form, dict) and "address" in form:
-        return Announcement(**_checked(form, _ANNOUNCEMENT))
-    return FrontReport.from_form(_checked(form, _REPORT))
+        return Announcement(**_checked(form, ANNOUNCEMENT))
+    return FrontReport.from_form(_checked(form, REPORT))
 
 
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
@@ -233,7 +238,7 @@ def _loads(text: bytes) -> object:
         raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
 
 
-def _checked(form: object, rule: forms.Rule) -> dict[str, Any]:
+def _checked(form: object, rule: Rule) -> dict[str, Any]:
     problems = Problems()
     rule(form, "", problems)
     problems.raise_if_any()
@@ -241,71 +246,5 @@ def _checked(form: object, rule: forms.Rule) -> dict[str, Any]:
     return form
 
 
-def _bins(form: Mapping[str, int]) -> spread.Spread:
+def _bins(form: Mapping[str, int]) -> Spread:
     return {int(number): count for number, count in form.items()}
-
-
-def _flag(value: object, path: str, problems: Problems) -> None:
-    if not isinstance(value, bool):
-        problems.add(path, value, "true or false")
-
-
-def _all(**fields: forms.Rule) -> forms.Rule:
-    return forms.record(fields, frozenset(fields))
-
-
-_FUNCTION = forms.text("a function's name", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SENDER = forms.text("8 to 64 letters and digits", r"[A-Za-z0-9]{8,64}")
-_WORD = forms.text("a name of at most 63 characters", r"[^\s]{1,63}")
-_CLASS = forms.text("a class's name, or nothing", r"[-a-z0-9]{0,63}")
-_ADDRESS = forms.text("an address of at most 200 characters", r"[^\s]{1,200}")
-_REVISION = forms.text("at most 64 characters", r"[-:A-Za-z0-9]{0,64}")
-_REASON = forms.text("at most 500 characters", r".{0,500}")
-_SECONDS = forms.number("seconds from 0 to 1e9", lambda v: 0 <= v <= 1e9)  # noqa: PLR2004
-_COUNT = forms.number("a whole number from 0 to 1e9", lambda v: 0 <= v <= 1e9, whole=True)  # noqa: PLR2004
-_SEQUENCE = forms.number("a whole number of at least 1", lambda v: 1 <= v < 2**53, whole=True)
-_INTERVAL = forms.number("seconds from 0.01 to 3600", lambda v: 0.01 <= v <= 3600)  # noqa: PLR2004
-_STATE = forms.text("loading, ready or leaving", "|".join(STATES))
-
-_APP = _all(name=_WORD, arrivals=_COUNT, gaps=spread.counts_rule)
-_CLASS_REPORT = _all(
-    name=_CLASS,
-    batches=_COUNT,
-    seats=_COUNT,
-    exec_s=_SECONDS,
-    base_s=_SECONDS,
-    per_item_s=_SECONDS,
-)
-_INSTANCE = _all(address=_ADDRESS, name=_CLASS, up=_flag, in_flight=_COUNT, idle_s=_SECONDS)
-_REPORT = _all(
-    function=_FUNCTION,
-    sender=_SENDER,
-    sequence=_SEQUENCE,
-    revision=_REVISION,
-    version=forms.maybe(_COUNT),
-    period_s=_SECONDS,
-    idle_s=forms.maybe(_SECONDS),
-    queued=_COUNT,
-    starving=_flag,
-    apps=forms.each(_APP, unique="name"),
-    classes=forms.each(_CLASS_REPORT, unique="name"),
-    instances=forms.each(_INSTANCE, unique="address"),
-    idle=spread.counts_rule,
-    fates=forms.mapping(_COUNT),
-)
-_ANNOUNCEMENT = _all(
-    function=_FUNCTION,
-    sender=_SENDER,
-    sequence=_SEQUENCE,
-    name=_CLASS,
-    address=_ADDRESS,
-    state=_STATE,
-    load_s=_SECONDS,
-    reason=_REASON,
-)
-_ANSWER = _all(
-    interval_s=_INTERVAL,
-    revision=_REVISION,
-    plan=forms.maybe(forms.anything),
-    instances=forms.mapping(forms.each(_ADDRESS)),
-)

@@ -20,16 +20,19 @@ from typing import TYPE_CHECKING
 from carpool.address import parse
 from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
+from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from faas_stack.provider.secrets import SecretStore
+    from faas_stack.stack_function import StackFunction
 
-__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "make_token"]
+__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled", "make_token"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 _GRACE_S = 5.0
@@ -60,6 +63,20 @@ class Needs:
     token: Path
     port: int
     options: Sequence[str] = ()
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The options of ``carpool up`` that concern the scaler."""
+    add = parser.add_argument
+    add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
+    expected = "further options of carpool scaler run, as one argument"
+    add("--scaler", default="", metavar="OPTIONS", help=expected)
+
+
+def is_scaled(function: StackFunction) -> bool:
+    """Whether its instances are the scaler's."""
+    settings = FunctionSettings.from_labels(function.labels, function.annotations)
+    return settings.scale_policy != "fixed"
 
 
 def make_token(store: SecretStore, namespaces: set[str]) -> Path:

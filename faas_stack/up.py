@@ -23,7 +23,6 @@ import uvloop
 from carpool import durations
 from carpool.address import Address
 from carpool.errors import CarpoolError, ConfigError, Problem
-from carpool.settings import FunctionSettings
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
 from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
@@ -32,7 +31,7 @@ from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.process import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
-from faas_stack.scaler_process import Needs, ScalerProcess, make_token
+from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled, make_token
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
@@ -53,7 +52,8 @@ class _StartFailed(CarpoolError):
 
 def main(argv: list[str]) -> int:
     """``carpool up``."""
-    parser = _add_scaler(_parser("up", "start a stack file's functions on this machine"))
+    parser = _parser("up", "start a stack file's functions on this machine")
+    add_flags(parser)
     args = parser.parse_args(argv)
     return _run(args, deploy=True)
 
@@ -110,14 +110,6 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
     add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
     add("--json", action="store_true", help="print the result as one line of JSON")
-    return parser
-
-
-def _add_scaler(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    add = parser.add_argument
-    add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
-    expected = "further options of carpool scaler run, as one argument"
-    add("--scaler", default="", metavar="OPTIONS", help=expected)
     return parser
 
 
@@ -203,7 +195,7 @@ class _Session:
         deployed = []
         scaler = await self._start_scaler()
         for function in self._stack.functions:
-            where = scaler if _is_scaled(function) else ""
+            where = scaler if is_scaled(function) else ""
             request = json.dumps(deploy_request(function, where)).encode()
             deployment = Deployment.from_json(request)
             deployed.append(await fleet.deploy(deployment))
@@ -219,7 +211,7 @@ class _Session:
 
     async def _start_scaler(self) -> str:
         """Start the scaler, if a function is to be scaled; where its sidecars find it."""
-        scaled = [function for function in self._stack.functions if _is_scaled(function)]
+        scaled = [function for function in self._stack.functions if is_scaled(function)]
         if not scaled:
             return ""
         namespaces = {function.namespace or DEFAULT_NAMESPACE for function in scaled}
@@ -273,12 +265,6 @@ async def _until_ready(function: Function, ready_s: float) -> None:
             raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
         await asyncio.sleep(_POLL_S)
     say(f"{name}: ready after {loop.time() - began:.1f} s")
-
-
-def _is_scaled(function: StackFunction) -> bool:
-    """Whether its instances are the scaler's."""
-    settings = FunctionSettings.from_labels(function.labels, function.annotations)
-    return settings.scale_policy != "fixed"
 
 
 def _path_name(function: Function) -> str:

@@ -4,6 +4,8 @@
     GET  /v1/functions         every function in a line
     GET  /v1/functions/NAME    one in full: load, plan, instances, decisions, troubles
     GET  /v1/shadow            what another policy would have run meanwhile
+    GET  /v1/history/NAME      its last minutes, a sample a second (`scaler.dashboard`)
+    GET  /                     a page that shows all this
     GET  /metrics, /healthz    for Prometheus, and whoever starts the scaler
 
 Where there is a token, everything under ``/v1`` asks for it.
@@ -19,11 +21,13 @@ from carpool import errors
 from carpool.errors import NotFound
 from carpool.strict import nearest
 from carpool.sync import PATH
+from scaler.dashboard.watch import HISTORY
 from scaler.tally import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from scaler.core.control import Control
+    from scaler.dashboard.watch import Dashboard
     from scaler.functions import Functions
     from scaler.loop import Loop
     from scaler.planners import Planners
@@ -44,16 +48,24 @@ class Api:
         planners: Have the shadow.
         loop: Knows whether the gateway can be reached.
         tally: Counts.
+        dashboard: Has the page, and the past.
     """
 
     def __init__(
-        self, sync: SyncApi, functions: Functions, planners: Planners, loop: Loop, tally: Tally
+        self,
+        sync: SyncApi,
+        functions: Functions,
+        planners: Planners,
+        loop: Loop,
+        tally: Tally,
+        dashboard: Dashboard,
     ) -> None:
         self._sync = sync
         self._functions = functions
         self._planners = planners
         self._loop = loop
         self._tally = tally
+        self._dashboard = dashboard
 
     def __call__(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -68,13 +80,15 @@ class Api:
             exchange.reply(200, self._tally.render(), CONTENT_TYPE)
         elif path == "/healthz":
             exchange.reply(200, b"OK", "text/plain")
+        elif self._dashboard.show(exchange):
+            return
         elif not self._sync.admits(exchange):
             reason = errors.body("expected 'Authorization: Bearer' and the scaler's token")
             exchange.reply(401, reason, headers=[("www-authenticate", "Bearer")])
         else:
-            exchange.reply(200, json.dumps(self._document(path)).encode() + b"\n")
+            exchange.reply(200, json.dumps(self._document(path, exchange.query)).encode() + b"\n")
 
-    def _document(self, path: str) -> Any:  # noqa: ANN401  JSON
+    def _document(self, path: str, query: str) -> Any:  # noqa: ANN401  JSON
         if path == _FUNCTIONS:
             trouble = self._loop.unreachable
             return {"functions": [self._line(c) for c in self._functions], "trouble": trouble}
@@ -82,6 +96,8 @@ class Api:
             return self._whole(path.removeprefix(f"{_FUNCTIONS}/"))
         if path == "/v1/shadow":
             return self._shadow()
+        if path.startswith(HISTORY):
+            return self._dashboard.history(path.removeprefix(HISTORY), query)
         message = f"no route {path!r}: expected {_FUNCTIONS}, {_FUNCTIONS}/NAME or /v1/shadow"
         raise NotFound(message)
 

@@ -87,6 +87,7 @@ def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
                     app.slo_s,
                     app.arrivals.mean_rate if at_s is None else app.arrivals.rate(at_s),
                     app.arrivals,
+                    app.accuracy,
                 )
                 for app in function.apps
             ),

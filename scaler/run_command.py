@@ -29,6 +29,7 @@ from scaler.core.pace import Pace
 from scaler.core.scenario import read_scenario
 from scaler.core.senders import Senders
 from scaler.core.shadow import Shadow
+from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
 from scaler.gateway import Gateway, credentials
 from scaler.keeping import Keeping
@@ -135,12 +136,15 @@ async def _serve(options: _Options, store: Store) -> None:
     keeping = Keeping(store, functions, senders)
     loop = Loop(functions, options.gateway, planners, keeping, tally)
     sync = SyncApi(functions, options.token, tally, senders)
-    api = Api(sync, functions, planners, loop, tally)
+    dashboard = Dashboard(functions, planners, options.setting.prices)
+    api = Api(sync, functions, planners, loop, tally, dashboard)
     servers = [await _listen(api, listen) for listen in options.listen]
     rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
+    watching = asyncio.get_running_loop().create_task(dashboard.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, rounds.cancel)
     await asyncio.wait([rounds])
+    watching.cancel()
     for server in servers:
         await server.stop()
     if not rounds.cancelled() and (error := rounds.exception()):

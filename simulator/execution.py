@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.latency.variant_set import model_of
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
@@ -25,7 +26,7 @@ _EXTREMES = (0.5 / _QUANTILES, 1 - 0.5 / _QUANTILES)
 
 def size_of(instance_class: InstanceClass, model: LatencyModel) -> Resources:
     """What an instance of this class occupies."""
-    chosen = instance_class
+    chosen, model = instance_class, model_of(model, instance_class.variant)
     size = model.resources(chosen.batch_size, chosen.cpu, chosen.gpu)
     return size if chosen.memory_mb is None else size._replace(memory_mb=chosen.memory_mb)
 
@@ -64,13 +65,16 @@ class Execution:
 
     Attributes:
         size: What such an instance occupies.
+        load_s: How long one loads.
     """
 
     def __init__(self, function: Executions, instance_class: InstanceClass) -> None:
         self._function = function
         self._class = instance_class
         self._spreads: dict[int, list[tuple[float, float]]] = {}
+        self._model = model_of(function.model, instance_class.variant)
         self.size = size_of(instance_class, function.model)
+        self.load_s = self._model.load_s
         if self._known_size(instance_class.batch_size) is None:
             kind = instance_class
             given = f"batch {kind.batch_size} on {kind.cpu:g} cores and {kind.gpu:g} % of a GPU"
@@ -101,12 +105,12 @@ class Execution:
     def _known_size(self, batch: int) -> int | None:
         """``batch``, or the next larger that the model knows, as a smaller one can be padded."""
         for size in range(batch, self._class.batch_size + 1):
-            if self._function.model.predict(size, self._class.cpu, self._class.gpu) is not None:
+            if self._model.predict(size, self._class.cpu, self._class.gpu) is not None:
                 return size
         return None
 
     def _seconds(self, batch: int, quantile: float) -> float:
         kind = self._class
-        seconds = self._function.model.predict(batch, kind.cpu, kind.gpu, quantile)
+        seconds = self._model.predict(batch, kind.cpu, kind.gpu, quantile)
         assert seconds is not None  # noqa: S101  the size is one of those it knows
         return seconds

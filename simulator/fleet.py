@@ -158,7 +158,7 @@ class Fleet:
         if loaded:
             self._loaded(instance, now)
         else:
-            self._agenda.at(now + self.load_s, self._ready, instance)
+            self._agenda.at(now + execution.load_s, self._ready, instance)
 
     def release(self, instance: Instance, now: float) -> None:
         """``instance``, which is idle, goes; if it has not gone to make room for another."""

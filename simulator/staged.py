@@ -1,4 +1,4 @@
-"""One instance that executes stage by stage, in simulated time, and one that executes whole batches.
+"""An instance that executes stage by stage in simulated time, and one that executes whole batches.
 
 Both are driven by the objects that run live: the scheduler of the executor `lazy`, and the
 sidecar's batcher with a window. What differs from one request to the next, such as the length of a

@@ -82,7 +82,13 @@ class Track:
             percentile=function.percentile,
             max_batch=function.max_batch,
             apps=tuple(
-                AppLoad(app.name, app.slo_s, rate, app.arrivals if processes_known else None)
+                AppLoad(
+                    app.name,
+                    app.slo_s,
+                    rate,
+                    app.arrivals if processes_known else None,
+                    app.accuracy,
+                )
                 for app, rate in rates
             ),
             plan=plan,

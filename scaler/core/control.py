@@ -18,6 +18,7 @@ from scaler.core import diff
 from scaler.core.action import Sight
 from scaler.core.class_function import kind_of
 from scaler.core.decisions import Decisions
+from scaler.core.doubts import Doubts
 from scaler.core.first_plan import first_plan, found_plan
 from scaler.core.learned import Learned
 from scaler.core.orders import Orders
@@ -42,7 +43,6 @@ __all__ = ["Control", "Means"]
 _NO_OBJECTIVE_S = 1.0
 _OTHERS = "(no application)"
 _OBSERVED = 64  # of one bin in one report: more of the same say nothing new
-_DISAGREE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Control:
         self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
         self._read: tuple[Mapping[str, str], Mapping[str, str]] | None = None
-        self._disagree_s: float | None = None
+        self._doubts = Doubts()
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
@@ -191,7 +191,11 @@ class Control:
         kinds = {kind.name: kind for kind in self.plan.classes}
         actions = self._rollout.step(kinds, self.wanted, sight, now_s)
         self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
-        self.notes = [*self._wrong, *self._rollout.notes, *self._doubts(ready, now_s)]
+        self.notes = [
+            *self._wrong,
+            *self._rollout.notes,
+            *self._doubts.said(self._deployed, ready, now_s),
+        ]
         self.decisions.note(self.notes, wall_s)
         return actions
 
@@ -276,17 +280,3 @@ class Control:
             if name not in own and (kind := kinds.get(name))
             for _ in where
         ]
-
-    def _doubts(self, ready: Mapping[str, tuple[str, ...]], now_s: float) -> list[str]:
-        """Where the gateway and the sidecars have said different things for a while."""
-        differ = [
-            f"the gateway has {status.available} of {status.name} available, "
-            f"{len(ready.get(name, ()))} have announced themselves"
-            for name, status in sorted(self._deployed.items())
-            if status.available != len(ready.get(name, ()))
-        ]
-        if not differ:
-            self._disagree_s = None
-            return []
-        self._disagree_s = now_s if self._disagree_s is None else self._disagree_s
-        return differ if now_s >= self._disagree_s + _DISAGREE_S else []

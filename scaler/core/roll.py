@@ -51,6 +51,10 @@ class Roll:
         rates: Arrivals by application.
         interval_s: What sidecars have been told; longer silence than a few of these is a fault.
         fates: Requests by what became of them, since the start.
+        latency: Times from arrival to answer, since the start.
+        exec_s: Time that batches took, by class, since the start.
+        starts: Instances that have become ready.
+        waits: How often somebody had to wait until there was an instance at all.
         lines: What is known of execution times, by class.
     """
 
@@ -61,6 +65,10 @@ class Roll:
         self.arrivals: Counter[str] = Counter()
         self.batches: Counter[str] = Counter()
         self.seats: Counter[str] = Counter()
+        self.exec_s: defaultdict[str, float] = defaultdict(float)
+        self.latency: Counter[int] = Counter()
+        self.starts = 0
+        self.waits = 0
         self.lines: dict[str, tuple[float, float]] = {}
         self._fronts: dict[str, _Front] = {}
         self._instances: dict[str, _Instance] = {}
@@ -69,11 +77,14 @@ class Roll:
     def reported(self, report: FrontReport, now_s: float) -> None:
         """A front has said how it goes."""
         self._ready = (-math.inf, {})
+        before = self._fronts.get(report.sender)
+        self.waits += report.starving and not (before and before.report.starving)
         self._fronts[report.sender] = _Front(report, now_s)
         counts = {app.name: app.arrivals for app in report.apps}
         self.rates.note(counts, report.period_s, now_s)
         self.arrivals.update(counts)
         self.fates.update(report.fates)
+        self.latency.update(report.latency)
         for line in report.classes:
             self._executed(line)
 
@@ -83,6 +94,8 @@ class Roll:
         before = self._instances.get(said.address)
         same = before is not None and before.sender == said.sender and before.state == said.state
         since_s = before.since_s if before is not None and same else now_s
+        known = before is not None and before.sender in ("", said.sender)  # "": kept from before
+        self.starts += said.state == "ready" and not (known and before and before.state == "ready")
         self._instances[said.address] = _Instance(
             said.name, said.sender, said.state, now_s, since_s, said.load_s, said.reason
         )
@@ -187,6 +200,7 @@ class Roll:
     def _executed(self, line: ClassReport) -> None:
         self.batches[line.name] += line.batches
         self.seats[line.name] += line.seats
+        self.exec_s[line.name] += line.exec_s
         if line.base_s or line.per_item_s:
             self.lines[line.name] = (line.base_s, line.per_item_s)
 

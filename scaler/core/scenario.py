@@ -15,7 +15,10 @@ from carpool.errors import ConfigError
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
+from carpool.latency.variant_set import VariantSet
+from carpool.operators_file import read_operators
 from carpool.strict import Problems, nearest
+from carpool.variants.variant_file import read_variants
 from scaler.core import cost
 from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson, read_trace
@@ -24,7 +27,7 @@ from scaler.core.placement import Node
 from scaler.core.scenario_form import SCENARIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from carpool.latency import LatencyModel
@@ -46,11 +49,13 @@ class App:
         name: As in ``X-Carpool-App``.
         slo_s: Its latency objective; the function's unless it has its own.
         arrivals: When its requests arrive.
+        accuracy: The least accuracy of its answers, where the model has variants.
     """
 
     name: str
     slo_s: float
     arrivals: ArrivalProcess
+    accuracy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +165,42 @@ class _Reader:
             return self._from_file(
                 f"{path}.table", form["table"], lambda file: read_table(file, **common)
             )
+        if "variants" in form:
+            return self._from_file(
+                f"{path}.variants",
+                form["variants"],
+                lambda file: VariantSet(read_variants(file), form.get("default", "")),
+            )
         if "coefficients" in form:
             return self._from_file(
                 f"{path}.coefficients",
                 form["coefficients"],
                 lambda file: read_coefficients(file, **common),
             )
+        if "operators" in form:
+            return self._operators(path, form, common)
         line = dict(form["linear"])
         base_s, per_item_s = (line.pop(key) / _MS_PER_S for key in ("base_ms", "per_item_ms"))
         if base_s == per_item_s == 0:
             self._wrong(f"{path}.linear", "0 and 0", "base_ms or per_item_ms above 0")
             return None
         return Linear(base_s, per_item_s, **line, **common)
+
+    def _operators(
+        self, path: str, form: Mapping[str, Any], common: Mapping[str, float]
+    ) -> LatencyModel | None:
+        database = None
+        if "database" in form:
+            database = self._from_file(f"{path}.database", form["database"], lambda file: file)
+            if database is None:
+                return None
+        return self._from_file(
+            f"{path}.operators",
+            form["operators"],
+            lambda file: read_operators(
+                file, database, form.get("dims"), form.get("measured", ()), **common
+            ),
+        )
 
     def _function(
         self, path: str, form: Mapping[str, Any], models: Mapping[str, LatencyModel | None]
@@ -188,6 +217,7 @@ class _Reader:
         model = models.get(name)
         if model is None:
             return None
+        self._check_accuracy(path, form["apps"], model)
         return Function(
             name=form["name"],
             model_name=name,
@@ -203,7 +233,18 @@ class _Reader:
         if arrivals is None:
             return None
         own_s = form["slo_ms"] / _MS_PER_S if "slo_ms" in form else slo_s
-        return App(form["name"], own_s, arrivals)
+        return App(form["name"], own_s, arrivals, form.get("accuracy", 0.0))
+
+    def _check_accuracy(
+        self, path: str, apps: Sequence[Mapping[str, Any]], model: LatencyModel
+    ) -> None:
+        """Nobody may ask for what no variant gives, nor for anything where there are none."""
+        variants = model.variants if isinstance(model, VariantSet) else ()
+        best = max([variant.accuracy for variant in variants], default=0.0)
+        for index, app in enumerate(apps):
+            if app.get("accuracy", 0.0) > best:
+                expected = f"at most {best:g}, the most that a variant of the model has"
+                self._wrong(f"{path}.apps[{index}].accuracy", str(app["accuracy"]), expected)
 
     def _arrivals(self, path: str, form: Mapping[str, Any]) -> ArrivalProcess | None:
         if "poisson" in form:

@@ -18,6 +18,7 @@ _AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
 _ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
 _PERCENT = forms.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100)  # noqa: PLR2004
 _SHARE = forms.number("a number between 0 and 1 such as 0.99", lambda value: 0 < value < 1)
+_ACCURACY = forms.number("a share from 0 to 1", lambda value: 0 <= value <= 1)
 _COUNT = forms.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
 _SIZE = forms.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
 _NODE_COUNT = forms.number(
@@ -123,12 +124,22 @@ _LINE = _record(
     cpu=_ABOVE_ZERO,
     gpu=_PERCENT,
 )
+_RUN = _record(*("batch", "cpu", "latency_ms"), batch=_SIZE, cpu=_SIZE, latency_ms=_ABOVE_ZERO)
 _LOAD = {"load_s": _AMOUNT}
 _MEMORY = {"memory_mb": _AMOUNT}
 _MODEL = _one_of(
     table={"table": _WORD, **_LOAD, **_MEMORY},
     coefficients={"coefficients": _WORD, **_LOAD},
+    variants={"variants": _WORD, "default": _WORD},
     linear={"linear": _LINE, **_LOAD, **_MEMORY},
+    operators={
+        "operators": _WORD,
+        "database": _WORD,
+        "dims": _by_name(_SIZE, "sizes"),
+        "measured": _some(_RUN, "run of the model"),
+        **_LOAD,
+        **_MEMORY,
+    },
 )
 _ARRIVALS = _one_of(
     poisson={"poisson": _record("rate", rate=_AMOUNT)},
@@ -137,7 +148,13 @@ _ARRIVALS = _one_of(
     },
     trace={"trace": _WORD, "scale": _ABOVE_ZERO},
 )
-_APP = _record("name", "arrivals", name=_APP_NAME, slo_ms=_ABOVE_ZERO, arrivals=_ARRIVALS)
+_APP = _record(
+    *("name", "arrivals"),
+    name=_APP_NAME,
+    slo_ms=_ABOVE_ZERO,
+    accuracy=_ACCURACY,
+    arrivals=_ARRIVALS,
+)
 _FUNCTION = _record(
     *("name", "model", "slo_ms", "apps"),
     name=_FUNCTION_NAME,

@@ -18,7 +18,6 @@ scenario's prices, or its resource units where there are none.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -28,10 +27,9 @@ from scaler.core.infaas.offers import Offers
 from scaler.core.infaas.program import available, program
 from scaler.core.infaas.published import SLACK, published
 from scaler.core.infaas.task import Need, Option, Task
-from scaler.core.infaas.variant_plan import variant_plan
+from scaler.core.infaas.variant_plan import running_offers, unplaced_rps, variant_plan
 from scaler.core.placement import place_up_to
 from scaler.core.policy import Planning
-from scaler.core.sizing import matching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.cost import Prices
     from scaler.core.infaas.offers import Offer
-    from scaler.core.infaas.task import Counts, Solution
+    from scaler.core.infaas.task import Solution
     from scaler.core.placement import Cluster
     from scaler.core.snapshot import FunctionView, Snapshot
 
@@ -103,10 +101,10 @@ class Infaas:
             task = self._task(view, offers, snapshot, room)
             solved = self._solution(view.name, task)
             solution = self._placed(view, task, solved, offers, room)
-            missing_rps = _unplaced_rps(view, task, solution)
+            missing_rps = unplaced_rps(view, task, solution)
             if missing_rps:
                 unplaced[view.name] = missing_rps
-            plan = _plan(view, offers, task, solution, missing_rps)
+            plan = variant_plan(view, offers, task, solution, missing_rps)
             if plan:
                 plans[view.name] = plan
         return Planning(plans, unplaced)
@@ -138,7 +136,7 @@ class Infaas:
             Option(o.size.rate_high, _cost(o, snapshot.prices), o.load_s, *o.size.resources[:2])
             for o in offers
         )
-        running = _running(view, offers)
+        running = running_offers(view, offers)
         demand = self._rates.of(view, snapshot.now_s)
         free = room.free() if room is not None else (math.inf, math.inf)
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
@@ -197,59 +195,3 @@ class Infaas:
 
 def _cost(offer: Offer, prices: Prices) -> float:
     return prices.per_second(offer.size.resources) or offer.size.units
-
-
-def _running(view: FunctionView, offers: Sequence[Offer]) -> Counts:
-    """Instances that there are of each offer."""
-    found: Counter[int] = Counter()
-    sizes = tuple(offer.size for offer in offers)
-    for planned in view.plan.classes if view.plan else ():
-        there = view.instances.get(planned.name)
-        size = matching(sizes, planned)
-        if size and there:
-            found[sizes.index(size)] += there.ready + there.loading
-    return tuple(found[number] for number in range(len(offers)))
-
-
-def _unplaced_rps(view: FunctionView, task: Task, solution: Solution) -> float:
-    missing = task.missing(solution)
-    return sum(
-        app.rate_rps * lacking / need.rate_rps
-        for app, need, lacking in zip(view.apps, task.needs, missing, strict=True)
-        if lacking
-    )
-
-
-def _plan(
-    view: FunctionView,
-    offers: Sequence[Offer],
-    task: Task,
-    solution: Solution,
-    missing_rps: float,
-) -> Plan | None:
-    fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
-    shares = {
-        app.name: {
-            offer: part * worth
-            for offer, part, worth in zip(offers, own, need.worth, strict=True)
-            if part
-        }
-        for app, need, own in zip(view.apps, task.needs, solution.shares, strict=True)
-    }
-    explain = [
-        _said(app.name, app.slo_s, app.accuracy, need.rate_rps, shares[app.name])
-        for app, need in zip(view.apps, task.needs, strict=True)
-    ]
-    if missing_rps:
-        explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
-    cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
-    return variant_plan(view, fleet, shares, offers, explain, cost_s)
-
-
-def _said(
-    app: str, slo_s: float, accuracy: float, need_rps: float, shares: dict[Offer, float]
-) -> str:
-    names = " and ".join(offer.size.name for offer in shares) or "nothing"
-    within = f"within {slo_s * 1000:.4g} ms"
-    asked = f"{within} at an accuracy of {accuracy:.4g}" if accuracy else within
-    return f"{app}: {need_rps:.4g} requests/s with reserve, {asked}, by {names}."

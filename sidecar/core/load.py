@@ -40,6 +40,7 @@ class Taken:
     Attributes:
         period_s: Since then.
         late: Answers that came after the deadline.
+        latency: Times from arrival to answer.
     """
 
     period_s: float = 0.0
@@ -47,6 +48,7 @@ class Taken:
     classes: dict[str, Executed] = field(default_factory=dict)
     idle: Spread = field(default_factory=dict)
     late: int = 0
+    latency: Spread = field(default_factory=dict)
 
 
 class Load:
@@ -88,6 +90,10 @@ class Load:
         found.seats += batch.seats
         found.exec_s += batch.exec_s
         self._counted.late += sum([now > request.deadline for request in batch.requests])
+        latency = self._counted.latency
+        for request in batch.requests:
+            number = bin_of(now - request.arrived)
+            latency[number] = latency.get(number, 0) + 1
         if idle:
             self._idle_since = now
 

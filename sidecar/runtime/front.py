@@ -115,6 +115,7 @@ class Front:
             self._instances(now),
             taken.idle,
             fates,
+            taken.latency,
         )
 
     def answered(self, answer: SyncAnswer) -> None:

@@ -66,11 +66,11 @@ class Stack:
         self.up = up
         result = up.result()
         self.url, self.scaler = result["url"], result["scaler"]
-        self._token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
+        self.token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
         """What the scaler says of a function; empty while there is none to ask."""
-        headers = {"authorization": f"Bearer {self._token}"}
+        headers = {"authorization": f"Bearer {self.token}"}
         try:
             answer = requests.get(f"{self.scaler}/v1/functions/{name}", headers=headers, timeout=5)
         except requests.RequestException:

@@ -18,6 +18,7 @@ from scaler.core.class_function import Status
 from scaler.core.control import Means
 from scaler.core.cost import Prices
 from scaler.core.senders import Senders
+from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
 from scaler.gateway import Gateway
 from scaler.keeping import Keeping
@@ -45,9 +46,12 @@ REPORT = FrontReport("echo", "a" * 16, 1, period_s=0.5, apps=(AppReport("*", 5),
 class Caller:
     """A scaler's API, listening, and a client to it."""
 
-    def __init__(self, functions: Functions, tally: Tally, address: str) -> None:
+    def __init__(
+        self, functions: Functions, tally: Tally, dashboard: Dashboard, address: str
+    ) -> None:
         self.functions = functions
         self.tally = tally
+        self.dashboard = dashboard
         self.pool = Pool(address)
 
     async def say(
@@ -77,9 +81,10 @@ async def scaler(folder: Path) -> AsyncIterator[Caller]:
     gateway = Gateway("http://127.0.0.1:1")
     loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
     sync = SyncApi(functions, TOKEN, tally, senders)
-    api = Api(sync, functions, planners, loop, tally)
+    dashboard = Dashboard(functions, planners, Prices())
+    api = Api(sync, functions, planners, loop, tally, dashboard)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
-    caller = Caller(functions, tally, server.address)
+    caller = Caller(functions, tally, dashboard, server.address)
     try:
         yield caller
     finally:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from scaler.core.infaas.task import Need, Solution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from scaler.core.infaas.task import Counts, Task
 
@@ -73,19 +73,26 @@ def _cheapest(task: Task) -> Counts:
     firsts = _firsts(task)
     pairs = [(first, first) for first in firsts] + list(permutations(firsts[:_PAIRED], 2))
     starts = {
-        _covering(task, start, pair)
+        _covering(task, start, pair, firsts)
         for start in {_within(task, task.running), (0,) * len(task.options)}
         for pair in pairs
     }
-    found = {settled(task, start) for start in {_trimmed(task, start) for start in starts}}
+    found = {settled(task, start, firsts) for start in {_trimmed(task, start) for start in starts}}
     return min(found, key=lambda counts: (lack(task, counts), task.change_cost(counts), counts))
 
 
-def settled(task: Task, counts: Counts) -> Counts:
-    """The same for one need, without what is not needed, and cheaper ones in others' place."""
+def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) -> Counts:
+    """The same for one need, without what is not needed, and cheaper ones in others' place.
+
+    Args:
+        task: What is to be decided.
+        counts: What is decided so far.
+        options: What may come in others' place; None: whatever is not worse than another in all.
+    """
     counts = _trimmed(task, counts)
     short, cost = lack(task, counts), task.change_cost(counts)
-    useful = [n for n in _firsts(task) if task.needs[0].worth[n]]
+    tried_ones = _firsts(task) if options is None else options
+    useful = [n for n in tried_ones if task.needs[0].worth[n]]
     for _ in range(_STEPS):
         ways = [(task.change_cost(tried), tried) for tried in _replaced(task, counts, useful)]
         least = cost - _ROUNDING * abs(cost)
@@ -145,7 +152,7 @@ def _within(task: Task, counts: Counts) -> Counts:
     return kept
 
 
-def _covering(task: Task, counts: Counts, firsts: tuple[int, int]) -> Counts:
+def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Sequence[int]) -> Counts:
     """``counts`` and what they lack: whole instances of the one, the rest by the other.
 
     Where there is no room for those, by any.
@@ -154,7 +161,7 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int]) -> Counts:
     whole = math.floor if firsts[0] != firsts[1] else math.ceil
     for option, rounded in (
         (firsts[0], whole),
-        *((o, math.ceil) for o in (firsts[1], *_firsts(task))),
+        *((o, math.ceil) for o in (firsts[1], *others)),
     ):
         lacking = lack(task, counts)
         if lacking and worth[option]:

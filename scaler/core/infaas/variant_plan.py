@@ -10,71 +10,115 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from carpool.plan import Plan, Predicted, Quantiles, Route
+from carpool.plan import Plan, Predicted, Route
 from scaler.core.draft import classes_of, unchanged
+from scaler.core.sizing import matching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scaler.core.infaas.offers import Offer
-    from scaler.core.sizing import Size
+    from scaler.core.infaas.task import Counts, Need, Solution, Task
     from scaler.core.snapshot import AppLoad, FunctionView
 
-__all__ = ["Fleet", "variant_plan"]
+__all__ = ["running_offers", "unplaced_rps", "variant_plan"]
 
 Fleet = Counter["Offer"]
 
 
 def variant_plan(
     view: FunctionView,
-    fleet: Fleet,
-    shares: Mapping[str, Mapping[Offer, float]],
     offers: Sequence[Offer],
-    explain: Sequence[str],
-    cost_s: float,
+    task: Task,
+    solution: Solution,
+    missing_rps: float,
 ) -> Plan | None:
     """The next plan; the one in force if nothing but words has changed, None without any class.
 
     Args:
         view: The function.
-        fleet: How many instances of which offer.
-        shares: What each application gets of each, in any unit.
-        offers: What there is, the cheapest first.
-        explain: Why.
-        cost_s: What the instances cost for a second.
+        offers: What there is, the cheapest first; the options of the task.
+        task: What was to be decided, with a need for each application.
+        solution: What was.
+        missing_rps: Requests per second for which there is nothing.
     """
-    targets = {app.name: _target(app, fleet, shares.get(app.name, {}), offers) for app in view.apps}
+    fleet: Fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
+    shares = [
+        _worked(offers, need, own) for need, own in zip(task.needs, solution.shares, strict=True)
+    ]
+    targets = {
+        app.name: _target(app, fleet, own, offers)
+        for app, own in zip(view.apps, shares, strict=True)
+    }
     wanted = {offer: fleet[offer] for offer in offers if fleet[offer]}
     for target in targets.values():
         for offer in target:
             wanted.setdefault(offer, 0)
     if not wanted:
         return None
-    instances: Counter[Size] = Counter({offer.size: count for offer, count in wanted.items()})
-    classes = classes_of(instances)
-    routes = _routes(
-        view,
-        {
-            app: {classes[offer.size].name: weight for offer, weight in target.items()}
-            for app, target in targets.items()
-            if target
-        },
-    )
+    classes = classes_of(Counter({offer.size: count for offer, count in wanted.items()}))
+    weights = {
+        app: {classes[offer.size].name: weight for offer, weight in target.items()}
+        for app, target in targets.items()
+        if target
+    }
+    explain = [
+        _said(app, need, own) for app, need, own in zip(view.apps, task.needs, shares, strict=True)
+    ]
+    if missing_rps:
+        explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
     before = view.plan
-    slowest_s = max([offer.size.exec_s for offer, count in wanted.items() if count], default=None)
     plan = Plan(
         function=view.name,
         version=before.version + 1 if before else 1,
         policy="infaas",
         classes=tuple(classes.values()),
-        routes=routes,
-        predicted=Predicted(
-            latency_s=Quantiles(p99=slowest_s),
-            cost_per_request=cost_s / view.rate_rps if view.rate_rps else None,
-        ),
+        routes=_routes(view, weights),
+        predicted=_predicted(view, task, solution),
         explain=tuple(explain),
     )
     return before if before and unchanged(plan, before) else plan
+
+
+def running_offers(view: FunctionView, offers: Sequence[Offer]) -> Counts:
+    """Instances that there are of each offer."""
+    found: Counter[int] = Counter()
+    sizes = tuple(offer.size for offer in offers)
+    for planned in view.plan.classes if view.plan else ():
+        there = view.instances.get(planned.name)
+        size = matching(sizes, planned)
+        if size and there:
+            found[sizes.index(size)] += there.ready + there.loading
+    return tuple(found[number] for number in range(len(offers)))
+
+
+def unplaced_rps(view: FunctionView, task: Task, solution: Solution) -> float:
+    """Requests per second that nothing takes, of all applications."""
+    missing = task.missing(solution)
+    return sum(
+        app.rate_rps * lacking / need.rate_rps
+        for app, need, lacking in zip(view.apps, task.needs, missing, strict=True)
+        if lacking
+    )
+
+
+def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
+    """What each offer takes of a need, in requests per second."""
+    parts = zip(offers, own, need.worth, strict=True)
+    return {offer: part * worth for offer, part, worth in parts if part}
+
+
+def _predicted(view: FunctionView, task: Task, solution: Solution) -> Predicted:
+    cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
+    return Predicted(cost_per_request=cost_s / view.rate_rps if view.rate_rps else None)
+
+
+def _said(app: AppLoad, need: Need, worked: Mapping[Offer, float]) -> str:
+    names = " and ".join(offer.size.name for offer in worked) or "nothing"
+    asked = f"within {app.slo_s * 1000:.4g} ms"
+    if app.accuracy:
+        asked += f" at an accuracy of {app.accuracy:.4g}"
+    return f"{app.name}: {need.rate_rps:.4g} requests/s with reserve, {asked}, by {names}."
 
 
 def _target(

@@ -1,0 +1,79 @@
+"""The forms of what sidecars and the scaler say to each other: see `carpool.sync`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool import forms, spread
+
+if TYPE_CHECKING:
+    from carpool.strict import Problems
+
+__all__ = ["ANNOUNCEMENT", "ANSWER", "REPORT"]
+
+
+def _flag(value: object, path: str, problems: Problems) -> None:
+    if not isinstance(value, bool):
+        problems.add(path, value, "true or false")
+
+
+def _all(**fields: forms.Rule) -> forms.Rule:
+    return forms.record(fields, frozenset(fields))
+
+
+_FUNCTION = forms.text("a function's name", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SENDER = forms.text("8 to 64 letters and digits", r"[A-Za-z0-9]{8,64}")
+_WORD = forms.text("a name of at most 63 characters", r"[^\s]{1,63}")
+_CLASS = forms.text("a class's name, or nothing", r"[-a-z0-9]{0,63}")
+_ADDRESS = forms.text("an address of at most 200 characters", r"[^\s]{1,200}")
+_REVISION = forms.text("at most 64 characters", r"[-:A-Za-z0-9]{0,64}")
+_REASON = forms.text("at most 500 characters", r".{0,500}")
+_SECONDS = forms.number("seconds from 0 to 1e9", lambda v: 0 <= v <= 1e9)  # noqa: PLR2004
+_COUNT = forms.number("a whole number from 0 to 1e9", lambda v: 0 <= v <= 1e9, whole=True)  # noqa: PLR2004
+_SEQUENCE = forms.number("a whole number of at least 1", lambda v: 1 <= v < 2**53, whole=True)
+_INTERVAL = forms.number("seconds from 0.01 to 3600", lambda v: 0.01 <= v <= 3600)  # noqa: PLR2004
+_STATE = forms.text("loading, ready or leaving", "loading|ready|leaving")
+
+_APP = _all(name=_WORD, arrivals=_COUNT, gaps=spread.counts_rule)
+_CLASS_REPORT = _all(
+    name=_CLASS,
+    batches=_COUNT,
+    seats=_COUNT,
+    exec_s=_SECONDS,
+    base_s=_SECONDS,
+    per_item_s=_SECONDS,
+)
+_INSTANCE = _all(address=_ADDRESS, name=_CLASS, up=_flag, in_flight=_COUNT, idle_s=_SECONDS)
+REPORT = _all(
+    function=_FUNCTION,
+    sender=_SENDER,
+    sequence=_SEQUENCE,
+    revision=_REVISION,
+    version=forms.maybe(_COUNT),
+    period_s=_SECONDS,
+    idle_s=forms.maybe(_SECONDS),
+    queued=_COUNT,
+    starving=_flag,
+    apps=forms.each(_APP, unique="name"),
+    classes=forms.each(_CLASS_REPORT, unique="name"),
+    instances=forms.each(_INSTANCE, unique="address"),
+    idle=spread.counts_rule,
+    fates=forms.mapping(_COUNT),
+    latency=spread.counts_rule,
+)
+ANNOUNCEMENT = _all(
+    function=_FUNCTION,
+    sender=_SENDER,
+    sequence=_SEQUENCE,
+    name=_CLASS,
+    address=_ADDRESS,
+    state=_STATE,
+    load_s=_SECONDS,
+    reason=_REASON,
+)
+ANSWER = _all(
+    interval_s=_INTERVAL,
+    revision=_REVISION,
+    plan=forms.maybe(forms.anything),
+    instances=forms.mapping(forms.each(_ADDRESS)),
+)

@@ -1,0 +1,137 @@
+"""Variants come and go as applications need them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.latency.variant_set import VariantSet
+from carpool.testing import check_scale_policy
+from carpool.variants.variant import Variant
+from scaler.core.cost import Prices
+from scaler.core.placement import Cluster, Node
+from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+from scaler.policies.infaas import Infaas
+from scaler.testing import Rounds
+
+if TYPE_CHECKING:
+    from carpool.plan import Plan
+
+SMALL = Variant("small", 0.70, {1: 0.020, 8: 0.100}, cpu=1, load_s=1.0)
+LARGE = Variant("large", 0.80, {1: 0.100}, cpu=1, load_s=2.0)
+GPU = Variant("gpu", 0.80, {1: 0.010, 32: 0.050}, cpu=1, gpu=20, load_s=5.0)
+SET = VariantSet((SMALL, LARGE, GPU))
+PRICES = Prices("reserved", cpu_core_s=1.0, gpu_percent_s=0.25)
+
+
+def function(*apps: AppLoad, model: VariantSet = SET) -> FunctionView:
+    """A function that these applications call."""
+    return FunctionView("vision", model, 1.0, 0.99, 32, apps)
+
+
+def planned(
+    view: FunctionView, params: Infaas.Params | None = None, cluster: Cluster | None = None
+) -> Plan:
+    """What one round makes of it."""
+    snapshot = Snapshot(0.0, (view,), cluster, PRICES)
+    return Infaas(params or Infaas.Params()).plan(snapshot).plans["vision"]
+
+
+def variants(plan: Plan) -> dict[str, int]:
+    """Instances by variant."""
+    return {kind.variant: kind.replicas for kind in plan.classes if kind.replicas}
+
+
+@pytest.mark.parametrize("planner", ["greedy", "published", "program"])
+def test_it_keeps_every_promise(planner: str) -> None:
+    """Whatever it plans with, on models without variants too."""
+    check_scale_policy("infaas", {"planner": planner}, scenarios=12)
+
+
+@pytest.mark.parametrize("planner", ["greedy", "published", "program"])
+def test_low_load_runs_on_what_is_cheap(planner: str) -> None:
+    """Two requests a second need no GPU, and as accurate a variant as is asked for."""
+    params = Infaas.Params(planner=planner)  # type: ignore[arg-type]
+    assert {"small": 1} == variants(planned(function(AppLoad("a", 1.0, 2.0)), params))
+    exact = function(AppLoad("a", 1.0, 2.0, accuracy=0.75))
+    assert {"large"} == variants(planned(exact, params)).keys()
+
+
+def test_high_load_moves_to_a_faster_variant() -> None:
+    """Upgrading is cheaper than so many replicas."""
+    exact = function(AppLoad("a", 1.0, 300.0, accuracy=0.75))
+    assert {"gpu"} == variants(planned(exact)).keys()
+
+
+def test_the_other_way_round_too() -> None:
+    """When the load has been low for long enough, the cheap variant replaces the dear one."""
+    rounds = Rounds(
+        Infaas(Infaas.Params()), [function(AppLoad("a", 1.0, 0.0, accuracy=0.75))], prices=PRICES
+    )
+    first = rounds.plan(0.0, {"vision": 300.0}).plans["vision"]
+    early = rounds.plan(20.0, {"vision": 2.0}).plans["vision"]
+    late = rounds.plan(100.0, {"vision": 2.0}).plans["vision"]
+    assert ["gpu", "gpu", "large"] == [next(iter(variants(p))) for p in (first, early, late)]
+
+
+def test_each_application_gets_what_is_accurate_enough() -> None:
+    """A route never leads to less than was asked for, and one that says nothing gets the best."""
+    apps = (AppLoad("lax", 1.0, 40.0), AppLoad("exact", 1.0, 20.0, accuracy=0.75))
+    plan = planned(function(*apps))
+    accuracy = {
+        kind.name: {v.name: v for v in SET.variants}[kind.variant].accuracy for kind in plan.classes
+    }
+    routes = {route.app: route for route in plan.routes}
+    assert all(accuracy[name] >= 0.75 for name, w in routes["*"].weights.items() if w)
+    assert {"*", "lax"} == routes.keys()
+
+
+def test_what_one_application_needs_serves_the_other() -> None:
+    """The lax one uses what is left over, instead of an instance of its own."""
+    apps = (AppLoad("lax", 1.0, 1.0), AppLoad("exact", 1.0, 1.0, accuracy=0.75))
+    assert {"large": 1} == variants(planned(function(*apps)))
+
+
+def test_an_objective_that_nobody_meets_is_told() -> None:
+    """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
+    view = function(AppLoad("hasty", 0.001, 5.0, accuracy=0.75), AppLoad("a", 1.0, 5.0))
+    planning = Infaas(Infaas.Params()).plan(Snapshot(0.0, (view,), None, PRICES))
+    plan = planning.plans["vision"]
+    assert 5.0 == pytest.approx(planning.unplaced["vision"])
+    assert "no variant that suits" in plan.explain[-1]
+    named = {route.app: route.weights for route in plan.routes}
+    assert {"gpu-b1", "gpu-b32"} & named.get("hasty", named["*"]).keys() or "large-b1" in named["*"]
+
+
+def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
+    """On a full server the old instances stay."""
+    view = function(AppLoad("a", 1.0, 20.0, accuracy=0.75))
+    cluster = Cluster([Node("n", 4.0, 0)])
+    plan = planned(view, cluster=cluster)
+    for _ in range(4):
+        node = cluster.best_fit(SET.resources(1, 1.0, 0.0))
+        if node is not None:
+            cluster.place(SET.resources(1, 1.0, 0.0), node)
+    busier = replace(
+        function(AppLoad("a", 1.0, 500.0, accuracy=0.75)),
+        plan=plan,
+        instances={k.name: Instances(ready=k.replicas) for k in plan.classes},
+    )
+    later = planned(busier, cluster=cluster)
+    assert variants(later)["large"] >= variants(plan)["large"]
+
+
+def test_replicating_stays_with_one_variant() -> None:
+    """Whatever the load, and with the one that suits every application."""
+    params = Infaas.Params(scaling="replicate")
+    apps = (AppLoad("lax", 1.0, 300.0), AppLoad("exact", 1.0, 2.0, accuracy=0.75))
+    assert 1 == len(variants(planned(function(*apps), params)))
+
+
+@pytest.mark.parametrize("params", [{"slack": 0.9}, {"loading": -1.0}, {"calm_s": float("inf")}])
+def test_parameters_that_make_no_sense_are_refused(params: dict[str, float]) -> None:
+    """With the name and the value."""
+    with pytest.raises(ValueError, match=next(iter(params))):
+        Infaas.Params(**params)  # type: ignore[arg-type]

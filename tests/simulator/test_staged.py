@@ -1,0 +1,59 @@
+"""Stage by stage in simulated time: the numbers of a run of one's own, and what wins where."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.lazy import BATCH_MAX, Result, measured, model
+from simulator.staged import Coming, lazily, windowed
+from watchdog_plugin.lazy.rules import PAPER, Rules
+
+COUNT = 1500
+
+
+def lazy(rate_rps: float, rules: Rules) -> Result:
+    """ResNet, stage by stage."""
+
+    def run(requests: list[Coming]) -> None:
+        lazily(requests, rules)
+
+    return measured(model("ResNet"), rate_rps, COUNT, 1, run)
+
+
+def window(rate_rps: float, window_s: float, size: int = BATCH_MAX) -> Result:
+    """ResNet in whole batches."""
+
+    def run(requests: list[Coming]) -> None:
+        windowed(requests, window_s, size)
+
+    return measured(model("ResNet"), rate_rps, COUNT, 1, run)
+
+
+@pytest.mark.parametrize(("rate_rps", "mean_ms"), [(16, 1.12), (250, 1.39), (1000, 3.93)])
+def test_lazybatching_as_printed(rate_rps: float, mean_ms: float) -> None:
+    """50 nodes, 1.1 ms, a batch of b takes 0.75 + 0.25 b as long: as an independent program has."""
+    assert pytest.approx(mean_ms, rel=0.1) == lazy(rate_rps, PAPER).mean_ms
+
+
+@pytest.mark.parametrize(
+    ("rate_rps", "window_s", "size", "mean_ms"),
+    [
+        (16, 0.0, 1, 1.11),
+        (250, 0.0, 1, 1.32),
+        (16, 0.005, BATCH_MAX, 5.95),
+        (250, 0.005, BATCH_MAX, 5.24),
+        (1000, 0.005, BATCH_MAX, 5.66),
+    ],
+)
+def test_whole_batches_in_the_same_setting(
+    rate_rps: float, window_s: float, size: int, mean_ms: float
+) -> None:
+    """One at a time, and graph batching with 5 ms."""
+    assert pytest.approx(mean_ms, rel=0.1) == window(rate_rps, window_s, size).mean_ms
+
+
+def test_company_is_sought_where_it_pays_so_that_high_load_is_no_loss() -> None:
+    """As printed, catching up makes a mean of 2000 requests a second worse than a good window."""
+    printed, ours = lazy(2000, PAPER).mean_ms, lazy(2000, Rules()).mean_ms
+
+    assert ours < window(2000, 0.005).mean_ms < printed

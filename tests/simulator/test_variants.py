@@ -1,0 +1,76 @@
+"""Functions with variants in a simulation, from their files."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from carpool.errors import ConfigError
+from scaler.core.scenario import read_scenario
+from scaler.policy_choice import chosen_policy
+from simulator.engine import Simulation
+from simulator.metrics import measured
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scenarios" / "variants.yaml"
+
+VARIANTS = """{"variants": [
+  {"name": "small", "accuracy": 0.7, "load_s": 1, "latencies_ms": {"1": 20, "8": 100}},
+  {"name": "large", "accuracy": 0.8, "load_s": 5, "latencies_ms": {"1": 60}}]}"""
+SCENARIO = """
+models: {vision: {variants: vision.json}}
+prices: {billing: reserved, cpu_core_s: 1.0}
+functions:
+  - name: vision
+    model: vision
+    slo_ms: 500
+    apps:
+      - {name: lax, arrivals: {poisson: {rate: 20}}}
+      - {name: exact, accuracy: ACCURACY, arrivals: {poisson: {rate: 5}}}
+horizon_s: 120
+"""
+
+
+def write(folder: Path, accuracy: str) -> Path:
+    """A scenario of two variants."""
+    (folder / "vision.json").write_text(VARIANTS, encoding="utf-8")
+    path = folder / "scenario.yaml"
+    path.write_text(SCENARIO.replace("ACCURACY", accuracy), encoding="utf-8")
+    return path
+
+
+def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
+    """Both run, nearly nobody is late, and large ones cost more than a mixture."""
+    scenario = read_scenario(write(tmp_path, "0.75"))
+    mixed, alone = (
+        measured(Simulation(scenario, chosen_policy("infaas", {"infaas": params})).run())
+        for params in ({}, {"scaling": "replicate"})
+    )
+    assert mixed["slo_miss_ratio"] <= 0.01
+    assert mixed["cost"] < alone["cost"]
+
+
+def test_who_asks_for_more_accuracy_than_there_is_is_told(tmp_path: Path) -> None:
+    """With the most that a variant has."""
+    with pytest.raises(ConfigError, match=r"at most 0\.8"):
+        read_scenario(write(tmp_path, "0.85"))
+
+
+def test_the_example_has_175_variants_of_8_applications() -> None:
+    """All of them planned for."""
+    scenario = read_scenario(EXAMPLE)
+    assert 8 == len(scenario.functions)
+    assert 175 == sum(len(getattr(m, "variants", ())) for m in scenario.models.values())
+
+
+def test_the_example_is_what_its_script_writes(tmp_path: Path) -> None:
+    """Nobody has changed a file by hand."""
+    folder = EXAMPLE.parent / "variants"
+    script = runpy.run_path(str(folder / "stand_ins.py"))
+    script["main"].__globals__["HERE"] = tmp_path
+    script["main"]()
+    written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    there = {p.name: p.read_text(encoding="utf-8") for p in folder.iterdir() if p.suffix != ".py"}
+    there = {name: text for name, text in there.items() if name in written}
+    assert there == written

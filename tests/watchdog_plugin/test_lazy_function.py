@@ -1,0 +1,147 @@
+"""A function with the executor `lazy`, loaded from its folder and called by several at once."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool import wire
+from examples import sequences
+from tests.watchdog_plugin import models
+from watchdog_plugin import loading
+from watchdog_plugin.engine import AtOnce, Engine
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.item import Item
+from watchdog_plugin.service import Service
+from watchdog_plugin.settings import HandlerSettings
+from watchdog_plugin.stages import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = wire.build_head("POST /", ())
+
+
+def load(folder: Path, executor: str = "lazy", **env: str) -> Engine:
+    """The function in ``folder``."""
+    told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
+    return Engine(loading.load(HandlerSettings.from_env({**told, **env})), AtOnce())
+
+
+def ask(engine: Engine, rows: list[list[float]]) -> tuple[int, object]:
+    """One request as JSON; its status and what it was told."""
+    body = json.dumps({"instances": rows}).encode()
+    (answer,) = engine.answer([Item(memoryview(body), HEAD, math.inf)]).answers
+    return answer.status, json.loads(bytes(answer.body))
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A function of a model in stages."""
+    path = models.deep(tmp_path / "model.onnx")
+    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "stages")])
+    return tmp_path
+
+
+def test_many_batches_at_once_each_get_their_own_answers(deep: Path) -> None:
+    """Those of the whole model, in whichever company they ran."""
+    lazy, whole = load(deep), load(deep, "graph")
+    found: dict[int, tuple[int, object]] = {}
+
+    def call(number: int) -> None:
+        found[number] = ask(lazy, [[number / 10 + place for place in range(16)]])
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for number, (status, told) in found.items():
+        expected = ask(whole, [[number / 10 + place for place in range(16)]])[1]
+        assert 200 == status
+        assert isinstance(expected, dict)
+        assert isinstance(told, dict)
+        assert pytest.approx(expected["predictions"][0], rel=1e-5) == told["predictions"][0]
+
+
+def test_a_request_of_more_rows_than_a_batch_may_have_runs_in_parts(deep: Path) -> None:
+    """Nine rows where four are the most; one answer."""
+    _, told = ask(load(deep), [[1.0] * 16] * 9)
+
+    assert isinstance(told, dict)
+    assert 9 == len(told["predictions"])
+
+
+def test_readiness_says_how_many_batches_it_takes_at_once(deep: Path) -> None:
+    """Half as many again as its largest batch; one with the executor graph, which goes unsaid."""
+    service = Service()
+    service.open(load(deep))
+    lazy = load(deep).at_once
+
+    assert 6 == lazy
+    assert 1 == load(deep, "graph").at_once
+
+
+def test_a_row_that_no_table_has_is_its_own_requests_fault(tmp_path: Path) -> None:
+    """The neighbour in the same stage is answered."""
+    models.lookup(tmp_path / "model.onnx")
+    engine = load(tmp_path)
+    bodies = [json.dumps({"instances": [index]}).encode() for index in (3, 99, 4)]
+    answers = engine.answer([Item(memoryview(b), HEAD, math.inf) for b in bodies]).answers
+
+    assert [200, 400, 200] == [answer.status for answer in answers]
+
+
+@pytest.mark.parametrize("executor", ["lazy", "graph"])
+def test_a_model_that_runs_step_by_step(tmp_path: Path, executor: str) -> None:
+    """As many words as the input asks for, and the same ones with either executor."""
+    encoder, decoder = sequences.recurrent()
+    (tmp_path / "model.onnx").write_bytes(encoder.SerializeToString())
+    (tmp_path / "decoder.onnx").write_bytes(decoder.SerializeToString())
+    engine = load(tmp_path, executor)
+    bodies = [
+        json.dumps({"inputs": [{"name": "tokens", "datatype": "INT64", "shape": [1, 16],
+                                "data": [length, *range(15)]}]}).encode()
+        for length in (3, 1, 5)
+    ]  # fmt: skip
+    answers = engine.answer([Item(memoryview(b), HEAD, math.inf) for b in bodies]).answers
+    told = [json.loads(bytes(answer.body))["outputs"] for answer in answers]
+
+    assert [200] * 3 == [answer.status for answer in answers]
+    assert [[1, 3], [1, 1], [1, 5]] == [outputs[0]["shape"] for outputs in told]
+    assert {"word", "score"} == {output["name"] for output in told[0]}
+
+
+def test_a_step_of_the_authors_own(tmp_path: Path) -> None:
+    """Counts down from the input: what it makes beside its state is the answer."""
+    models.doubler(tmp_path / "model.onnx")
+    (tmp_path / "handler.py").write_text(
+        "steps_max = 9\n"
+        "def decode_step(state):\n"
+        "    y = state['y']\n"
+        "    return {'next.y': y - 2, 'done': (y <= 2).all(1), 'first': y[:, 0]}\n"
+    )
+    _, told = ask(load(tmp_path), [[3, 1, 2]])
+
+    assert {"predictions": [[6, 4, 2]]} == told
+
+
+def test_a_step_that_names_no_end_is_refused_before_the_first_request(tmp_path: Path) -> None:
+    """The message says which names are expected."""
+    models.doubler(tmp_path / "model.onnx")
+    (tmp_path / "handler.py").write_text("def decode_step(state):\n    return {'z': state['y']}\n")
+
+    with pytest.raises(LoadError, match=r"next\.X"):
+        load(tmp_path)
+
+
+def test_rules_are_read_strictly(deep: Path) -> None:
+    """A misspelt one is an error that names those there are."""
+    with pytest.raises(Exception, match="estimate"):
+        load(deep, handler_lazy_rules='{"estimates": "serial"}')
+    assert 200 == ask(load(deep, handler_lazy_rules='{"pays": false}'), [[1.0] * 16])[0]

@@ -1,0 +1,169 @@
+"""Cutting a model: where it may be cut, where it is, and that nothing changes by it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.watchdog_plugin import models
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.stages import command, sample
+from watchdog_plugin.stages.balance import Point, choose
+from watchdog_plugin.stages.chain import Chain
+from watchdog_plugin.stages.cut import ROWS, Cutter
+from watchdog_plugin.stages.folder import StageFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+make = helper.make_node
+FLOAT = TensorProto.FLOAT
+
+
+def cutter(path: Path) -> tuple[Cutter, OnnxSession]:
+    """The model at ``path``."""
+    whole = OnnxSession(path, 1)
+    tries = [sample.feeds(whole.signature, rows) for rows in ROWS]
+    return Cutter(onnx.load(path), (tries[0], tries[1])), whole
+
+
+def points(made: Cutter) -> list[int]:
+    """After how many nodes it can be cut, each node taking as long."""
+    return [point.after for point in made.points([1e-3] * len(made.line.nodes))]
+
+
+def chain(made: Cutter, whole: OnnxSession, folder: Path, after: Sequence[int]) -> Chain:
+    """The model cut there."""
+    chosen = [Point(number, 0.0, 0.0) for number in after]
+    sessions = []
+    for number, stage in enumerate(made.stages(chosen)):
+        onnx.save(stage, folder / f"{number}.onnx")
+        sessions.append(OnnxSession(folder / f"{number}.onnx", 1))
+    return Chain(sessions, list(whole.signature.outputs))
+
+
+def test_equal_stages_where_cuts_are_free() -> None:
+    """Of points a millisecond apart, those are taken that make stages equal."""
+    even = [Point(number, number / 1000, 0.0) for number in range(1, 12)]
+
+    assert [3, 6, 9] == [point.after for point in choose(even, 0.012, 4)]
+
+
+def test_a_wide_point_is_passed_by_for_a_narrow_one_nearby() -> None:
+    """Handing over a second's worth is worse than stages of slightly different length."""
+    mixed = [Point(4, 0.004, 1e-5), Point(5, 0.005, 1.0), Point(6, 0.006, 2e-5)]
+
+    assert [4] == [point.after for point in choose(mixed, 0.01, 2)]
+
+
+def test_fewer_stages_where_there_are_fewer_points() -> None:
+    """And none at all where there is none."""
+    assert [1] == [point.after for point in choose([Point(1, 0.5, 0.0)], 1.0, 8)]
+    assert not choose([], 1.0, 8)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_a_residual_is_handed_over_with_what_is_added_to_it(tmp_path: Path, rows: int) -> None:
+    """Two tensors are alive inside a block; the answers are the whole model's in any batch."""
+    made, whole = cutter(models.deep(tmp_path / "deep.onnx"))
+    feeds = sample.feeds(whole.signature, rows)
+    found = chain(made, whole, tmp_path, points(made)).run_all(feeds)
+
+    assert len(made.line.nodes) - 1 == len(points(made))
+    np.testing.assert_allclose(found["y"], whole.run(feeds)["y"], rtol=1e-5)
+
+
+def test_no_cut_where_rows_are_no_rows(tmp_path: Path) -> None:
+    """Two rows of the batch in one of the tensor, or its size as a number: nobody could join."""
+    nodes = [
+        make("Reshape", ["x", "pairs"], ["p"]),
+        make("Tanh", ["p"], ["t"]),
+        make("Shape", ["x"], ["s"]),
+        make("Reshape", ["t", "s"], ["r"]),
+        make("Tanh", ["r"], ["u"]),
+        make("Add", ["u", "u"], ["y"]),
+    ]
+    ends: tuple[int, models.Dims] = (FLOAT, ["batch", 4])
+    path = models.save(
+        tmp_path / "odd.onnx", nodes, {"x": ends}, {"y": ends}, {"pairs": np.array([-1, 2])}
+    )
+
+    assert [4, 5] == points(cutter(path)[0])
+
+
+def test_what_is_made_of_constants_is_in_every_stage_that_needs_it(tmp_path: Path) -> None:
+    """It has no rows and is never handed over."""
+    nodes = [
+        make("Neg", ["w"], ["minus"]),
+        make("Add", ["x", "minus"], ["a"]),
+        make("Tanh", ["a"], ["t"]),
+        make("Mul", ["t", "minus"], ["y"]),
+    ]
+    ends: tuple[int, models.Dims] = (FLOAT, ["batch", 3])
+    path = models.save(
+        tmp_path / "constant.onnx", nodes, {"x": ends}, {"y": ends}, {"w": np.ones(3, np.float32)}
+    )
+    made, whole = cutter(path)
+    feeds = sample.feeds(whole.signature, 3)
+    parts = chain(made, whole, tmp_path, [1, 2])
+
+    assert [1, 2] == points(made)
+    np.testing.assert_array_equal(parts.run_all(feeds)["y"], whole.run(feeds)["y"])
+
+
+def test_an_output_made_early_is_answered_and_still_read(tmp_path: Path) -> None:
+    """It is kept to the end, whichever stage makes it."""
+    nodes = [
+        make("Tanh", ["x"], ["early"]),
+        make("Exp", ["early"], ["e"]),
+        make("Add", ["e", "early"], ["late"]),
+    ]
+    ends: tuple[int, models.Dims] = (FLOAT, ["batch", 3])
+    path = models.save(tmp_path / "two.onnx", nodes, {"x": ends}, {"early": ends, "late": ends})
+    made, whole = cutter(path)
+    feeds = sample.feeds(whole.signature, 2)
+    found = chain(made, whole, tmp_path, points(made)).run_all(feeds)
+
+    assert {"early", "late"} == found.keys()
+    for name, value in whole.run(feeds).items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_the_command_writes_stages_and_tells_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a bound that any cut keeps, as a tiny model's time is all overhead."""
+    path = models.deep(tmp_path / "model.onnx", layers=6)
+    out = tmp_path / "stages"
+    argv = [str(path), "--stages", "3", "--loss", "1e9", "--out", str(out), "--json"]
+
+    assert 0 == command.main(argv)
+    told = json.loads(capsys.readouterr().out)
+    known = StageFolder.read(out, path)
+    assert known is not None
+    assert 3 == told["stages"] == len(known.files)
+    assert list(known.files) == told["files"]
+
+
+def test_the_command_says_that_a_model_has_no_good_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A single node cannot be cut."""
+    assert 0 == command.main([str(models.doubler(tmp_path / "one.onnx"))])
+    assert "no good cut" in capsys.readouterr().out
+
+
+def test_stages_of_another_model_are_noticed(tmp_path: Path) -> None:
+    """The message names the folder and the command that makes new ones."""
+    path = models.deep(tmp_path / "model.onnx", layers=2)
+    StageFolder(("a.onnx",), 1, 0.0).write(tmp_path)
+
+    with pytest.raises(LoadError, match="carpool stages"):
+        StageFolder.read(tmp_path, path)
