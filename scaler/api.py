@@ -26,7 +26,7 @@ from scaler.tally import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
-    from scaler.core.control import Control
+    from scaler.core.live.control import Control
     from scaler.dashboard.watch import Dashboard
     from scaler.functions import Functions
     from scaler.loop import Loop

@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
-from carpool.latency import Configuration
-from carpool.latency.linear import Linear
-from carpool.latency.table import Table
+from carpool.latency.variant_set import model_of
 from carpool.plan import Plan
 from carpool.testing import BrokenPromise, ScaleReport
 from scaler.core.placement import Node
 from scaler.core.policy import Planning
 from scaler.core.snapshot import AppLoad, FunctionView
+from scaler.drawn_models import drawn_model
 from scaler.testing import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from carpool.latency import LatencyModel
     from scaler.core.policy import ScalePolicy
     from scaler.core.snapshot import Snapshot
 
@@ -160,7 +158,7 @@ def _check_plan(view: FunctionView, plan: Plan) -> None:
         raise _Broken(BOUNDED, f"{instances} of {view.name}, which may have {view.max_instances}")
     for kind in plan.classes:
         size = (kind.batch_size, kind.cpu, kind.gpu)
-        if view.model.predict(*size, view.percentile) is None:
+        if model_of(view.model, kind.variant).predict(*size, view.percentile) is None:
             raise _Broken(KNOWN, f"{view.name} has no {size} of batch, cores and GPU percent")
     before = view.plan
     if before is None or plan == before:
@@ -193,7 +191,8 @@ def _check_room(snapshot: Snapshot, planning: Planning) -> None:
     for view in snapshot.functions:
         plan = planning.plans.get(view.name, view.plan)
         for kind in plan.classes if plan else ():
-            size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            model = model_of(view.model, kind.variant)
+            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
             cores += kind.replicas * size.cpu
             gpu += kind.replicas * size.gpu
     nodes = snapshot.cluster.nodes
@@ -228,7 +227,7 @@ def _function(name: str, draw: random.Random) -> FunctionView:
     most = draw.choice((None, None, 3))
     return FunctionView(
         name,
-        _model(draw),
+        drawn_model(draw),
         slo_s,
         draw.choice((0.9, 0.99)),
         draw.choice((1, 8, 32)),
@@ -236,18 +235,3 @@ def _function(name: str, draw: random.Random) -> FunctionView:
         min_instances=draw.choice((0, 0, 1)),
         max_instances=most,
     )
-
-
-def _model(draw: random.Random) -> LatencyModel:
-    base_s, item_s = draw.choice((0.001, 0.02, 0.15)), draw.choice((0.0005, 0.01))
-    memory_mb = draw.choice((0.0, 700.0))
-    if draw.random() < 0.3:  # noqa: PLR2004  nearly a third
-        return Linear(base_s, item_s, cpu=draw.choice((0.5, 2.0)), memory_mb=memory_mb)
-    rows = {
-        Configuration(batch, cores, share): base_s
-        + item_s * batch * (2 / cores) ** 0.8 / (1 + share / 10)
-        for cores in (2.0, 4.0)
-        for share in (0.0, 10.0, 50.0)
-        for batch in (1, 2, 4, 8)
-    }
-    return Table(rows, memory_mb=memory_mb)

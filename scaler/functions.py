@@ -12,16 +12,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from carpool.sync import SyncAnswer
-from scaler.core.class_function import CLASS_LABEL, FUNCTION_LABEL
-from scaler.core.control import Control
-from scaler.core.pace import Pace
+from scaler.core.live.class_function import CLASS_LABEL, FUNCTION_LABEL
+from scaler.core.live.control import Control
+from scaler.core.live.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.sync import Announcement, FrontReport
-    from scaler.core.class_function import Status
-    from scaler.core.control import Means
+    from scaler.core.live.class_function import Status
+    from scaler.core.live.control import Means
 
 __all__ = ["Functions"]
 

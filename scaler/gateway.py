@@ -14,13 +14,13 @@ import requests
 from carpool.errors import CarpoolError
 from carpool.files import read_text
 from carpool.strict import Problems
-from scaler.core.class_function import Status
+from scaler.core.live.class_function import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scaler.core.action import Action
+    from scaler.core.live.action import Action
 
 __all__ = ["Gateway", "GatewayError", "credentials"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
-    from scaler.core.control import Control
-    from scaler.core.senders import Senders
+    from scaler.core.live.control import Control
+    from scaler.core.live.senders import Senders
     from scaler.functions import Functions
     from scaler.store import Store
 

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import CarpoolError
-from scaler.core.action import Action
+from scaler.core.live.action import Action
 from scaler.gateway import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scaler.core.control import Control
+    from scaler.core.live.control import Control
     from scaler.core.snapshot import FunctionView
     from scaler.functions import Functions
     from scaler.gateway import Gateway

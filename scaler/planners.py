@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.plan import Plan
-    from scaler.core.control import Control
     from scaler.core.cost import Prices
+    from scaler.core.live.control import Control
+    from scaler.core.live.shadow import Shadow
     from scaler.core.placement import Node
-    from scaler.core.shadow import Shadow
     from scaler.core.snapshot import FunctionView
 
 __all__ = ["Outcome", "Planners", "Setting"]

@@ -22,13 +22,13 @@ from carpool.http.server import Limits as EdgeLimits
 from carpool.http.server import serve
 from carpool.strict import Problems
 from scaler.api import Api
-from scaler.core.control import Means
 from scaler.core.cost import Prices
 from scaler.core.guard import Limits
-from scaler.core.pace import Pace
+from scaler.core.live.control import Means
+from scaler.core.live.pace import Pace
+from scaler.core.live.senders import Senders
+from scaler.core.live.shadow import Shadow
 from scaler.core.scenario import read_scenario
-from scaler.core.senders import Senders
-from scaler.core.shadow import Shadow
 from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
 from scaler.gateway import Gateway, credentials

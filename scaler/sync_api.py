@@ -23,7 +23,7 @@ from carpool.sync import PROOF, Announcement, SyncAnswer, proof, read_message
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.sync import FrontReport
-    from scaler.core.senders import Senders
+    from scaler.core.live.senders import Senders
     from scaler.functions import Functions
     from scaler.tally import Tally
 

@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scaler.core.pace import FEWEST
+from scaler.core.live.pace import FEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
 
-    from scaler.core.control import Control
-    from scaler.core.pace import Pace
+    from scaler.core.live.control import Control
+    from scaler.core.live.pace import Pace
 
 __all__ = ["CONTENT_TYPE", "Tally"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from carpool.latency.variant_set import model_of
 from scaler.core.cost import Prices
 from scaler.core.placement import Cluster
 from scaler.core.snapshot import Instances, Snapshot
@@ -100,7 +101,8 @@ class Rounds:
         placed = self._placed[name]
         for kind in plan.classes:
             there = placed.setdefault(kind.name, [])
-            size = self._views[name].model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            model = model_of(self._views[name].model, kind.variant)
+            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
             for missing in range(kind.replicas - len(there), 0, -1):
                 placement = None
                 if self.cluster is not None:

@@ -21,7 +21,9 @@ PICTURES = os.environ.get("CARPOOL_PICTURES", "")
 
 def log_in(tab: Page, token: str) -> None:
     """Type the token and press the button."""
-    wait_until(lambda: tab.value("document.getElementById('login')?.hidden") is False, 10, "the form")
+    wait_until(
+        lambda: tab.value("document.getElementById('login')?.hidden") is False, 10, "the form"
+    )
     tab.value(f"document.getElementById('token').value = '{token}'")
     tab.value("document.querySelector('#login button').click()")
 
@@ -45,7 +47,7 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
     (tmp_path / "stack").mkdir()
     write_function(tmp_path / "stack")
     with stack(tmp_path / "stack", "--shadow openfaas") as running, page(profile) as tab:
-        tab.open(running.scaler + "/")
+        tab.open(running.scaler + "/", height=1060)
         log_in(tab, "wrong")
         wait_until(lambda: "not the scaler's token" in tab.text("#state"), 10, "the refusal")
         log_in(tab, running.token)

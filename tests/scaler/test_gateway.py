@@ -9,8 +9,8 @@ import pytest
 
 from carpool.plan import InstanceClass
 from faas_stack.provider.auth import BasicAuth
-from scaler.core.action import Action
-from scaler.core.class_function import FUNCTION_LABEL, Status, class_function
+from scaler.core.live.action import Action
+from scaler.core.live.class_function import FUNCTION_LABEL, Status, class_function
 from scaler.gateway import Gateway, GatewayError, credentials
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.sync import Announcement, AppReport, FrontReport
-from scaler.core.control import Means
 from scaler.core.cost import Prices
-from scaler.core.pace import Pace
+from scaler.core.live.control import Means
+from scaler.core.live.pace import Pace
+from scaler.core.live.senders import Senders
+from scaler.core.live.shadow import Shadow
 from scaler.core.scenario import read_scenario
-from scaler.core.senders import Senders
-from scaler.core.shadow import Shadow
 from scaler.functions import Functions
 from scaler.gateway import Gateway
 from scaler.keeping import Keeping
@@ -28,7 +28,7 @@ from tests.waiting import wait_until_async
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from scaler.core.control import Control
+    from scaler.core.live.control import Control
     from tests.faas_stack.rig import Rig
 
 SCENARIO = """\

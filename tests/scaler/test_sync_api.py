@@ -14,10 +14,10 @@ from carpool.http.client import Pool
 from carpool.http.server import Limits, serve
 from carpool.sync import PATH, PROOF, Announcement, AppReport, FrontReport, SyncAnswer, proof
 from scaler.api import Api
-from scaler.core.class_function import Status
-from scaler.core.control import Means
 from scaler.core.cost import Prices
-from scaler.core.senders import Senders
+from scaler.core.live.class_function import Status
+from scaler.core.live.control import Means
+from scaler.core.live.senders import Senders
 from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
 from scaler.gateway import Gateway
@@ -52,6 +52,7 @@ class Caller:
         self.functions = functions
         self.tally = tally
         self.dashboard = dashboard
+        self.address = address
         self.pool = Pool(address)
 
     async def say(

@@ -9,8 +9,8 @@ import pytest
 
 from carpool.latency.linear import Linear
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
-from scaler.core.class_function import CLASS_LABEL, Status
-from scaler.core.control import Control, Means
+from scaler.core.live.class_function import CLASS_LABEL, Status
+from scaler.core.live.control import Control, Means
 from scaler.prewarm.fixed import FixedKeepAlive
 
 LABELS = {

@@ -12,23 +12,23 @@ from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.settings import FunctionSettings
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport, InstanceReport
-from scaler.core.class_function import (
+from scaler.core.cost import Prices
+from scaler.core.live.class_function import (
     MADE_FROM_LABEL,
     Status,
     class_function,
     kind_of,
     name_of,
 )
-from scaler.core.cost import Prices
-from scaler.core.learned import Learned
-from scaler.core.orders import Orders
-from scaler.core.pace import Pace
+from scaler.core.live.learned import Learned
+from scaler.core.live.orders import Orders
+from scaler.core.live.pace import Pace
+from scaler.core.live.presence import Present
+from scaler.core.live.rates import Rates
+from scaler.core.live.roll import Roll
+from scaler.core.live.senders import Senders
+from scaler.core.live.shadow import Shadow
 from scaler.core.policy import Planning
-from scaler.core.presence import Present
-from scaler.core.rates import Rates
-from scaler.core.roll import Roll
-from scaler.core.senders import Senders
-from scaler.core.shadow import Shadow
 from scaler.core.snapshot import Instances, Snapshot
 from tests.scaler.views import snapshot, view
 
@@ -166,6 +166,22 @@ def test_idle_times_are_those_of_the_busiest_front() -> None:
     assert Present((0.0,), 0) == roll.present(101.0, {})["small"]
     assert roll.idle_s(101.0) is None
     assert (2, 2) == (roll.queued(101.0), roll.fronts(101.0))
+
+
+def test_starts_and_waits_are_counted_once() -> None:
+    """An instance starts when it first says that it is ready; a wait lasts until it is over."""
+    roll = Roll(Rates())
+    roll.absorb({"ready": {"kept": "small"}}, 0.0)
+    roll.announced(said("kept"), 1.0)  # it was ready before this scaler was
+    assert 0 == roll.starts
+    for state in ("loading", "ready", "ready", "leaving"):
+        roll.announced(said("a", state), 2.0)
+    assert 1 == roll.starts
+    roll.announced(said("a", "ready", "k" * 8), 3.0)  # another, at the same address
+    assert 2 == roll.starts
+    for starving in (True, True, False, True):
+        roll.reported(report(starving=starving, latency={40: 2}), 4.0)
+    assert (2, {40: 8}) == (roll.waits, dict(roll.latency))
 
 
 def test_counts_and_lines_add_up() -> None:

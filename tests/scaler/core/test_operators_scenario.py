@@ -10,7 +10,7 @@ from carpool.errors import ConfigError
 from carpool.fit_database import write_fit
 from carpool.latency.operator_fit import fit_profiles
 from carpool.profile_database import write_profile
-from examples.models import starter
+from examples.models import mlp
 from scaler.core.scenario import read_scenario
 from tests.carpool.profiles import ORIGIN, profiles
 
@@ -33,7 +33,7 @@ def _folder(path: Path, more: str = "") -> Path:
     for each in measured:
         write_profile(path / "p.sqlite", each)
     write_fit(path / "p.sqlite", ORIGIN, fit_profiles(measured), len(measured))
-    (path / "net.onnx").write_bytes(starter().SerializeToString())
+    (path / "net.onnx").write_bytes(mlp((64, 64, 10), seed=3).SerializeToString())
     (path / "scenario.yaml").write_text(SCENARIO % more)
     return path / "scenario.yaml"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.presence import Presence, Present, Scene
+from scaler.core.live.presence import Presence, Present, Scene
 from scaler.core.prewarm import Windows
 
 

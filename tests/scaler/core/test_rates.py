@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.rates import Rates
+from scaler.core.live.rates import Rates
 
 
 def counted(rates_rps: list[float], period_s: float = 0.5, window_s: float = 10.0) -> Rates:

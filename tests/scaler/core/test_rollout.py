@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.plan import InstanceClass
-from scaler.core.action import Action, Sight
-from scaler.core.class_function import Status
-from scaler.core.rollout import Rollout
+from scaler.core.live.action import Action, Sight
+from scaler.core.live.class_function import Status
+from scaler.core.live.rollout import Rollout
 
 BASE = Status.of({"name": "f", "image": "x", "replicas": 1, "availableReplicas": 1})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaler.core.class_function import Status
+    from scaler.core.live.class_function import Status
 
 __all__ = ["Action", "Sight"]
 

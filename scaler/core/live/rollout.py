@@ -22,16 +22,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
-from scaler.core.action import Action
-from scaler.core.asked import Asked
-from scaler.core.class_function import MADE_FROM_LABEL, class_function, name_of
+from scaler.core.live.action import Action
+from scaler.core.live.asked import Asked
+from scaler.core.live.class_function import MADE_FROM_LABEL, class_function, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.plan import InstanceClass
-    from scaler.core.action import Sight
-    from scaler.core.class_function import Status
+    from scaler.core.live.action import Sight
+    from scaler.core.live.class_function import Status
 
 __all__ = ["Rollout"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaler.core.class_function import Status
+    from scaler.core.live.class_function import Status
 
 __all__ = ["Doubts"]
 

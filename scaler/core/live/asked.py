@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.core.class_function import Status
+    from scaler.core.live.class_function import Status
 
 __all__ = ["Asked"]
 

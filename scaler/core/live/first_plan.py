@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.class_function import kind_of
+from scaler.core.live.class_function import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.settings import FunctionSettings
-    from scaler.core.class_function import Status
+    from scaler.core.live.class_function import Status
 
 __all__ = ["first_plan", "found_plan"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from scaler.core.presence import Present
+from scaler.core.live.presence import Present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from carpool.sync import Announcement, ClassReport, FrontReport
-    from scaler.core.rates import Rates
+    from scaler.core.live.rates import Rates
 
 __all__ = ["Roll"]
 

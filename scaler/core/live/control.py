@@ -15,17 +15,17 @@ from carpool.errors import ConfigError
 from carpool.plan import Plan
 from carpool.settings import FunctionSettings
 from scaler.core import diff
-from scaler.core.action import Sight
-from scaler.core.class_function import kind_of
-from scaler.core.decisions import Decisions
-from scaler.core.doubts import Doubts
-from scaler.core.first_plan import first_plan, found_plan
-from scaler.core.learned import Learned
-from scaler.core.orders import Orders
-from scaler.core.presence import Presence, Scene
-from scaler.core.rates import Rates
-from scaler.core.roll import Roll
-from scaler.core.rollout import Rollout
+from scaler.core.live.action import Sight
+from scaler.core.live.class_function import kind_of
+from scaler.core.live.decisions import Decisions
+from scaler.core.live.doubts import Doubts
+from scaler.core.live.first_plan import first_plan, found_plan
+from scaler.core.live.learned import Learned
+from scaler.core.live.orders import Orders
+from scaler.core.live.presence import Presence, Scene
+from scaler.core.live.rates import Rates
+from scaler.core.live.roll import Roll
+from scaler.core.live.rollout import Rollout
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.plan import InstanceClass
     from carpool.sync import FrontReport
-    from scaler.core.action import Action
-    from scaler.core.class_function import Status
+    from scaler.core.live.action import Action
+    from scaler.core.live.class_function import Status
     from scaler.core.prewarm import PrewarmPolicy
 
 __all__ = ["Control", "Means"]
