@@ -30,6 +30,11 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
+    @property
+    def found(self) -> tuple[Problem, ...]:
+        """What has been noted so far."""
+        return tuple(self._found)
+
     def add(self, name: str, value: object, expected: str, hint: str = "") -> None:
         """Note that ``name`` was given ``value`` where ``expected`` was wanted."""
         self._found.append(Problem(name, str(value), expected, hint))

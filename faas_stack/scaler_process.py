@@ -23,6 +23,7 @@ from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from scaler.command import URL_FILE
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
@@ -184,4 +185,5 @@ class ScalerProcess:
             if found := _LISTENING.match(text):
                 self.url = f"http://{found[1]}"
                 self._port = parse(found[1]).port  # the same from now on, however often it starts
+                (self._needs.folder / URL_FILE).write_text(f"{self.url}\n")
                 self._listens.set()

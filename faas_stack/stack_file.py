@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.errors import ConfigError
 from carpool.files import read_text
 from carpool.strict import Problems
 from carpool.yaml_reader import YamlReader
@@ -22,11 +24,12 @@ from faas_stack.substitute import substitute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import yaml
 
-__all__ = ["StackFile", "StackFunction", "load"]
+    from carpool.errors import Problem
+
+__all__ = ["StackFile", "StackFunction", "default_path", "load", "read"]
 
 _TOP = ("version", "provider", "functions", "configuration")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -49,24 +52,42 @@ class StackFile:
     copy: tuple[str, ...]
 
 
+def default_path() -> Path:
+    """As faas-cli: stack.yaml, or stack.yml where only that exists."""
+    short = Path("stack.yml")
+    return short if short.exists() and not Path("stack.yaml").exists() else Path("stack.yaml")
+
+
 def load(path: Path, env: Mapping[str, str] = os.environ) -> StackFile:
     """Read the stack file at ``path``, with variables taken from ``env``.
 
     Raises:
         ConfigError: everything that is wrong with it.
     """
+    stack, problems = read(path, env)
+    if stack is None or problems:
+        raise ConfigError(problems)
+    return stack
+
+
+def read(
+    path: Path, env: Mapping[str, str] = os.environ
+) -> tuple[StackFile | None, tuple[Problem, ...]]:
+    """As `load`, but what could be read is returned beside everything that is wrong with it.
+
+    Returns:
+        The stack file, None where there is no text or no YAML, and the problems.
+    """
     problems = Problems()
     text = read_text(path, problems)
-    problems.raise_if_any()
-    text = substitute(text or "", env, str(path), problems)
-    problems.raise_if_any()
+    if text is None:
+        return None, problems.found
+    text = substitute(text, env, str(path), problems)
     reader = YamlReader(str(path), problems)
-    root = reader.root(text)
+    root = reader.root(text) if not problems else None
     source = Source(path.resolve().parent, env, reader, problems)
     stack = _Stack(path, source).read(root) if root is not None else None
-    problems.raise_if_any()
-    assert stack is not None  # noqa: S101 - without a root there was a problem
-    return stack
+    return stack, problems.found
 
 
 class _Stack:

@@ -30,10 +30,12 @@ from scaler.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["main"]
+__all__ = ["URL_FILE", "main"]
 
 _TIMEOUT_S = 10.0
 _TOKEN_FILE = Path(".secrets/carpool-scaler-token")
+URL_FILE = Path(".carpool/scaler.url")  # `carpool up` leaves it in the stack's folder
+_URL = "http://127.0.0.1:8090"
 _LATEST = 20
 
 
@@ -79,7 +81,7 @@ def _verb(
 
 def _asking(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
-    add("--url", default="http://127.0.0.1:8090", help="of the scaler (default: %(default)s)")
+    add("--url", help=f"of the scaler (default: that of carpool up in this folder, or {_URL})")
     expected = f"(default: {_TOKEN_FILE}, where there is one)"
     add("--token-file", type=Path, metavar="FILE", help=f"what to present {expected}")
     add("--json", action="store_true", help="print JSON")
@@ -92,11 +94,13 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
     token = (read_text(token_file, problems) or "").strip() if token_file else ""
     problems.raise_if_any()
     headers = {"authorization": f"Bearer {token}"} if token else {}
+    url = args.url or (URL_FILE.read_text().strip() if URL_FILE.exists() else _URL)
     try:
-        answer = requests.get(args.url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
+        answer = requests.get(url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
         document = answer.json()
     except (requests.RequestException, ValueError) as error:
-        message = f"no scaler answers at {args.url}: {error}; name it with --url"
+        why = type(error).__name__
+        message = f"no scaler answers at {url} ({why}); name it with --url"
         raise _ScalerError(message) from error
     if answer.status_code != requests.codes.ok:
         raise _ScalerError(str(document.get("error", answer.status_code)))

@@ -83,7 +83,7 @@ def deep(path: Path, layers: int = 12, width: int = 16) -> Path:
             helper.make_node("Add", [last, f"t{layer}"], [out]),
         ]
         last = out
-    ends = (TensorProto.FLOAT, ["batch", width])
+    ends: tuple[int, Dims] = (TensorProto.FLOAT, ["batch", width])
     return save(path, nodes, {"x": ends}, {"y": ends}, weights)
 
 

@@ -160,7 +160,9 @@ def test_answers_are_those_given_alone(
     assert [(a.status, a.head, bytes(a.body)) for a in expected] == [
         (a.status, a.head, bytes(a.body)) for a in found
     ]
-    assert (name != "one row") == function._model.shares_runs
+    model = function._model
+    assert isinstance(model, OnnxModel)
+    assert (name != "one row") == model.shares_runs
 
 
 def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:

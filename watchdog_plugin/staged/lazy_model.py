@@ -2,14 +2,13 @@
 
 Any number of batches may be under way; each thread waits for its own. Requests of equal shapes are
 batched by the executor, whichever batch they came in. A request of more rows than the largest
-batch runs in parts. With ``lazy`` off, a batch has the executor for itself from its first stage to
-its last: what other executors do, for models that run step by step.
+batch runs in parts. With ``lazy`` off, it says that it takes one batch at a time: what other
+executors do, for models that run step by step.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,9 +61,7 @@ class LazyModel:
     ) -> None:
         self._lane = Lane(model, program)
         self._executor = executor
-        self._turn = threading.Lock()
         self._sequences = Kind.DECODER in model.kinds
-        self._lazy = lazy
         self.provider = provider
         self.signature = model.signature
         self.at_once = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
@@ -94,15 +91,11 @@ class LazyModel:
             for call in singles
         ]
         ticket = Ticket(sum(map(len, parts)))
-        members = []
-        if self._lazy:
-            for part, budget_s in zip(parts, budgets_s, strict=True):
-                members.append(self._submit(part, budget_s, ticket))
-            ticket.wait()
-        else:
-            with self._turn:
-                members = [self._submit(part, math.inf, ticket) for part in parts]
-                ticket.wait()
+        members = [
+            self._submit(part, budget_s, ticket)
+            for part, budget_s in zip(parts, budgets_s, strict=True)
+        ]
+        ticket.wait()
         return [_outcome(each) for each in members]
 
     def _submit(

@@ -1,0 +1,51 @@
+"""Stack files for the doctor, and what he says of them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from faas_stack.doctor import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+__all__ = ["Doctor"]
+
+
+class Doctor:
+    """Examines stack files in one folder."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+
+    def says(self, function: dict[str, Any], *options: str) -> list[dict[str, str]]:
+        """What is found about a stack of one function, ``fn``."""
+        return self.says_of({"fn": function}, *options)
+
+    def says_of(self, functions: dict[str, Any], *options: str) -> list[dict[str, str]]:
+        """What is found about a stack of ``functions``, which are built elsewhere."""
+        bare = {"skip_build": True, "image": "fn:latest"}
+        stack = {
+            "provider": {"name": "openfaas"},
+            "functions": {name: {**bare, **function} for name, function in functions.items()},
+        }
+        return self.says_of_text(yaml.safe_dump(stack), *options)
+
+    def says_of_text(self, text: str, *options: str) -> list[dict[str, str]]:
+        """What is found about a stack file, with the exit code that belongs to it."""
+        path = self.folder / "stack.yaml"
+        path.write_text(text)
+        code = main(["-f", str(path), "--json", *options])
+        findings: list[dict[str, str]] = json.loads(self._capsys.readouterr().out)["findings"]
+        assert bool(findings) == bool(code)
+        return findings
+
+    def compose(self, services: dict[str, Any]) -> None:
+        """Put a compose file beside the stack file."""
+        (self.folder / "compose.yaml").write_text(yaml.safe_dump({"services": services}))
