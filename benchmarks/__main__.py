@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks import batch_law, compare, grouping, placement, prewarm, selection, simulator
+from benchmarks import (
+    batch_law,
+    compare,
+    grouping,
+    lazy,
+    operators,
+    placement,
+    prewarm,
+    selection,
+    simulator,
+    variants,
+)
 from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
@@ -17,10 +28,13 @@ BENCHMARKS: dict[str, Callable[[list[str]], int]] = {
     "servers": compare.main,
     "batch-law": batch_law.main,
     "grouping": grouping.main,
+    "lazy": lazy.main,
+    "operators": operators.main,
     "placement": placement.main,
     "prewarm": prewarm.main,
     "selection": selection.main,
     "simulator": simulator.main,
+    "variants": variants.main,
 }
 
 

@@ -2,7 +2,7 @@
 
 ResNet-50 in stages, and the two example models that answer step by step. The same open-loop
 generator drives `none`, `fixed` with several windows, and `lazy`, at shares of what the model can
-do in full batches. Answers have the lengths of WMT's sentences, in four steps.
+do in full batches. Answers have the four lengths of the paper's authors' public prototype.
 """
 
 from __future__ import annotations

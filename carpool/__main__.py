@@ -17,12 +17,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("faas_stack.up:main", "start a stack file's functions on this machine"),
     "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
     "load": ("faas_stack.load:main", "send open-loop load and report latency"),
+    "doctor": ("faas_stack.doctor:main", "find settings that defeat each other, and the mend"),
     "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
+    "predict": ("carpool.predict_command:main", "predict a model's latency, without running it"),
+    "profile": ("watchdog_plugin.profile_command:main", "measure a model and its operators"),
     "policies": ("carpool.policies_command:main", "list the policies, or check one"),
     "provider": ("faas_stack.up:provider_main", "run the OpenFaaS provider alone, for faas-cli"),
+    "register": (
+        "watchdog_plugin.registration.command:main",
+        "make, measure and keep variants of a model",
+    ),
     "scaler": ("scaler.command:main", "run the external scaler, or ask one that runs"),
     "simulate": ("simulator.app:main", "run a scenario in simulated time under scaling policies"),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
+    "stages": ("watchdog_plugin.stages.command:main", "cut an ONNX model into stages"),
 }
 
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from carpool import plugins, settings
+from faas_stack.checks import table
 from sidecar.conformance.promises import PROMISES
 
 if TYPE_CHECKING:
@@ -72,10 +73,17 @@ def promises_list() -> str:
     return "".join(f"- {promise}\n" for promise in PROMISES)
 
 
+def checks_table() -> str:
+    """What `carpool doctor` checks, one row each."""
+    rows = [(f"`{name}`", promise.replace("``", "`")) for name, promise in table.promises().items()]
+    return _table(("check", "promise"), rows)
+
+
 PAGES: dict[str, list[Callable[[], str]]] = {
     "settings.md": [settings_table],
     "policies.md": [partial(parameters_table, "batch"), knobs_table, promises_list],
     "scaling.md": [partial(parameters_table, "scale")],
+    "doctor.md": [checks_table],
     "prewarm.md": [partial(parameters_table, "prewarm")],
 }
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "watchdog_plugin"]
+PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"]
+DATA = {"carpool/py.typed", "carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
 
 
 @pytest.mark.slow
@@ -26,5 +27,5 @@ def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
         for path in (ROOT / "templates").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert set() == (modules | templates | {"carpool/py.typed"}) - carried
+    assert set() == (modules | templates | DATA) - carried
     assert [] == [name for name in carried if "__pycache__" in name]

@@ -15,6 +15,7 @@ _WHERE = {
     "gateway": "the binary of github.com/openfaas/faas/gateway",
     "dockerd": "the Docker Engine (Debian: docker.io)",
     "docker-compose": "Compose (Debian: docker-compose)",
+    "chromium": "the browser (Debian: chromium)",
     "promtool": "Prometheus's checker (Debian: prometheus)",
 }
 

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
     from watchdog_plugin import Item
 
+example = (
+    b"the quick brown fox and the lazy dog"  # goes through the code before the function is ready
+)
+
 
 def handle_batch(items: Sequence[Item]) -> list[dict[str, Any]]:
     """One result per item, in order."""

@@ -35,6 +35,7 @@ REPORT = FrontReport(
     instances=(InstanceReport("10.0.0.1:8080", "b4-c1", up=True, in_flight=1, idle_s=0.0),),
     idle={3: 1},
     fates={"done": 5},
+    latency={40: 4, 51: 1},
 )
 ANNOUNCEMENT = Announcement("classify", "b" * 16, 1, "b4-c1", "unix:/run/s", "ready", 1.5, "")
 PLAN = Plan(

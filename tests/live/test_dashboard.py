@@ -47,7 +47,7 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
     (tmp_path / "stack").mkdir()
     write_function(tmp_path / "stack")
     with stack(tmp_path / "stack", "--shadow openfaas") as running, page(profile) as tab:
-        tab.open(running.scaler + "/", height=1060)
+        tab.open(running.scaler + "/", height=840)
         log_in(tab, "wrong")
         wait_until(lambda: "not the scaler's token" in tab.text("#state"), 10, "the refusal")
         log_in(tab, running.token)

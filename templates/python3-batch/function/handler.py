@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from watchdog_plugin import Item
 
+example = b"world"  # goes through the code before the function is ready
+
 
 def handle_batch(items: Sequence[Item]) -> list[str]:
     """One result per item, in the same order."""

@@ -135,3 +135,15 @@ def test_parameters_that_make_no_sense_are_refused(params: dict[str, float]) -> 
     """With the name and the value."""
     with pytest.raises(ValueError, match=next(iter(params))):
         Infaas.Params(**params)  # type: ignore[arg-type]
+
+
+def test_at_a_constant_load_of_variants_it_rests() -> None:
+    """Plans of sets of variants come to rest as others do, and stay within the servers."""
+    apps = (AppLoad("lax", 1.0, 0.0), AppLoad("exact", 1.0, 0.0, accuracy=0.75))
+    rounds = Rounds(Infaas(Infaas.Params()), [function(*apps)], [Node("n", 16.0, 1)], PRICES)
+    plans = [
+        rounds.plan(60.0 * number, {"vision": rate}).plans["vision"]
+        for number, rate in enumerate([2.0, 400.0, 30.0, 30.0, 30.0, 30.0, 30.0])
+    ]
+    assert plans[-1] == plans[-2] == plans[-3]
+    assert {} == rounds.homeless

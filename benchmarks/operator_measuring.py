@@ -1,0 +1,55 @@
+"""Measuring the benchmark's models and the random networks into a profile database."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from benchmarks.operator_models import MODELS, build
+from benchmarks.operator_sweep import SWEEP
+from carpool.fit_database import write_fit
+from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.profile import Profile
+from carpool.onnx_graph.free_dims import read_file, with_sizes
+from carpool.onnx_graph.optimised import graph_of
+from carpool.profile_database import read_profiles, write_profile
+from watchdog_plugin.profiled_session import whole_model
+from watchdog_plugin.profiler import Grid, origin, profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["measure"]
+
+_BATCHES, _THREADS = (1, 2, 4, 8, 16), (1, 2)
+_BUDGET_S = 20.0  # of a model
+
+
+def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: int) -> None:
+    """Measure all, or some, and learn from everything that is in the database then."""
+    for name in only or [*SWEEP, *MODELS]:
+        path = _built(name, folder)
+        file = with_sizes(path, read_file(path), {})
+        graph = graph_of(path, file)
+        grid = Grid(_BATCHES, _THREADS, _BUDGET_S, rounds)
+        found = profile(file, whole_model(file), folder, graph, grid, lambda _: None)
+        runs, operators, load_s, memory_mb = found
+        write_profile(
+            database,
+            Profile(name, origin(), runs, operators, load_s, memory_mb, graph.fingerprint),
+        )
+        first = f"{runs[0].median_s * 1000:.3g} ms"
+        sys.stderr.write(f"{name}: {first} at first, {len(operators)} operators\n")
+    profiles = [each for each in read_profiles(database) if each.origin == origin()]
+    write_fit(database, origin(), fit_profiles(profiles), len(profiles))
+
+
+def _built(name: str, folder: Path) -> Path:
+    if name in MODELS:
+        return build(name, folder)
+    path = folder / f"{name}.onnx"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(SWEEP[name]().SerializeToString())
+    return path

@@ -1,0 +1,145 @@
+"""How well operators foretell models: ``python -m benchmarks operators``.
+
+Each model of the benchmark is predicted by a fit that has seen the random networks and the other
+models, and nothing of this one. Every point is shown. With ``--measure`` all times are taken anew
+on this machine, which wants it for itself; else they come from the package's database.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.machine import commit
+from benchmarks.operator_measuring import measure
+from benchmarks.operator_models import MODELS, build
+from benchmarks.operator_report import report
+from carpool.latency.operator_fit import Unit, fit_profiles
+from carpool.latency.operator_model import Operators
+from carpool.latency.profile import Setting
+from carpool.onnx_graph.optimised import read_graph
+from carpool.profile_database import default_database, read_profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from carpool.latency.operators import Case, Graph
+    from carpool.latency.profile import Profile
+
+__all__ = ["Point", "Speed", "main"]
+
+_RESULTS = Path(__file__).parent / "results" / "operators.md"
+_MODELS = Path(__file__).parent.parent / "build" / "operator-models"
+_CALIBRATION = Setting(4, 1)
+_REPEATS = 20
+
+
+class Point(NamedTuple):
+    """One model at one setting, in seconds; the calibrated fields are None where it was used."""
+
+    model: str
+    setting: Setting
+    measured_s: float
+    spread_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+    calibrated_s: float | None
+    calibrated_low_s: float | None
+    calibrated_high_s: float | None
+
+
+class Speed(NamedTuple):
+    """What a prediction costs, in seconds: the median and the largest of many."""
+
+    model: str
+    load_s: float
+    predict_s: float
+    slowest_s: float
+
+
+def main(argv: list[str]) -> int:
+    """Predict all models, print the report, and write it to benchmarks/results/."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks operators")
+    parser.add_argument("--database", type=Path, default=default_database())
+    parser.add_argument("--models", type=Path, default=_MODELS, help="folder of the built models")
+    parser.add_argument("--measure", action="store_true", help="measure anew, into the database")
+    parser.add_argument("--only", help="measure these alone, separated by commas")
+    parser.add_argument("--rounds", type=int, default=4, help="of each measurement (4)")
+    parser.add_argument("--out", type=Path, default=_RESULTS)
+    flags = parser.parse_args(argv)
+    if flags.measure:
+        only = flags.only.split(",") if flags.only else None
+        measure(flags.database, flags.models, only, flags.rounds)
+    profiles = read_profiles(flags.database)
+    points = [point for name in MODELS for point in _points(name, profiles, flags.models)]
+    speeds = [_speed(name, profiles, flags.models) for name in ("resnet50", "densenet121")]
+    text = report(points, speeds, profiles[0].origin, len(profiles), commit())
+    flags.out.parent.mkdir(parents=True, exist_ok=True)
+    flags.out.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def _points(name: str, profiles: Sequence[Profile], folder: Path) -> Iterable[Point]:
+    """A model at all settings it was measured at, predicted from the others."""
+    own = next((profile for profile in profiles if profile.model == name), None)
+    if own is None:
+        return
+    others = [profile for profile in profiles if profile.model != name]
+    graph = read_graph(build(name, folder))
+    fit, known = fit_profiles(others), _known(others)
+    plain = Operators(graph, fit, known)
+    measured_s = {run.setting: run.median_s for run in own.runs}
+    settled = Operators(graph, fit, known, {_CALIBRATION: measured_s[_CALIBRATION]})
+    for run in own.runs:
+        batch, threads, gpu = run.setting
+        predicted_s = plain.predict(batch, threads, gpu)
+        interval = plain.interval(batch, threads, gpu)
+        used = run.setting == _CALIBRATION
+        after = None if used else settled.interval(batch, threads, gpu)
+        yield Point(
+            name,
+            run.setting,
+            run.median_s,
+            run.spread_s,
+            predicted_s or math.nan,
+            interval.low_s if interval else math.nan,
+            interval.high_s if interval else math.nan,
+            None if used else settled.predict(batch, threads, gpu),
+            after.low_s if after else None,
+            after.high_s if after else None,
+        )
+
+
+def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, Unit], float]:
+    found: defaultdict[tuple[Case, Unit], list[float]] = defaultdict(list)
+    for profile in profiles:
+        for row in profile.operators:
+            found[row.case, Unit(*row.setting[1:])].append(row.median_s)
+    return {key: statistics.mean(times) for key, times in found.items()}
+
+
+def _speed(name: str, profiles: Sequence[Profile], folder: Path) -> Speed:
+    path = build(name, folder)
+    graph: Graph = read_graph(path)
+    loads = []
+    for _ in range(5):
+        began = time.perf_counter()
+        graph = read_graph(path)
+        loads.append(time.perf_counter() - began)
+    fit = fit_profiles([profile for profile in profiles if profile.model != name])
+    times = []
+    for _ in range(_REPEATS):
+        model = Operators(graph, fit)
+        for batch in (1, 3, 8, 16):
+            began = time.perf_counter()
+            model.predict(batch, 1, 0)
+            times.append(time.perf_counter() - began)
+    return Speed(name, statistics.median(loads), statistics.median(times), max(times))

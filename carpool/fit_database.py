@@ -1,0 +1,122 @@
+"""What a profile database has to say about one model: the fit, its operators, its own runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+from carpool.latency.fit_form import from_json, to_json
+from carpool.latency.operator_fit import Unit
+from carpool.latency.operator_model import Operators
+from carpool.latency.profile import Origin, Setting
+from carpool.profile_database import default_database, opened
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping
+
+    from carpool.latency.operator_fit import Fit
+    from carpool.latency.operators import Case, Graph
+
+__all__ = ["own_database", "read_model", "usual_database", "write_fit"]
+
+
+def own_database(env: Mapping[str, str] = os.environ) -> Path:
+    """Where ``carpool profile`` keeps what it measures."""
+    data = env.get("XDG_DATA_HOME") or str(
+        Path(env.get("HOME") or "~").expanduser() / ".local/share"
+    )
+    return Path(data) / "carpool" / "profiles.sqlite"
+
+
+def usual_database() -> Path:
+    """The user's own database, or else the one that comes with the package."""
+    own = own_database()
+    return own if own.is_file() else default_database()
+
+
+def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
+    """Keep what was learnt from the rows of an origin.
+
+    Raises:
+        ConfigError: the file is no profile database, or cannot be written.
+    """
+    with opened(path, write=True) as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO fits VALUES (?, ?, ?, ?, ?)", (*origin, models, to_json(fit))
+        )
+
+
+def read_model(
+    path: Path,
+    graph: Graph,
+    hardware: str = "",
+) -> tuple[Operators, Origin]:
+    """The latency model of a graph, and what the database's times were measured on.
+
+    Args:
+        path: A profile database.
+        graph: The model.
+        hardware: The processor to predict for, where the database has several.
+
+    Raises:
+        ConfigError: the file is no profile database, or nothing was learnt from it.
+    """
+    with opened(path) as connection:
+        origin, fit = _best_fit(connection, path, hardware)
+        known = dict(_known(connection, origin, graph, fit))
+        runs, load_s, memory_mb = _runs(connection, origin, graph)
+    return Operators(graph, fit, known, runs, load_s, memory_mb), origin
+
+
+def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:
+    """The fit for this processor, or else the one of the most models."""
+    row = connection.execute(
+        "SELECT hardware, runtime, device, document FROM fits"
+        " ORDER BY hardware = ? DESC, models DESC, runtime DESC LIMIT 1",
+        (hardware,),
+    ).fetchone()
+    if row is None:
+        expected = "profiles of enough models; carpool profile adds one"
+        raise ConfigError([Problem("database", str(path), expected)])
+    return Origin(*row[:3]), from_json(row[3])
+
+
+def _known(
+    connection: sqlite3.Connection, origin: Origin, graph: Graph, fit: Fit
+) -> Iterable[tuple[tuple[Case, Unit], float]]:
+    query = (
+        "SELECT threads, gpu, sum(o.count * o.median_s) / sum(o.count) FROM cases c"
+        ' JOIN operators o ON o."case" = c.id JOIN models m ON m.id = o.model'
+        " WHERE (kind, attributes, shapes) = (?, ?, ?)"
+        " AND (hardware, runtime, device) = (?, ?, ?) GROUP BY threads, gpu"
+    )
+    cases = {
+        operator.at(batch)
+        for batch in fit.batches
+        if graph.admits(batch)
+        for operator in graph.operators
+    }
+    for case in cases:
+        for *unit, seconds in connection.execute(
+            query, (case.kind, case.attributes, case.shapes, *origin)
+        ):
+            yield (case, Unit(*unit)), seconds
+
+
+def _runs(
+    connection: sqlite3.Connection, origin: Origin, graph: Graph
+) -> tuple[dict[Setting, float], float, float]:
+    row = connection.execute(
+        "SELECT id, load_s, memory_mb FROM models WHERE fingerprint = ?"
+        " AND (hardware, runtime, device) = (?, ?, ?) ORDER BY id DESC LIMIT 1",
+        (graph.fingerprint, *origin),
+    ).fetchone()
+    if row is None:
+        return {}, 0.0, 0.0
+    runs = connection.execute(
+        "SELECT batch, threads, gpu, median_s FROM runs WHERE model = ?", row[:1]
+    )
+    return {Setting(*setting): median_s for *setting, median_s in runs}, row[1], row[2]

@@ -1,0 +1,59 @@
+"""The arguments that ``carpool profile`` and ``carpool predict`` share: a model and sizes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+__all__ = ["add_arguments", "counts", "numbers", "sizes"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what both commands take."""
+    parser.add_argument("model", type=Path, help="an ONNX file")
+    parser.add_argument(
+        "--batch", type=counts, default=[1, 2, 4, 8], help="batch sizes (1,2,4,8)", metavar="SIZES"
+    )
+    parser.add_argument(
+        "--dim",
+        type=_size,
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="size of another free dimension, such as sequence=128",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def sizes(arguments: argparse.Namespace) -> dict[str, int]:
+    """The free dimensions by name."""
+    return dict(arguments.dim)
+
+
+def counts(text: str) -> list[int]:
+    """Whole numbers of at least 1, separated by commas; refused as argparse wants it."""
+    found = numbers(text)
+    if any(value % 1 for value in found):
+        msg = f"{text!r}: expected whole numbers of at least 1, such as 1,2,4"
+        raise argparse.ArgumentTypeError(msg)
+    return [int(value) for value in found]
+
+
+def numbers(text: str) -> list[float]:
+    """Numbers above 0, separated by commas, in order and each once."""
+    try:
+        found = sorted({float(word) for word in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not 0 < found[0] <= found[-1] < 1e6:  # noqa: PLR2004  no machine has as many
+        msg = f"{text!r}: expected numbers above 0 such as 1,2,4"
+        raise argparse.ArgumentTypeError(msg)
+    return found
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not name or not size.isdecimal() or int(size) < 1:
+        msg = f"{text!r}: expected a dimension and its size, such as sequence=128"
+        raise argparse.ArgumentTypeError(msg)
+    return name, int(size)

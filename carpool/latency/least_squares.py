@@ -1,0 +1,53 @@
+"""Least squares with coefficients of at least zero, by Lawson and Hanson's active sets (1974)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["non_negative"]
+
+
+def non_negative(matrix: Array, target: Array) -> Array:
+    """The coefficients x >= 0 for which ``matrix @ x`` is nearest to ``target``."""
+    scale = np.sqrt((matrix**2).sum(axis=0))
+    scale[scale == 0] = 1.0
+    scaled = matrix / scale
+    gram, right = scaled.T @ scaled, scaled.T @ target
+    size = len(right)
+    gram[np.diag_indices(size)] += 1e-10
+    chosen, refused = np.zeros(size, bool), np.zeros(size, bool)
+    x = np.zeros(size)
+    for _ in range(10 * size):
+        gain = np.where(chosen | refused, -np.inf, right - gram @ x)
+        best = int(gain.argmax())
+        if gain[best] <= 1e-9 * max(1.0, float(abs(right).max())):
+            break
+        chosen[best] = True
+        x = _settled(gram, right, chosen, x)
+        refused[:] = False if chosen[best] else refused
+        refused[best] = not chosen[best]  # it is no gain beside the others, for rounding
+    found: Array = x / scale
+    return found
+
+
+def _settled(gram: Array, right: Array, chosen: NDArray[np.bool_], x: Array) -> Array:
+    """The best point with the chosen coefficients, those that fall below zero given up."""
+    while True:
+        index = np.flatnonzero(chosen)
+        free = np.zeros_like(x)
+        if len(index):
+            free[index] = np.linalg.solve(gram[np.ix_(index, index)], right[index])
+        low = index[free[index] <= 0]
+        if not len(low):
+            return free
+        step = min(x[i] / (x[i] - free[i]) if x[i] > free[i] else 0.0 for i in low)
+        x = x + step * (free - x)
+        x[low[x[low] <= 1e-14]] = 0.0  # noqa: PLR2004  rounding
+        chosen &= x > 0

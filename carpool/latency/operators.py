@@ -1,0 +1,185 @@
+"""Operators of a model as a predictor sees them: kind, attributes, shapes that follow the batch.
+
+A graph is what the runtime executes, after its optimiser; who reads it from a file, and how long
+an operator takes, is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Case", "Form", "Graph", "Operator", "Shape", "SymbolicShape"]
+
+_ELEMENT_BYTES: dict[str, float] = {
+    "f64": 8,
+    "i64": 8,
+    "u64": 8,
+    "f32": 4,
+    "i32": 4,
+    "u32": 4,
+    "str": 32,
+}
+_ELEMENT_BYTES |= {"f16": 2, "bf16": 2, "i16": 2, "u16": 2, "i4": 0.5, "u4": 0.5}
+_FORM = re.compile(r"(\w*)\[([\d,]*)\](=?)").fullmatch
+
+Shape = tuple[int, ...]
+SymbolicShape = tuple[tuple[int, int], ...]  # each dimension: so much, and so much for each item
+
+
+class Form(NamedTuple):
+    """A tensor at one batch size.
+
+    Attributes:
+        datatype: Such as ``f32``.
+        shape: Its sizes.
+        constant: Whether it is part of the model, and may have been laid out in advance.
+    """
+
+    datatype: str
+    shape: Shape
+    constant: bool = False
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> float:
+        """What it occupies."""
+        return self.elements * _ELEMENT_BYTES.get(self.datatype, 1)
+
+    def __str__(self) -> str:
+        mark = "=" if self.constant else ""
+        return f"{self.datatype}[{','.join(map(str, self.shape))}]{mark}"
+
+    @classmethod
+    def parse(cls, text: str) -> Form:
+        """What `str` makes of a form.
+
+        Raises:
+            ValueError: the text is none.
+        """
+        match = _FORM(text)
+        if match is None:
+            msg = f"{text!r}: expected a tensor such as f32[1,64,56,56]"
+            raise ValueError(msg)
+        sizes = tuple(int(size) for size in match[2].split(",") if size)
+        return cls(match[1], sizes, bool(match[3]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator at one batch size: what a profile database is keyed by.
+
+    Attributes:
+        kind: Such as ``nchwc.Conv``; operators of ONNX itself have no prefix.
+        attributes: As sorted JSON.
+        inputs: In order; an input left out has no datatype.
+        outputs: In order.
+    """
+
+    kind: str
+    attributes: str
+    inputs: tuple[Form, ...]
+    outputs: tuple[Form, ...]
+
+    @cached_property
+    def given(self) -> Mapping[str, Any]:
+        """The attributes by name."""
+        found: Mapping[str, Any] = json.loads(self.attributes)
+        return found
+
+    @cached_property
+    def shapes(self) -> str:
+        """The inputs and outputs as one text."""
+        return _joined(self.inputs) + ">" + _joined(self.outputs)
+
+    @classmethod
+    def parse(cls, kind: str, attributes: str, shapes: str) -> Case:
+        """A case from the texts that a database keeps.
+
+        Raises:
+            ValueError: the shapes are ill-formed.
+        """
+        before, _, after = shapes.partition(">")
+        return cls(kind, attributes, _parsed(before), _parsed(after))
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of a graph, for any batch size.
+
+    Attributes:
+        name: In the model.
+        kind: As in `Case`.
+        attributes: As in `Case`.
+        inputs: Datatype, sizes, and whether it is constant.
+        outputs: Likewise.
+        after: Positions of the operators whose outputs it takes.
+    """
+
+    name: str
+    kind: str
+    attributes: str
+    inputs: tuple[tuple[str, SymbolicShape, bool], ...]
+    outputs: tuple[tuple[str, SymbolicShape, bool], ...]
+    after: tuple[int, ...] = ()
+
+    def at(self, batch: int) -> Case:
+        """The operator in a batch of this size."""
+        return Case(
+            self.kind,
+            self.attributes,
+            tuple(_at(form, batch) for form in self.inputs),
+            tuple(_at(form, batch) for form in self.outputs),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model as the runtime executes it.
+
+    Attributes:
+        model: Its name.
+        operators: In the order of execution.
+        fixed_batch: The one batch size it takes; None for any.
+        weights_bytes: Of its constants.
+    """
+
+    model: str
+    operators: Sequence[Operator]
+    fixed_batch: int | None = None
+    weights_bytes: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this graph from others, whatever it is called."""
+        parts = [(o.kind, o.attributes, o.inputs, o.outputs) for o in self.operators]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    def admits(self, batch: int) -> bool:
+        """Whether the model takes batches of this size."""
+        return batch >= 1 and self.fixed_batch in (None, batch)
+
+
+def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> Form:
+    datatype, shape, constant = form
+    return Form(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)
+
+
+def _joined(forms: Sequence[Form]) -> str:
+    return ";".join(map(str, forms))
+
+
+def _parsed(text: str) -> tuple[Form, ...]:
+    return tuple(Form.parse(part) for part in text.split(";")) if text else ()

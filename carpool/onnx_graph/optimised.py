@@ -1,0 +1,192 @@
+"""A model as ONNX Runtime executes it: its optimiser's graph, with the shapes of every tensor.
+
+The runtime itself optimises, on a copy whose weights are zeros from a file that occupies no space,
+and itself infers shapes; nothing is executed. Shapes are asked for at three batch sizes, since a
+size that follows the batch follows it linearly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import ConfigError, Problem
+from carpool.latency.operators import Graph, Operator
+from carpool.onnx_graph import onnx_file
+from carpool.onnx_graph.free_dims import BATCH, read_file, refuse_control_flow, with_sizes
+from carpool.onnx_graph.onnx_file import DATATYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.latency.operators import SymbolicShape
+    from carpool.onnx_graph.onnx_file import OnnxFile
+
+__all__ = ["graph_of", "model_name", "read_graph"]
+
+_BATCHES = (2, 5, 3)  # two make the line, the third has to lie on it
+_ERRORS_ONLY = 4
+_WEIGHTS, _NOWHERE = "weights", "nowhere"
+_PREFIXES = {"": "", "ai.onnx": "", "com.microsoft.nchwc": "nchwc."}
+_Shapes = dict[str, tuple[str, tuple[int, ...]]]
+
+
+def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> Graph:
+    """The graph of a model file.
+
+    Args:
+        path: The file.
+        sizes: Of free dimensions other than the batch, by name.
+
+    Raises:
+        ConfigError: it is no model, or not one whose time can be told from its operators.
+    """
+    return graph_of(path, with_sizes(path, read_file(path), sizes or {}))
+
+
+def graph_of(path: Path, file: OnnxFile) -> Graph:
+    """The graph of a model that was read from ``path`` and has no free dimension but the batch.
+
+    Raises:
+        ConfigError: its time cannot be told from its operators.
+    """
+    refuse_control_flow(path, file)
+    folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in a directory of its own
+    with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as name:
+        best = _optimised(path, file, Path(name))
+    fixed = next((v.dims[0] for v in file.inputs if v.dims and v.dims[0] != BATCH), None)
+    batches = (fixed,) if isinstance(fixed, int) else _BATCHES
+    shapes = [_inferred(path, best, file, batch) for batch in batches]
+    return Graph(
+        model_name(path),
+        _operators(path, best, shapes, batches),
+        fixed if isinstance(fixed, int) else None,
+        sum(tensor.size_bytes for tensor in best.tensors.values()),
+    )
+
+
+def model_name(path: Path) -> str:
+    """What a model is called: its file, or its folder where all files have one name."""
+    return path.absolute().parent.name if path.name == "model.onnx" else path.stem
+
+
+def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
+    written = onnx_file.write(file, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
+    with (folder / _WEIGHTS).open("wb") as zeros:
+        zeros.truncate(written.weights_bytes)
+    (folder / _NOWHERE).symlink_to(os.devnull)
+    entries = {
+        "session.disable_prepacking": "1",
+        "session.model_external_initializers_file_folder_path": str(folder),
+        "session.optimized_model_external_initializers_file_name": _NOWHERE,
+        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    }
+    _open(path, written.model, entries, save=folder / "model")
+    return onnx_file.read(memoryview((folder / "model").read_bytes()))
+
+
+def _inferred(path: Path, best: OnnxFile, file: OnnxFile, batch: int) -> _Shapes:
+    """Datatype and sizes of every tensor that is not constant."""
+    inputs = [
+        v._replace(dims=tuple(batch if d == BATCH else d for d in v.dims or ()))
+        for v in file.inputs
+    ]
+    names = list(dict.fromkeys(o for node in best.nodes for o in node.outputs if o))
+    written = onnx_file.write(best, inputs, names, None)
+    session = _open(path, written.model, {}, basic=True)
+    args = [*session.get_inputs(), *session.get_outputs()]
+    return {
+        arg.name: (_datatype(arg.type), tuple(arg.shape))
+        for arg in args
+        if arg.shape is not None and all(isinstance(size, int) for size in arg.shape)
+    }
+
+
+def _operators(
+    path: Path, best: OnnxFile, shapes: Sequence[_Shapes], batches: Sequence[int]
+) -> list[Operator]:
+    made = {output: at for at, node in enumerate(best.nodes) for output in node.outputs}
+    unknown = [
+        f"{node.name or node.operator} ({node.operator})"
+        for node in best.nodes
+        if any(name and any(name not in known for known in shapes) for name in node.outputs)
+    ]
+    if unknown:
+        raise ConfigError(
+            [
+                Problem(
+                    str(path),
+                    f"{len(unknown)} operators, {unknown[0]} first",
+                    "outputs whose shapes follow from the model's inputs",
+                    "their sizes depend on values; carpool profile measures the whole model",
+                )
+            ]
+        )
+
+    def form(name: str) -> tuple[str, SymbolicShape, bool]:
+        tensor = best.tensors.get(name)
+        if tensor is not None:
+            datatype = DATATYPES.get(tensor.datatype, ("other", 1))[0]
+            return datatype, tuple((size, 0) for size in tensor.dims), True
+        if not name:
+            return "", (), False
+        datatype = shapes[0][name][0]
+        return datatype, _linear([known[name][1] for known in shapes], batches), False
+
+    return [
+        Operator(
+            node.name,
+            _PREFIXES.get(node.domain, f"{node.domain}.") + node.operator,
+            json.dumps(dict(sorted(node.attributes.items())), separators=(",", ":")),
+            tuple(form(name) for name in node.inputs),
+            tuple(form(name) for name in node.outputs if name),
+            tuple(sorted({made[name] for name in node.inputs if name in made})),
+        )
+        for node in best.nodes
+    ]
+
+
+def _linear(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> SymbolicShape:
+    if len(batches) == 1:
+        return tuple((size, 0) for size in shapes[0])
+    step = batches[1] - batches[0]
+    lines = []
+    for low, high in zip(shapes[0], shapes[1], strict=True):
+        each = (high - low) // step
+        lines.append((low - each * batches[0], each))
+    return tuple(lines)
+
+
+def _datatype(text: str) -> str:
+    names = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool"}
+    inner = text.removeprefix("tensor(").removesuffix(")")
+    return names.get(inner) or inner.replace("uint", "u").replace("int", "i")
+
+
+def _open(
+    path: Path,
+    model: bytes,
+    entries: Mapping[str, str],
+    *,
+    save: Path | None = None,
+    basic: bool = False,
+) -> Any:  # noqa: ANN401  onnxruntime ships no types
+    import onnxruntime as ort  # noqa: PLC0415  scenarios without such a model do without it
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    if save:
+        options.optimized_model_filepath = str(save)
+    if basic:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    try:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise ConfigError([Problem(str(path), text, "a model that ONNX Runtime reads")]) from error

@@ -1,0 +1,217 @@
+"""The last minutes of one function, as a page shows them: one sample a second, so many and no more.
+
+Readings of counters that only grow go in; rates, means and quantiles of what came in between come
+out. The time is passed in, nothing here knows who reads or where the numbers come from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from carpool.spread import middle_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from carpool.latency import Resources
+    from scaler.core.cost import Billing
+    from scaler.core.snapshot import Instances
+
+__all__ = ["History", "Reading", "Sample", "quantile_s"]
+
+_WINDOW = 5  # samples that latencies and misses are taken over: one second has few requests
+_MISSED = ("late", "failed", "expired", "refused")
+_ENDED = ("done", "failed", "expired", "refused")
+_S_PER_HOUR = 3600.0
+_DIGITS = 6
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A function at one moment; counters are since the start.
+
+    Attributes:
+        rate_rps: Requests per second; None if nobody knows.
+        queued: Requests waiting.
+        instances: By class.
+        sizes: What an instance of a class occupies.
+        batches, seats, exec_s: Executed batches, their items and times, by class.
+        fates: Requests by what became of them.
+        latency: Times from arrival to answer, by bin.
+        starts: Instances that have become ready.
+        waits: How often somebody had to wait for the first instance.
+    """
+
+    rate_rps: float | None = None
+    queued: int = 0
+    instances: Mapping[str, Instances] = field(default_factory=dict)
+    sizes: Mapping[str, Resources] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
+    seats: Mapping[str, int] = field(default_factory=dict)
+    exec_s: Mapping[str, float] = field(default_factory=dict)
+    fates: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[int, int] = field(default_factory=dict)
+    starts: int = 0
+    waits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One second, as it is shown.
+
+    Attributes:
+        number: Grows by one from sample to sample.
+        at_s: Seconds since the epoch.
+        rate_rps, queued: As in the reading.
+        classes: Ready and loading instances by class.
+        cores, gpu_percent: What all instances occupy.
+        mean_batch: Items a batch; None without batches.
+        p50_s, p99_s, miss_ratio: Of the latest seconds; None without requests.
+        cost_per_hour: At the rate of this second.
+        starts, waits: New ones.
+    """
+
+    number: int
+    at_s: float
+    rate_rps: float | None
+    queued: int
+    classes: Mapping[str, tuple[int, int]]
+    cores: float
+    gpu_percent: float
+    mean_batch: float | None
+    p50_s: float | None
+    p99_s: float | None
+    miss_ratio: float | None
+    cost_per_hour: float
+    starts: int
+    waits: int
+
+    def to_form(self) -> dict[str, Any]:
+        """For JSON."""
+        values = ((name, getattr(self, name)) for name in _SHOWN)
+        return {
+            name: round(value, _DIGITS) if isinstance(value, float) else value
+            for name, value in values
+        }
+
+
+_SHOWN = tuple(field.name for field in dataclasses.fields(Sample))
+
+
+class History:
+    """The samples of one function.
+
+    Args:
+        rule: What instances and executions cost.
+        most: Most samples to keep.
+    """
+
+    def __init__(self, rule: Billing, most: int) -> None:
+        self._rule = rule
+        self._samples: deque[Sample] = deque(maxlen=most)
+        self._readings: deque[Reading] = deque(maxlen=_WINDOW + 1)
+        self._read_s = 0.0
+        self.last = 0
+
+    def keep(self, most: int) -> None:
+        """Keep no more than so many from now on."""
+        if most != self._samples.maxlen:
+            self._samples = deque(self._samples, maxlen=most)
+
+    def note(self, reading: Reading, now_s: float, wall_s: float) -> None:
+        """The function is like that now; the first reading is only what others are held to."""
+        if self._readings and not _grown(self._readings[-1], reading):
+            self._readings.clear()  # it was removed and came back, and counts anew
+        if self._readings:
+            self.last += 1
+            self._samples.append(self._sample(reading, now_s - self._read_s, wall_s))
+        self._readings.append(reading)
+        self._read_s = now_s
+
+    def after(self, number: int) -> list[Sample]:
+        """The samples with a higher number than that, the oldest first."""
+        return [sample for sample in self._samples if sample.number > number]
+
+    def _sample(self, new: Reading, elapsed_s: float, wall_s: float) -> Sample:
+        old, oldest = self._readings[-1], self._readings[-min(_WINDOW, len(self._readings))]
+        batches = sum(new.batches.values()) - sum(old.batches.values())
+        seats = sum(new.seats.values()) - sum(old.seats.values())
+        latency = Counter(new.latency)
+        latency.subtract(oldest.latency)
+        held = [(new.sizes[name], count) for name, count in _counts(new) if name in new.sizes]
+        return Sample(
+            self.last,
+            wall_s,
+            new.rate_rps,
+            new.queued,
+            {name: (found.ready, found.loading) for name, found in new.instances.items()},
+            sum(size.cpu * count for size, count in held),
+            sum(size.gpu * count for size, count in held),
+            seats / batches if batches else None,
+            quantile_s(latency, 0.5),
+            quantile_s(latency, 0.99),
+            _miss_ratio(oldest.fates, new.fates),
+            self._cost(old, new, elapsed_s) * _S_PER_HOUR,
+            new.starts - old.starts,
+            new.waits - old.waits,
+        )
+
+    def _cost(self, old: Reading, new: Reading, elapsed_s: float) -> float:
+        """What a second like the last ones costs."""
+        if elapsed_s <= 0:
+            return 0.0
+        cost = sum(
+            count * self._rule.lifetime(new.sizes[name], elapsed_s)
+            for name, count in _counts(new)
+            if name in new.sizes
+        )
+        for name, total in new.batches.items():
+            batches = total - old.batches.get(name, 0)
+            exec_s = new.exec_s.get(name, 0.0) - old.exec_s.get(name, 0.0)
+            if batches and name in new.sizes:
+                cost += batches * self._rule.execution(new.sizes[name], exec_s / batches)
+        return cost / elapsed_s
+
+
+def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
+    """The time below which that share of a spread is; None of an empty one."""
+    bins = sorted(number for number, count in counts.items() if count > 0)
+    sums = list(accumulate(counts[number] for number in bins))
+    return next(
+        (middle_s(n) for n, s in zip(bins, sums, strict=True) if s >= share * sums[-1]), None
+    )
+
+
+def _counts(reading: Reading) -> Iterable[tuple[str, int]]:
+    """Instances by class, those that load too."""
+    return [(name, found.ready + found.loading) for name, found in reading.instances.items()]
+
+
+def _miss_ratio(old: Mapping[str, int], new: Mapping[str, int]) -> float | None:
+    ended, missed = (_more(old, new, names) for names in (_ENDED, _MISSED))
+    return min(1.0, missed / ended) if ended > 0 else None
+
+
+def _more(old: Mapping[str, int], new: Mapping[str, int], names: Sequence[str]) -> int:
+    return sum(new.get(name, 0) - old.get(name, 0) for name in names)
+
+
+def _grown(old: Reading, new: Reading) -> bool:
+    """Whether every counter is at least what it was."""
+    return new.starts >= old.starts and all(
+        (
+            _holds(new.batches, old.batches),
+            _holds(new.fates, old.fates),
+            _holds(new.latency, old.latency),
+        )
+    )
+
+
+def _holds(after: Mapping[K, int], before: Mapping[K, int]) -> bool:
+    return all(after.get(key, 0) >= count for key, count in before.items())

@@ -1,0 +1,183 @@
+"""Takes a sample of every function each second, and shows them: files of the page, and its data.
+
+The files are the same for everybody and hold no secret; the data is asked for with the token, as
+all of the API is. Memory is bounded whatever the number of functions: with very many of them the
+past of each is shorter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from carpool.errors import BadRequest, NotFound
+from carpool.latency import Resources
+from scaler.core import cost
+from scaler.dashboard.history import History, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carpool.http.server import Exchange
+    from scaler.core.cost import Prices
+    from scaler.core.live.control import Control
+    from scaler.functions import Functions
+    from scaler.planners import Planners
+
+__all__ = ["FILES", "HISTORY", "Dashboard"]
+
+log = logging.getLogger(__name__)
+
+HISTORY = "/v1/history/"
+_FOLDER = Path(__file__).parent
+FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-cache"),
+)
+_EVERY_S = 1.0
+_MOST = 600  # samples of a function: ten minutes
+_LEAST = 60
+_MOST_IN_ALL = 60_000  # some 40 MB
+_DIGITS = 18  # of a sample's number in a request
+
+
+class Dashboard:
+    """What the page shows.
+
+    Args:
+        functions: What is known.
+        planners: Have the shadow.
+        prices: What instances and executions cost.
+    """
+
+    def __init__(self, functions: Functions, planners: Planners, prices: Prices) -> None:
+        self._functions = functions
+        self._planners = planners
+        self._priced = any(value for value in dataclasses.astuple(prices)[1:])
+        self._rule = cost.billing(prices)
+        self._histories: dict[str, History] = {}
+        self._sizes: dict[str, dict[str, Resources]] = {}
+        self._files = {
+            path: ((_FOLDER / name).read_bytes(), kind) for path, (name, kind) in FILES.items()
+        }
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            try:
+                for _ in self._sampling():
+                    await asyncio.sleep(0)  # sidecars are answered in between
+            except Exception:  # what is only shown must not end
+                log.exception("a sample failed")
+            await asyncio.sleep(_EVERY_S)
+
+    def sample(self) -> None:
+        """One sample of every function; those that have gone are forgotten."""
+        for _ in self._sampling():
+            pass
+
+    def _sampling(self) -> Iterator[None]:
+        """One function after the other."""
+        functions = list(self._functions)
+        names = {control.name for control in functions}
+        for gone in self._histories.keys() - names:
+            del self._histories[gone], self._sizes[gone]
+        most = max(_LEAST, min(_MOST, _MOST_IN_ALL // max(1, len(functions))))
+        now_s, wall_s = self._functions.now(), self._functions.wall()
+        for control in functions:
+            history = self._histories.setdefault(control.name, History(self._rule, most))
+            history.keep(most)
+            history.note(self._reading(control, now_s), now_s, wall_s)
+            yield
+
+    def show(self, exchange: Exchange) -> bool:
+        """Answer with a file of the page, if it is one that is asked for."""
+        found = self._files.get(exchange.path)
+        if found is None:
+            return False
+        body, kind = found
+        exchange.reply(200, body, kind, _HEADERS)
+        return True
+
+    def history(self, name: str, query: str) -> dict[str, Any]:
+        """The samples of a function, later than the one numbered ``after``.
+
+        Raises:
+            NotFound: there is no such function.
+            BadRequest: ``after`` is no number.
+        """
+        control = next((each for each in self._functions if each.name == name), None)
+        if control is None:
+            message = f"no function {name!r} that is scaled"
+            raise NotFound(message)
+        after = parse_qs(query).get("after", ["0"])[-1]
+        if not (after.isascii() and after.isdecimal() and len(after) <= _DIGITS):
+            message = f"after = {after!r}: expected the number of a sample"
+            raise BadRequest(message)
+        history = self._histories.get(name)
+        settings = control.settings
+        objectives = [app.slo_s for app in settings.apps] + [settings.slo_s or 0.0]
+        return {
+            "slo_s": min((slo_s for slo_s in objectives if slo_s), default=None),
+            "percentile": settings.percentile,
+            "priced": self._priced,
+            "every_s": _EVERY_S,
+            "kept": _MOST,
+            "last": history.last if history else 0,
+            "samples": [s.to_form() for s in history.after(int(after))] if history else [],
+            "shadow": self._shadow(name),
+        }
+
+    def _shadow(self, name: str) -> dict[str, Any] | None:
+        """What the other policy would have held, beside what was held."""
+        shadow = self._planners.shadow
+        if shadow is None or name not in shadow.own or name not in shadow.live:
+            return None
+        plan = shadow.plans.get(name)
+        return {
+            "policy": shadow.name,
+            "live": dataclasses.asdict(shadow.live[name]),
+            "shadow": dataclasses.asdict(shadow.own[name]),
+            "plan": plan.to_form() if plan else None,
+        }
+
+    def _reading(self, control: Control, now_s: float) -> Reading:
+        roll, instances = control.roll, control.present(now_s)
+        rate_rps = sum(roll.rates.at(now_s).values())
+        return Reading(
+            rate_rps if rate_rps == rate_rps else None,  # noqa: PLR0124  not a number: unknown
+            roll.queued(now_s),
+            instances,
+            self._seen(control, set(instances)),
+            dict(roll.batches),
+            dict(roll.seats),
+            dict(roll.exec_s),
+            dict(roll.fates),
+            dict(roll.latency),
+            roll.starts,
+            roll.waits,
+        )
+
+    def _seen(self, control: Control, present: set[str]) -> dict[str, Resources]:
+        """Sizes of the classes of the plan, and of those that are left of earlier ones."""
+        kinds = control.plan.classes if control.plan else ()
+        new = {kind.name: Resources(kind.cpu, kind.gpu, kind.memory_mb or 0.0) for kind in kinds}
+        old = self._sizes.get(control.name, {})
+        left = {name: size for name, size in old.items() if name in present}
+        self._sizes[control.name] = {**left, **new}
+        return self._sizes[control.name]

@@ -1,0 +1,88 @@
+"""Profiles of a machine that keeps to a simple law, for tests of what learns from profiles."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+from carpool.latency.operators import Graph, Operator
+from carpool.latency.profile import OperatorRow, Origin, Profile, RunRow, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency.operators import Case
+
+ORIGIN = Origin("test processor", "test runtime")
+BATCHES = (1, 2, 4, 8, 16)
+PER_RUN_S, PER_OPERATOR_S = 5e-6, 1e-6
+_RATE = 30e9  # multiplications a second of one thread
+
+
+def graph(widths: Sequence[int], name: str = "net") -> Graph:
+    """Fully connected layers of these widths."""
+    operators = [
+        Operator(
+            f"layer {at}",
+            "Gemm",
+            "{}",
+            (
+                ("f32", ((0, 1), (before, 0)), False),
+                ("f32", ((before, 0), (after, 0)), True),
+                ("f32", ((after, 0),), True),
+            ),
+            (("f32", ((0, 1), (after, 0)), False),),
+            (at - 1,) if at else (),
+        )
+        for at, (before, after) in enumerate(itertools.pairwise(widths))
+    ]
+    weights = sum(4 * a * b for a, b in itertools.pairwise(widths))
+    return Graph(name, operators, None, weights)
+
+
+def operator_s(case: Case, threads: int) -> float:
+    """What the machine takes for a layer."""
+    rows, columns = case.outputs[0].shape
+    depth = case.inputs[1].shape[0]
+    blocks = -(-columns // 16) * 16
+    passes = rows / 12 if rows >= 12 else 0.5
+    return 2e-6 + 12 * passes * blocks * depth / _RATE / threads
+
+
+def run_s(net: Graph, batch: int, threads: int, factor: float = 1.0) -> float:
+    """What the machine takes for a run."""
+    kernels = sum(operator_s(o.at(batch), threads) for o in net.operators)
+    return factor * (kernels + PER_RUN_S + PER_OPERATOR_S * len(net.operators))
+
+
+def profile(net: Graph, factor: float = 1.0) -> Profile:
+    """What profiling finds, on a machine that is slower by a factor."""
+    settings = [Setting(batch, threads) for threads in (1, 2) for batch in BATCHES]
+    return Profile(
+        net.model,
+        ORIGIN,
+        tuple(
+            _run(setting, run_s(net, setting.batch, setting.threads, factor))
+            for setting in settings
+        ),
+        tuple(
+            OperatorRow(case, s, 1, factor * operator_s(case, s.threads), 1e-7)
+            for s in settings
+            for case in [operator.at(s.batch) for operator in net.operators]
+        ),
+        1.5,
+        200.0,
+        net.fingerprint,
+    )
+
+
+def profiles(count: int = 24) -> list[Profile]:
+    """Profiles of random networks."""
+    draw = random.Random(3)
+    nets = [graph([draw.randint(16, 900) for _ in range(5)], f"net {n}") for n in range(count)]
+    return [profile(net) for net in nets]
+
+
+def _run(setting: Setting, median_s: float) -> RunRow:
+    return RunRow(setting, median_s, 1.1 * median_s, 1.2 * median_s, 1.4 * median_s, 1e-6, 30)

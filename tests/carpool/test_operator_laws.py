@@ -1,0 +1,99 @@
+"""Operators' classes, sizes and terms, and the least squares behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.latency.least_squares import non_negative
+from carpool.latency.operator_sizes import sized
+from carpool.latency.operator_terms import terms
+from carpool.latency.operators import Case, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CASES = {
+    "dense": ("Gemm", "{}", "f32[8,512];f32[512,256]=;f32[256]=>f32[8,256]"),
+    "product": ("MatMul", "{}", "f32[8,4,64,32];f32[8,4,32,64]>f32[8,4,64,64]"),
+    "conv direct": (
+        "nchwc.Conv",
+        '{"pads":[1,1,1,1],"strides":[1,1],"group":1}',
+        "f32[2,64,56,56];f32[64,64,3,3]=;f32[64]=>f32[2,64,56,56]",
+    ),
+    "conv pointwise": ("nchwc.Conv", "{}", "f32[2,64,56,56];f32[32,64,1,1]=>f32[2,32,56,56]"),
+    "conv first": ("nchwc.Conv", "{}", "f32[2,3,224,224];f32[32,3,3,3]=>f32[2,32,222,222]"),
+    "conv depthwise": (
+        "nchwc.Conv",
+        '{"group":64}',
+        "f32[2,64,56,56];f32[64,1,3,3]=>f32[2,64,54,54]",
+    ),
+    "conv unfolded plain": ("Conv", "{}", "f32[2,64,80];f32[100,64,3]=>f32[2,100,78]"),
+    "LSTM": ("LSTM", "{}", "f32[48,2,160];f32[1,1024,160]=;f32[1,1024,256]=>f32[48,1,2,256]"),
+    "Softmax": ("Softmax", "{}", "f32[2,10]>f32[2,10]"),
+    "Reshape": ("Reshape", "{}", "f32[2,10];i64[1]=>f32[20]"),
+    "NeverHeardOf": ("NeverHeardOf", "{}", "f32[2,10];[];f32[10]>f32[2,10]"),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_operator_has_a_class_and_terms(kind: str) -> None:
+    """Kernels that differ are told apart, and each has terms that are numbers of at least 0."""
+    found = sized(Case.parse(*CASES[kind]))
+    assert kind == found.kind
+    sizes = np.array([found.sizes], float).reshape(1, -1)
+    values = terms(found.family, sizes, np.zeros(1))
+    assert np.isfinite(values).all()
+    assert (values >= 0).all()
+
+
+def test_shapes_survive_as_text() -> None:
+    """What a database keeps of a case is all of it."""
+    case = Case(
+        "Gemm",
+        '{"a":1}',
+        (Form("f32", (2, 3)), Form("", ()), Form("i64", (), constant=True)),
+        (Form("f32", (2,)),),
+    )
+    assert case == Case.parse(case.kind, case.attributes, case.shapes)
+
+
+def test_an_ill_formed_shape_is_refused() -> None:
+    """A text that is no shape is an error, not another shape."""
+    with pytest.raises(ValueError, match="expected a tensor"):
+        Case.parse("Gemm", "{}", "f32[2,x]>f32[2]")
+
+
+@given(
+    st.integers(1, 8).flatmap(
+        lambda columns: st.tuples(
+            st.lists(
+                st.lists(st.floats(0, 100), min_size=columns, max_size=columns),
+                min_size=columns,
+                max_size=30,
+            ),
+            st.lists(st.floats(0, 10), min_size=columns, max_size=columns),
+        )
+    )
+)
+def test_coefficients_are_never_negative_and_never_worse_than_none(
+    drawn: tuple[Sequence[Sequence[float]], Sequence[float]],
+) -> None:
+    """Whatever is measured, the fit is at least as near as predicting nothing at all."""
+    matrix, truth = np.array(drawn[0]), np.array(drawn[1])
+    target = matrix @ truth - 1.0
+    found = non_negative(matrix, target)
+    assert (found >= 0).all()
+    assert np.linalg.norm(matrix @ found - target) <= np.linalg.norm(target) + 1e-6
+
+
+def test_known_coefficients_are_found() -> None:
+    """Data without noise gives back what they were made of, zeros included."""
+    rng = np.random.default_rng(1)
+    matrix = rng.random((60, 5)) * [1, 10, 100, 0.1, 1]
+    truth = np.array([1.0, 0.0, 0.3, 5.0, 0.0])
+    assert pytest.approx(truth, abs=1e-5) == non_negative(matrix, matrix @ truth)

@@ -1,0 +1,174 @@
+"""``carpool register``: variants are measured before they are registered, or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from carpool.errors import CarpoolError, ConfigError, Conflict, FunctionFault
+from carpool.variants.variant_file import read_variants
+from tests.watchdog_plugin.registration.models import CLASSES, INPUTS, classifier, validation
+from watchdog_plugin.registration.command import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Any:
+    """A classifier with its validation set, of which it answers nine in ten."""
+    answer = classifier(tmp_path / "small.onnx")
+    validation(tmp_path / "validation.npz", answer)
+    return answer
+
+
+def register(folder: Path, *flags: str, name: str = "small") -> int:
+    """Register one thread's variants for an application."""
+    required = ["--app", "demo", "--validation", str(folder / "validation.npz")]
+    sizes = ["--threads", "1", "--batch", "1,4", "--registry", str(folder / "registry")]
+    return main([str(folder / f"{name}.onnx"), *required, *sizes, *flags])
+
+
+def files(folder: Path) -> list[str]:
+    """What is left in the registry, but for the lock."""
+    return sorted(
+        path.name
+        for path in (folder / "registry").rglob("*")
+        if path.is_file() and path.name != ".lock"
+    )
+
+
+@pytest.mark.usefixtures("model")
+def test_every_recipe_becomes_a_measured_variant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Accuracy, latencies, loading and memory are known of each, and the progress is shown."""
+    assert 0 == register(tmp_path)
+    variants = {v.name: v for v in read_variants(tmp_path / "registry/demo/variants.json")}
+    recipes = ["plain", "folded", "fused", "int8", "single"]
+    assert [f"small-{recipe}-t1" for recipe in recipes] == list(variants)
+    assert 0.9 == variants["small-plain-t1"].accuracy
+    assert 0.8 <= variants["small-int8-t1"].accuracy <= 0.95
+    assert {1, 4} == variants["small-plain-t1"].latencies_s.keys()
+    assert {1} == variants["small-single-t1"].latencies_s.keys()
+    assert all(v.load_s > 0 and v.memory_mb > 1 for v in variants.values())
+    assert "[5/5] small-single-t1: accuracy 0.9000" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("model")
+def test_what_is_registered_is_not_measured_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second call goes on where the first one ended, and what that left over is gone."""
+    register(tmp_path, "--recipes", "plain")
+    before = (tmp_path / "registry/demo/variants.json").read_text(encoding="utf-8")
+    (tmp_path / "registry/demo/small-fused-0123456789ab.onnx").write_bytes(b"half a file")
+    register(tmp_path, "--recipes", "plain,folded")
+    lines = capsys.readouterr().out.splitlines()
+    assert "[1/2] small-plain-t1: is registered" in lines
+    after = (tmp_path / "registry/demo/variants.json").read_text(encoding="utf-8")
+    assert before.splitlines()[1] in after
+    assert 3 == len(files(tmp_path))
+
+
+def test_several_architectures_share_an_application(tmp_path: Path, model: Any) -> None:
+    """Another network is registered beside the first."""
+    register(tmp_path, "--recipes", "plain")
+    register(tmp_path, "--recipes", "plain", "--architecture", "Large_Net")
+    names = [v.name for v in read_variants(tmp_path / "registry/demo/variants.json")]
+    assert ["small-plain-t1", "large-net-plain-t1"] == names
+    assert model is not None
+
+
+@pytest.mark.usefixtures("model")
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    """The error names the file, and nothing is registered."""
+    (tmp_path / "small.onnx").write_bytes(b"no model")
+    with pytest.raises(CarpoolError, match="expected an ONNX model"):
+        register(tmp_path)
+    assert [] == files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        pytest.param({"x": (0, INPUTS), "labels": []}, "the validation set is empty", id="empty"),
+        pytest.param({"x": (3, INPUTS), "labels": [0, 1]}, "2, as there are labels", id="fewer"),
+        pytest.param({"x": (1, INPUTS)}, "it is missing", id="no labels"),
+        pytest.param({"labels": [0]}, "an array for this input", id="no input"),
+        pytest.param({"X": (1, INPUTS), "labels": [0]}, "did you mean 'x'|expected", id="misspelt"),
+        pytest.param({"x": (1, INPUTS), "labels": [0.5]}, "whole numbers", id="no labels at all"),
+        pytest.param(
+            {"x": (1, INPUTS), "labels": [CLASSES]}, "has 5 classes", id="of another model"
+        ),
+    ],
+)
+@pytest.mark.usefixtures("model")
+def test_validation_data_that_do_not_suit_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], said: str
+) -> None:
+    """The error says what is wrong, and nothing is registered."""
+    made: dict[str, Any] = {
+        name: np.zeros(value, np.float32) if isinstance(value, tuple) else np.array(value)
+        for name, value in arrays.items()
+    }
+    if not made.get("labels", np.zeros(1)).size:
+        made["labels"] = np.zeros(0, np.int64)
+    np.savez(tmp_path / "validation.npz", **made)
+    with pytest.raises(CarpoolError, match=said):
+        register(tmp_path)
+    assert [] == files(tmp_path)
+
+
+def test_a_variant_that_crashes_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are registered."""
+    answer = classifier(tmp_path / "small.onnx", reshaped=True)
+    validation(tmp_path / "validation.npz", answer)
+    assert 0 == register(tmp_path, "--recipes", "plain,single")
+    names = [v.name for v in read_variants(tmp_path / "registry/demo/variants.json")]
+    assert ["small-single-t1"] == names
+    assert "small-plain-t1: left out: it crashed" in capsys.readouterr().out
+    assert 2 == len(files(tmp_path))
+
+
+def test_if_all_crash_nothing_is_registered(tmp_path: Path) -> None:
+    """There is no list without a variant in it."""
+    answer = classifier(tmp_path / "small.onnx", reshaped=True)
+    validation(tmp_path / "validation.npz", answer)
+    with pytest.raises(FunctionFault, match="nothing is registered"):
+        register(tmp_path, "--recipes", "plain")
+    assert [] == files(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_it_stays_within_the_disk_that_it_may_take(tmp_path: Path) -> None:
+    """What is registered stays, the file that is too much goes."""
+    size = (tmp_path / "small.onnx").stat().st_size
+    with pytest.raises(ConfigError, match="raise --disk"):
+        register(tmp_path, "--recipes", "plain,folded", "--disk", f"{1.5 * size / 1000:.3f}k")
+    names = [v.name for v in read_variants(tmp_path / "registry/demo/variants.json")]
+    assert ["small-plain-t1"] == names
+    assert 2 == len(files(tmp_path))
+
+
+@pytest.mark.usefixtures("model")
+def test_two_do_not_register_at_once(tmp_path: Path) -> None:
+    """The second is told so."""
+    (tmp_path / "registry/demo").mkdir(parents=True)
+    with (tmp_path / "registry/demo/.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Conflict, match="somebody else"):
+            register(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_flags_are_read_strictly(tmp_path: Path) -> None:
+    """All that is wrong with them is said at once."""
+    with pytest.raises(ConfigError) as raised:
+        register(tmp_path, "--recipes", "plain,int9", "--batch", "0", "--disk", "much")
+    assert ["--recipes", "--disk", "--batch"] == [p.name for p in raised.value.problems]

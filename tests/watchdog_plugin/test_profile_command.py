@@ -1,0 +1,187 @@
+"""``carpool profile`` and ``carpool predict`` on models that are run for real."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool import predict_command
+from carpool.__main__ import main
+from carpool.errors import ConfigError
+from carpool.fit_database import write_fit
+from carpool.latency.operator_fit import fit_profiles
+from carpool.onnx_graph.optimised import read_graph
+from carpool.profile_database import read_profiles, write_profile
+from tests.carpool.profiles import ORIGIN, profiles
+from watchdog_plugin import profile_command
+from watchdog_plugin.function import LoadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Captured = pytest.CaptureFixture[str]
+
+
+def _dense(path: Path, batch: int | str = "batch", kind: str = "Gemm", domain: str = "") -> Path:
+    weight = numpy_helper.from_array(np.ones((40, 30), np.float32), "w")
+    node = helper.make_node(kind, ["x", "w"], ["y"], domain=domain)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 30])],
+        [weight],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("odd", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _branching(path: Path) -> Path:
+    """A model with an If."""
+    ends = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])]
+    branches = {
+        f"{name}_branch": helper.make_graph([helper.make_node(kind, ["x"], ["y"])], name, [], ends)
+        for name, kind in (("then", "Relu"), ("else", "Neg"))
+    }
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["yes"], to=TensorProto.BOOL),
+        helper.make_node("If", ["yes"], ["y"], **branches),
+    ]
+    start = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])]
+    graph = helper.make_graph(nodes, "g", start, ends)
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _database(path: Path) -> Path:
+    measured = profiles()
+    for each in measured:
+        write_profile(path, each)
+    write_fit(path, ORIGIN, fit_profiles(measured), len(measured))
+    return path
+
+
+@pytest.mark.slow
+def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured) -> None:
+    """Its runs and operators are in the database, and its own runs settle its predictions."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    command = [str(model), "--batch", "1,4", "--cpu", "1", "--database", str(database), "--json"]
+    assert 0 == profile_command.main([*command, "--budget", "1s"])
+    measured = json.loads(capsys.readouterr().out)
+    assert "net" == measured["model"]
+    assert [(1, 0, 1), (1, 0, 4)] == [(r["cpu"], r["gpu"], r["batch"]) for r in measured["rows"]]
+    assert all(0 < r["latency_ms"] <= r["p99_ms"] for r in measured["rows"])
+    (found,) = [each for each in read_profiles(database) if each.model == "net"]
+    assert {"Gemm"} == {row.case.kind for row in found.operators}
+    assert found.load_s > 0
+
+
+def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
+    """The documented form: a row for each size, with an interval and quantiles."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    command = [str(model), "--batch", "1,4", "--cpu", "0.5,2", "--database", str(database)]
+    assert 0 == predict_command.main([*command, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert ["net", "sequential"] == [document["model"], document["executor"]]
+    assert [(0.5, 1), (0.5, 4), (2, 1), (2, 4)] == [
+        (r["cpu"], r["batch"]) for r in document["rows"]
+    ]
+    for row in document["rows"]:
+        assert row["low_ms"] <= row["high_ms"]
+        assert row["latency_ms"] <= row["p95_ms"] <= row["p99_ms"]
+    assert 0 == predict_command.main([*command, "--measured", "4:2:9"])
+    assert "corrected by 1 measured runs" in capsys.readouterr().out
+
+
+def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> None:
+    """The exit code tells, and the message says what is known."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    assert 1 == predict_command.main([str(model), "--cpu", "8", "--database", str(database)])
+    assert "1 cores, 2 cores and batches up to 32" in capsys.readouterr().err
+
+
+def test_the_package_brings_a_database(tmp_path: Path, capsys: Captured) -> None:
+    """A prediction needs nothing but the model."""
+    model = _dense(tmp_path / "net.onnx")
+    assert 0 == main(["predict", str(model), "--batch", "1,16"])
+    assert "net: sum over 1 operators" in capsys.readouterr().out
+
+
+def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
+    """A model of one batch size has one prediction."""
+    model, database = _dense(tmp_path / "net.onnx", 4), _database(tmp_path / "p.sqlite")
+    command = [str(model), "--batch", "1,4", "--database", str(database)]
+    assert 1 == predict_command.main(command)
+    assert "takes batches of 4 alone" in capsys.readouterr().err
+
+
+def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -> None:
+    """Prediction refuses it by name; profiling measures the runs and adds no operators."""
+    model, database = _branching(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
+    with pytest.raises(ConfigError, match=r"operator If .*expected a graph without control flow"):
+        predict_command.main([str(model)])
+    command = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1s", "--json"]
+    assert 0 == profile_command.main([*command, "--database", str(database)])
+    captured = capsys.readouterr()
+    assert "measuring the whole model alone" in captured.err
+    assert None is json.loads(captured.out)["database"]
+    assert not database.exists()
+
+
+def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
+    """The message says that it can be served all the same."""
+    model = _dense(tmp_path / "net.onnx", kind="Frobnicate", domain="odd")
+    with pytest.raises(ConfigError, match="Frobnicate"):
+        read_graph(model)
+    with pytest.raises(LoadError, match="its own handler can still serve it"):
+        profile_command.main([str(model), "--budget", "1s"])
+
+
+def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path) -> None:
+    """A prediction needs the weights' shapes; measuring needs their values."""
+    path = _dense(tmp_path / "net.onnx")
+    model = onnx.load(path)
+    onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    assert 1 == len(read_graph(path).operators)
+    with pytest.raises(LoadError, match="in a file of their own that is missing"):
+        profile_command.main([str(path), "--budget", "1s"])
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "no operators"),
+        (b"\xff" * 50, "expected an ONNX model"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"),
+    ],
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, expected: str) -> None:
+    """Empty, corrupted and absent files are told apart."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=expected):
+        read_graph(path)
+
+
+def test_a_free_dimension_needs_a_size(tmp_path: Path) -> None:
+    """Other than the batch, which is free on purpose."""
+    path = _dense(tmp_path / "net.onnx", kind="MatMul")
+    model = onnx.load(path)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    dims.insert(1, onnx.TensorShapeProto.Dimension(dim_param="words"))
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    with pytest.raises(ConfigError, match=r"free dimension 'words'.*say --dim words=SIZE"):
+        read_graph(path)
+    (operator,) = read_graph(path, {"words": 7}).operators
+    assert (3, 7, 30) == operator.at(3).outputs[0].shape

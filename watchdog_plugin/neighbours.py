@@ -1,0 +1,60 @@
+"""Whether other programs disturb a measurement, as the kernel's accounts tell it.
+
+What counts is known apart from the times themselves: choosing quick runs for being quick would
+promise what no server keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+__all__ = ["Neighbours"]
+
+_STAT = Path("/proc/stat")
+_TASKS = Path("/proc/self/task")
+_IDLE, _WAITING = 3, 4  # columns; what the host has stolen is a neighbour's too
+_COLUMNS = 8
+_PROBE_S = 0.05  # five ticks of those accounts
+_CALM_CORES = 0.1
+_NS_PER_S = 1e9
+
+
+class Neighbours:
+    """The other programs on this machine."""
+
+    def __init__(self) -> None:
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+
+    def await_calm(self, limit_s: float) -> None:
+        """Wait until they leave the machine alone, but no longer than a limit."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            before_s, began = self._others_s(), time.monotonic()
+            threading.Event().wait(_PROBE_S)
+            if self._others_s() - before_s <= _CALM_CORES * (time.monotonic() - began):
+                return
+
+    def queued_s(self) -> float:
+        """Seconds that threads of this process were ready and had no core, so far.
+
+        It is 0 where the kernel keeps no such account.
+        """
+        total_ns = 0
+        for task in _TASKS.iterdir() if _TASKS.is_dir() else ():
+            try:
+                total_ns += int((task / "schedstat").read_text(encoding="ascii").split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # the thread has ended, or there are no accounts
+        return total_ns / _NS_PER_S
+
+    def _others_s(self) -> float:
+        try:
+            first = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()
+        except OSError:
+            return 0.0
+        ticks = [int(word) for word in first[1 : 1 + _COLUMNS]]
+        unused = ticks[_IDLE] + ticks[_WAITING]
+        return (sum(ticks) - unused) / self._ticks_per_s - time.process_time()

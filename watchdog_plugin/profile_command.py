@@ -1,0 +1,166 @@
+"""``carpool profile``: measure a model, and add what its operators take to the profile database."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations, grid_arguments
+from carpool.errors import ConfigError
+from carpool.fit_database import own_database, write_fit
+from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.profile import Profile
+from carpool.onnx_graph.free_dims import BATCH, read_file, with_sizes
+from carpool.onnx_graph.optimised import graph_of, model_name
+from carpool.profile_database import default_database, read_profiles, write_profile
+from watchdog_plugin.profiled_session import whole_model
+from watchdog_plugin.profiler import Grid, origin, profile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency.operators import Graph
+    from carpool.latency.profile import RunRow
+    from carpool.onnx_graph.onnx_file import OnnxFile
+
+__all__ = ["main"]
+
+_MS_PER_S = 1000.0
+_HEADINGS = ("cores", "batch", "median ms", "p90 ms", "p95 ms", "p99 ms", "spread ms", "runs")
+_ENOUGH_MODELS = 8  # to learn from them alone
+
+
+def main(argv: list[str]) -> int:
+    """Measure, keep and print.
+
+    Raises:
+        ConfigError: a model or a database that cannot be used.
+        LoadError: the runtime cannot load or run the model.
+    """
+    parser = argparse.ArgumentParser(
+        prog="carpool profile",
+        description="Measure an ONNX model and its operators on this machine.",
+    )
+    grid_arguments.add_arguments(parser)
+    parser.add_argument(
+        "--cpu", type=grid_arguments.counts, default=[1, 2], help="cores (1,2)", metavar="SIZES"
+    )
+    parser.add_argument("--budget", type=_seconds, default=60.0, help="how long to measure (60s)")
+    parser.add_argument("--database", type=Path, help="a profile database (your own)")
+    arguments = parser.parse_args(argv)
+    file = with_sizes(arguments.model, read_file(arguments.model), grid_arguments.sizes(arguments))
+    graph = _operators(arguments.model, file)
+    grid = Grid(_batches(file, arguments.batch), arguments.cpu, arguments.budget)
+    model, folder = whole_model(file), arguments.model.absolute().parent
+    runs, operators, load_s, memory_mb = profile(file, model, folder, graph, grid, _say)
+    measured = Profile(
+        graph.model if graph else model_name(arguments.model),
+        origin(),
+        runs,
+        operators,
+        load_s,
+        memory_mb,
+        graph.fingerprint if graph else "",
+    )
+    database = arguments.database or own_database()
+    if graph:
+        _keep(database, measured)
+    if arguments.json:
+        sys.stdout.write(json.dumps(_document(measured, database), indent=2) + "\n")
+    else:
+        sys.stdout.write(_table(measured, database))
+    return 0
+
+
+def _operators(path: Path, file: OnnxFile) -> Graph | None:
+    """The model's operators; None, with the reason said, where it can be measured as a whole."""
+    try:
+        return graph_of(path, file)
+    except ConfigError as error:
+        for problem in error.problems:
+            _say(f"{problem}")
+        _say("measuring the whole model alone; nothing goes into the database")
+        return None
+
+
+def _batches(file: OnnxFile, wanted: Sequence[int]) -> list[int]:
+    first = [value.dims[0] for value in file.inputs if value.dims]
+    if BATCH in first or not first:
+        return list(wanted)
+    fixed = next((size for size in first if isinstance(size, int)), 1)
+    if list(wanted) != [fixed]:
+        _say(f"the model's first dimension is {fixed}, so batches of {fixed} alone are measured")
+    return [fixed]
+
+
+def _keep(database: Path, measured: Profile) -> None:
+    """Add to the database, which begins as a copy of the package's, and learn from it."""
+    if not database.exists():
+        database.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(default_database(), database)
+    write_profile(database, measured)
+    same = [p for p in read_profiles(database) if p.origin == measured.origin and p.operators]
+    if len(same) >= _ENOUGH_MODELS:
+        _say(f"learning from {len(same)} models")
+        write_fit(database, measured.origin, fit_profiles(same), len(same))
+    else:
+        more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
+        _say(f"{more}; until then predictions start from another's")
+
+
+def _document(measured: Profile, database: Path) -> dict[str, Any]:
+    return {
+        "model": measured.model,
+        "rows": [_row(run) for run in measured.runs],
+        "load_s": round(measured.load_s, 4),
+        "memory_mb": round(measured.memory_mb, 1),
+        "operators": len(measured.operators),
+        "hardware": measured.origin.hardware,
+        "runtime": measured.origin.runtime,
+        "database": str(database) if measured.operators else None,
+    }
+
+
+def _row(run: RunRow) -> dict[str, float]:
+    times = {
+        "latency_ms": run.median_s,
+        "p90_ms": run.p90_s,
+        "p95_ms": run.p95_s,
+        "p99_ms": run.p99_s,
+        "spread_ms": run.spread_s,
+    }
+    row = {"cpu": run.setting.threads, "gpu": run.setting.gpu, "batch": run.setting.batch}
+    row |= {name: round(seconds * _MS_PER_S, 4) for name, seconds in times.items()}
+    return row | {"samples": run.samples}
+
+
+def _table(measured: Profile, database: Path) -> str:
+    lines = [
+        f"{measured.model}: loads in {measured.load_s:.2f} s, takes {measured.memory_mb:.0f} MB",
+        f"on {measured.origin.hardware}, {measured.origin.runtime}",
+    ]
+    cells: list[tuple[str, ...]] = [_HEADINGS]
+    for row in map(_row, measured.runs):
+        times = [f"{row[name]:.4g}" for name in list(row)[3:-1]]
+        cells.append((f"{row['cpu']:g}", f"{row['batch']:g}", *times, f"{row['samples']}"))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines += ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+    if measured.operators:
+        lines.append(f"{len(measured.operators)} times of operators are in {database}")
+    return "\n".join(lines) + "\n"
+
+
+def _seconds(text: str) -> float:
+    try:
+        return durations.parse(text)
+    except durations.DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"carpool profile: {message}\n")
+    sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""``carpool register``: variants of a trained model, measured and kept."""

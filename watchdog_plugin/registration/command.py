@@ -1,0 +1,226 @@
+"""``carpool register``: make variants of a trained model, measure them, and register them.
+
+Every variant is made, measured in a process of its own, and only then registered. Those that are
+registered already, of the same file by the same recipe, are not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from carpool import forms
+from carpool.errors import CarpoolError, ConfigError, FunctionFault
+from carpool.kinds import memory
+from carpool.strict import Problems, nearest
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.registration.recipes import RECIPES, RecipeFailed
+from watchdog_plugin.registration.registry import Registry
+from watchdog_plugin.registration.validation import read_validation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["main"]
+
+_BYTES_PER_MB = 10**6
+_DIGEST = 12  # characters of a file's digest that tell it from others
+_SHOWN = 300  # characters of what a process that failed has said
+_LONGEST = 20  # characters of an architecture's part of a variant's name
+_APP = re.compile(r"[A-Za-z0-9._-]{1,63}")
+
+
+class _Job(NamedTuple):
+    """One variant to come: its name, how it is made, and on how many threads it runs."""
+
+    name: str
+    recipe: str
+    threads: int
+    file: str
+
+
+class _Chosen(NamedTuple):
+    """What a call of the command is to do."""
+
+    model: Path
+    app: str
+    validation: Path
+    registry: Path
+    architecture: str
+    threads: list[int]
+    batches: list[int]
+    recipes: list[str]
+    disk_bytes: float
+    timeout_s: float
+
+
+def main(argv: list[str]) -> int:
+    """Register variants; 0 if at least one is registered.
+
+    Raises:
+        CarpoolError: the model, the data or the flags cannot be used, or no variant works.
+    """
+    chosen = _parsed(argv)
+    # What is wrong with the file or the data is wrong for every variant.
+    read_validation(chosen.validation, OnnxSession(chosen.model, 1).signature)
+    registry = Registry(chosen.registry, chosen.app, chosen.disk_bytes)
+    failures = []
+    with registry.opened():
+        known = {entry["name"]: entry for entry in registry.entries()}
+        jobs = list(_jobs(chosen))
+        for number, job in enumerate(jobs, start=1):
+            said = f"[{number}/{len(jobs)}] {job.name}: "
+            if known.get(job.name, {}).get("file") == job.file:
+                _say(f"{said}is registered")
+                continue
+            try:
+                entry = _made(chosen, registry, job)
+            except (RecipeFailed, FunctionFault) as error:
+                failures.append(job.name)
+                _say(f"{said}left out: {error}")
+                continue
+            registry.add(entry)
+            _say(said + _described(entry))
+        entries = registry.entries()
+    if not entries:
+        msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works; nothing is registered"
+        raise FunctionFault(msg)
+    left_out = f", {len(failures)} left out" if failures else ""
+    _say(f"{len(entries)} variants of {chosen.app} in {registry.listing}{left_out}")
+    return 0
+
+
+def _jobs(chosen: _Chosen) -> Iterator[_Job]:
+    digest = hashlib.sha256(chosen.model.read_bytes()).hexdigest()[:_DIGEST]
+    for recipe in chosen.recipes:
+        file = f"{chosen.architecture}-{recipe}-{digest}.onnx"
+        for threads in chosen.threads:
+            yield _Job(f"{chosen.architecture}-{recipe}-t{threads}", recipe, threads, file)
+
+
+def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
+    """A variant's entry, its file made and measured."""
+    path = registry.file(job.file)
+    if not path.is_file():
+        fresh = path.with_suffix(".new")
+        try:
+            RECIPES[job.recipe](chosen.model, fresh)
+        except RecipeFailed:
+            raise
+        except Exception as error:  # the runtime's errors share no base class
+            msg = f"it cannot be made: {str(error)[:_SHOWN]}"
+            raise RecipeFailed(msg) from error
+        fresh.replace(path)
+        registry.check_room(path)
+    found = _tried(chosen, path, job.threads)
+    return {
+        "name": job.name,
+        "architecture": chosen.architecture,
+        "cpu": job.threads,
+        "gpu": 0,
+        **found,
+        "file": job.file,
+    }
+
+
+def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
+    """What a process of its own measures.
+
+    Raises:
+        FunctionFault: it crashed, or took too long.
+        ConfigError: the data do not suit the model.
+    """
+    command = [sys.executable, "-m", "watchdog_plugin.registration.trial", str(path)]
+    command += [str(chosen.validation), str(threads), ",".join(map(str, chosen.batches))]
+    try:
+        ran = subprocess.run(  # noqa: S603  our own module
+            command, capture_output=True, text=True, timeout=chosen.timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"it took longer than {chosen.timeout_s:g} s"
+        raise FunctionFault(msg) from error
+    if ran.returncode == ConfigError.exit_code:
+        raise CarpoolError(ran.stderr.strip())
+    if ran.returncode:
+        msg = f"it crashed (exit {ran.returncode}): {ran.stderr.strip()[-_SHOWN:]}"
+        raise FunctionFault(msg)
+    found: Any = forms.loads(ran.stdout.splitlines()[-1])
+    return dict(found)
+
+
+def _described(entry: dict[str, Any]) -> str:
+    rates = [int(batch) / ms * 1000 for batch, ms in entry["latencies_ms"].items()]
+    first_ms = next(iter(entry["latencies_ms"].values()))
+    return (
+        f"accuracy {entry['accuracy']:.4f}, {first_ms:.3g} ms alone, at most {max(rates):.0f} "
+        f"requests/s, loads in {entry['load_s']:.2g} s, {entry['memory_mb']:.0f} MB"
+    )
+
+
+def _parsed(argv: list[str]) -> _Chosen:
+    parser = argparse.ArgumentParser(
+        prog="carpool register", description="Make, measure and register variants of a model."
+    )
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL.onnx")
+    add("--app", required=True, help="the application that it is a model for")
+    add("--validation", required=True, type=Path, help="numpy.savez file: inputs, and labels")
+    add("--registry", type=Path, default=Path("variants"), help="folder (variants)")
+    add("--architecture", help="what the network is called (the file's name)")
+    add("--threads", default="1,2", help="cores of an instance (1,2)")
+    add("--batch", default="1,2,4,8,16,32", help="batch sizes to measure (1,2,4,8,16,32)")
+    add("--recipes", default=",".join(RECIPES), help=f"ways to make variants ({','.join(RECIPES)})")
+    add("--disk", default="1Gi", help="the most that model files of the application take (1Gi)")
+    add("--timeout", type=float, default=300.0, help="seconds for measuring a variant (300)")
+    flags = parser.parse_args(argv)
+    problems = Problems()
+    architecture = re.sub(r"[^a-z0-9]+", "-", (flags.architecture or flags.model.stem).lower())
+    recipes = flags.recipes.split(",")
+    for recipe in recipes:
+        if recipe not in RECIPES:
+            expected = f"one of {', '.join(RECIPES)}"
+            problems.add("--recipes", recipe, expected, nearest(recipe, RECIPES))
+    if not _APP.fullmatch(flags.app):
+        problems.add("--app", flags.app, "a name of letters, digits, '.', '_' or '-'")
+    try:
+        disk_mb = memory().read(flags.disk)
+    except ValueError:
+        disk_mb = 0.0
+        problems.add("--disk", flags.disk, memory().expected)
+    cores = os.cpu_count() or 1
+    threads = _numbers(problems, "--threads", flags.threads)
+    batches = _numbers(problems, "--batch", flags.batch)
+    if not flags.timeout > 0:
+        problems.add("--timeout", flags.timeout, "seconds above 0")
+    problems.raise_if_any()
+    return _Chosen(
+        model=flags.model,
+        app=flags.app,
+        validation=flags.validation,
+        registry=flags.registry,
+        architecture=architecture.strip("-")[:_LONGEST].strip("-") or "model",
+        threads=[count for count in threads if count <= cores] or [1],
+        batches=batches,
+        recipes=recipes,
+        disk_bytes=disk_mb * _BYTES_PER_MB,
+        timeout_s=flags.timeout,
+    )
+
+
+def _numbers(problems: Problems, name: str, text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        problems.add(name, text, "whole numbers of at least 1, with commas between")
+        return []
+    return sorted({int(part) for part in parts})
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

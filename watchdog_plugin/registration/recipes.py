@@ -1,0 +1,81 @@
+"""Ways to make a variant of a model file, with ONNX Runtime's own tools.
+
+A handler opens any model with all optimisations; what a recipe makes is a file on which that has
+another outcome. `plain` is the file itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import onnxruntime as ort
+
+from carpool.errors import CarpoolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["RECIPES", "RecipeFailed"]
+
+_ERRORS_ONLY = 3
+
+
+class RecipeFailed(CarpoolError):
+    """A variant could not be made."""
+
+
+def _plain(source: Path, target: Path) -> None:
+    """As trained."""
+    shutil.copyfile(source, target)
+
+
+def _folded(source: Path, target: Path) -> None:
+    """With constants folded and what is redundant gone, so that it loads sooner."""
+    _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_BASIC)
+
+
+def _fused(source: Path, target: Path) -> None:
+    """With operators fused as well."""
+    _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED)
+
+
+def _int8(source: Path, target: Path) -> None:
+    """With weights in eight bits, and activations quantised as it runs."""
+    try:
+        from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415  slow
+    except ImportError as error:
+        msg = f"quantising needs the package onnx: pip install onnx ({error})"
+        raise RecipeFailed(msg) from error
+    quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
+
+
+def _single(source: Path, target: Path) -> None:
+    """For one request at a time: every size is known in advance."""
+    session = ort.InferenceSession(str(source), providers=["CPUExecutionProvider"])
+    free = {arg.shape[0] for arg in session.get_inputs() if arg.shape}
+    names = {name for name in free if isinstance(name, str)}
+    if not names or len(names) != len(free):
+        msg = "its batch dimension has no name that could be given a size"
+        raise RecipeFailed(msg)
+    _optimised(source, target, ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED, names)
+
+
+def _optimised(source: Path, target: Path, level: object, ones: set[str] | None = None) -> None:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = _ERRORS_ONLY
+    for name in ones or ():
+        options.add_free_dimension_override_by_name(name, 1)
+    ort.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+
+
+RECIPES: dict[str, Callable[[Path, Path], None]] = {
+    "plain": _plain,
+    "folded": _folded,
+    "fused": _fused,
+    "int8": _int8,
+    "single": _single,
+}

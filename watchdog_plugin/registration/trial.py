@@ -1,0 +1,92 @@
+"""Measures one model file in a process of its own, which may crash without harm.
+
+    python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES
+
+The model is opened as a handler opens it. What was found is the last line of the output, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carpool.errors import CarpoolError
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.registration.validation import read_validation
+
+if TYPE_CHECKING:
+    from watchdog_plugin.registration.validation import ValidationSet
+
+__all__ = ["main", "measured"]
+
+_LEAST_RUNS, _MOST_RUNS = 5, 200
+_ENOUGH_S = 0.5  # of runs of one batch size
+_KB_PER_MB = 1024
+
+
+def measured(model: Path, data: Path, threads: int, batches: list[int]) -> dict[str, Any]:
+    """What is known of a model on so many threads: the fields of a variant.
+
+    Raises:
+        CarpoolError: the model or the data cannot be used.
+    """
+    began = time.perf_counter()
+    session = OnnxSession(model, threads)
+    load_s = time.perf_counter() - began
+    validation = read_validation(data, session.signature)
+    fixed = {spec.shape[0] for spec in session.signature.inputs.values() if not spec.any_rows}
+    sizes = sorted({int(size) for size in fixed if size}) or batches
+    accuracy = validation.right(_answers(session, validation, max(sizes)))
+    latencies_ms = {str(size): 1000 * _seconds(session, validation, size) for size in sizes}
+    return {
+        "accuracy": accuracy,
+        "load_s": load_s,
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KB_PER_MB,
+        "latencies_ms": latencies_ms,
+    }
+
+
+def _answers(session: OnnxSession, validation: ValidationSet, size: int) -> Any:  # noqa: ANN401
+    """The first output of all rows, in batches of one size."""
+    first = next(iter(session.signature.outputs))
+    parts = [
+        session.run(validation.rows(start, size))[first]
+        for start in range(0, len(validation), size)
+    ]
+    return np.concatenate(parts)[: len(validation)]
+
+
+def _seconds(session: OnnxSession, validation: ValidationSet, size: int) -> float:
+    """The median time of a batch."""
+    feeds = validation.rows(0, size)
+    session.run(feeds)
+    times: list[float] = []
+    while len(times) < _LEAST_RUNS or (len(times) < _MOST_RUNS and sum(times) < _ENOUGH_S):
+        began = time.perf_counter()
+        session.run(feeds)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print."""
+    model, data, threads, batches = argv
+    sizes = [int(size) for size in batches.split(",")]
+    try:
+        found = measured(Path(model), Path(data), int(threads), sizes)
+    except CarpoolError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
