@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
+from carpool.latency.variant_set import VariantSet
+from carpool.variants.variant import Variant
 
 if TYPE_CHECKING:
     import random
@@ -17,9 +19,11 @@ __all__ = ["drawn_model"]
 
 
 def drawn_model(draw: random.Random) -> LatencyModel:
-    """A line, or a table."""
+    """A line, a table, or variants."""
     base_s, item_s = draw.choice((0.001, 0.02, 0.15)), draw.choice((0.0005, 0.01))
     memory_mb = draw.choice((0.0, 700.0))
+    if draw.random() < 0.2:  # noqa: PLR2004  a fifth
+        return _variants(base_s, item_s, memory_mb)
     if draw.random() < 0.3:  # noqa: PLR2004  nearly a third
         return Linear(base_s, item_s, cpu=draw.choice((0.5, 2.0)), memory_mb=memory_mb)
     rows = {
@@ -30,3 +34,25 @@ def drawn_model(draw: random.Random) -> LatencyModel:
         for batch in (1, 2, 4, 8)
     }
     return Table(rows, memory_mb=memory_mb)
+
+
+def _variants(base_s: float, item_s: float, memory_mb: float) -> LatencyModel:
+    """Three of rising accuracy: on cores, on more of them, and on a GPU."""
+    shapes = (
+        ("small", 0.7, 1.0, 0.0, 0.5),
+        ("large", 0.8, 4.0, 0.0, 1.0),
+        ("gpu", 0.8, 1.0, 25.0, 0.2),
+    )
+    return VariantSet(
+        tuple(
+            Variant(
+                name,
+                accuracy,
+                {batch: times * (base_s + item_s * batch) for batch in (1, 4, 8)},
+                cpu=cpu,
+                gpu=gpu,
+                memory_mb=memory_mb,
+            )
+            for name, accuracy, cpu, gpu, times in shapes
+        )
+    )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SmoothRates"]
 
 _ALIKE = 0.01
+_SILENT = 8.0  # spans without a request after which nothing is left of the past
 
 
 class SmoothRates:
@@ -28,6 +29,7 @@ class SmoothRates:
     def __init__(self, over_s: float) -> None:
         self._over_s = over_s
         self._seen: dict[str, tuple[float, dict[str, float]]] = {}
+        self._heard_s: dict[tuple[str, str], float] = {}
 
     def smoothed(self, view: FunctionView, now_s: float) -> tuple[AppLoad, ...]:
         """The applications of a function with averaged rates; what is new is as measured."""
@@ -37,7 +39,11 @@ class SmoothRates:
         for app in view.apps:
             measured = app.rate_rps
             rate = measured + aged * (before.get(app.name, measured) - measured)
-            rate = measured if abs(rate - measured) <= _ALIKE * measured else rate
+            if measured:
+                self._heard_s[view.name, app.name] = now_s
+            heard_s = self._heard_s.get((view.name, app.name), -math.inf)
+            silent = now_s - heard_s >= _SILENT * self._over_s
+            rate = measured if silent or abs(rate - measured) <= _ALIKE * measured else rate
             apps.append(replace(app, rate_rps=rate))
         self._seen[view.name] = (now_s, {app.name: app.rate_rps for app in apps})
         return tuple(apps)
