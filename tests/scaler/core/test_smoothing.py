@@ -20,9 +20,7 @@ def view(rate_rps: float) -> FunctionView:
 def rates(measured: list[float], over_s: float = 60.0, step_s: float = 10.0) -> list[float]:
     """What a policy sees of rates measured one after the other."""
     smooth = SmoothRates(over_s)
-    return [
-        smooth.smoothed(view(rate), step_s * n)[0].rate_rps for n, rate in enumerate(measured)
-    ]
+    return [smooth.smoothed(view(rate), step_s * n)[0].rate_rps for n, rate in enumerate(measured)]
 
 
 def test_the_past_fades() -> None:
