@@ -23,7 +23,7 @@ from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
-from scaler.command import URL_FILE
+from scaler.stack_folder import URL_FILE
 from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:

@@ -25,16 +25,15 @@ from carpool.plan import Plan
 from carpool.strict import Problems
 from scaler import run_command
 from scaler.plan_command import plan_lines
+from scaler.stack_folder import TOKEN_FILE, URL_FILE
 from scaler.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["URL_FILE", "main"]
+__all__ = ["main"]
 
 _TIMEOUT_S = 10.0
-_TOKEN_FILE = Path(".secrets/carpool-scaler-token")
-URL_FILE = Path(".carpool/scaler.url")  # `carpool up` leaves it in the stack's folder
 _URL = "http://127.0.0.1:8090"
 _LATEST = 20
 
@@ -82,14 +81,14 @@ def _verb(
 def _asking(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--url", help=f"of the scaler (default: that of carpool up in this folder, or {_URL})")
-    expected = f"(default: {_TOKEN_FILE}, where there is one)"
+    expected = f"(default: {TOKEN_FILE}, where there is one)"
     add("--token-file", type=Path, metavar="FILE", help=f"what to present {expected}")
     add("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
-    token_file = args.token_file or (_TOKEN_FILE if _TOKEN_FILE.exists() else None)
+    token_file = args.token_file or (TOKEN_FILE if TOKEN_FILE.exists() else None)
     problems = Problems()
     token = (read_text(token_file, problems) or "").strip() if token_file else ""
     problems.raise_if_any()

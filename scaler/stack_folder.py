@@ -1,0 +1,13 @@
+"""What `carpool up` leaves in a stack's folder, for the commands that ask its scaler.
+
+Imported where nothing else of the scaler is installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["TOKEN_FILE", "URL_FILE"]
+
+TOKEN_FILE = Path(".secrets/carpool-scaler-token")
+URL_FILE = Path(".carpool/scaler.url")
