@@ -62,5 +62,5 @@ def test_what_one_need_leaves_over_another_uses() -> None:
 def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without SciPy the program says what to install."""
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ConfigError, match=r"carpool\[scaler\]"):
+    with pytest.raises(ConfigError, match=r"pip install scipy"):
         available()
