@@ -83,22 +83,7 @@ def plot(requests: int) -> str:
         svg.Line("exact law", (1000 * at).tolist(), exact.tolist(), 0, dashed=True),
         svg.Line("Eq. 9 as printed", (1000 * at).tolist(), eq9, 3),
     ]
-    chart = svg.lines(drawn, x_label="latency, ms", y_label="share of requests")
-    return _standalone(chart, drawn)
-
-
-def _standalone(chart: str, drawn: list[svg.Line]) -> str:
-    """A chart that needs no page around it, with its legend inside."""
-    inside = chart.partition(">")[2].partition("</svg>")[0]
-    style = "text{font:11px sans-serif;fill:#444}.axis{stroke:#888;fill:none}.grid{stroke:#eee}"
-    legend = "".join(
-        f'<text x="330" y="{150 + 16 * row}" style="fill:{svg.COLORS[line.color]}">'
-        f"{line.name}</text>"
-        for row, line in enumerate(drawn)
-    )
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 520 240" width="780">'
-    ground = '<rect width="520" height="240" fill="#fff"/>'
-    return f"{head}<style>{style}</style>{ground}{inside}{legend}</svg>\n"
+    return svg.standalone(drawn, (330, 150), x_label="latency, ms", y_label="share of requests")
 
 
 def rows(requests: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[Row]:

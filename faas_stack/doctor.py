@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.basic_auth import credentials
 from carpool.errors import ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.checks import compose as compose_file
 from faas_stack.checks.case import Case, Patient, duration_s
 from faas_stack.checks.surroundings import Asked, explore
 from faas_stack.checks.table import READING, Finding, examine, promises
-from scaler.gateway import credentials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

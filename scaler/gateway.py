@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from carpool.errors import CarpoolError
-from carpool.files import read_text
-from carpool.strict import Problems
 from scaler.core.live.class_function import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from scaler.core.live.action import Action
 
-__all__ = ["Gateway", "GatewayError", "credentials"]
+__all__ = ["Gateway", "GatewayError"]
 
 _TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
@@ -35,23 +32,6 @@ class GatewayError(CarpoolError):
 
     status = 502
     retryable = True
-
-
-def credentials(folder: Path) -> tuple[str, str]:
-    """User and password from the gateway's own secret files.
-
-    Raises:
-        ConfigError: a file is missing or empty.
-    """
-    problems = Problems()
-    texts = []
-    for name in ("basic-auth-user", "basic-auth-password"):
-        text = (read_text(folder / name, problems) or "").strip()
-        if not text and not problems:
-            problems.add(str(folder / name), "", "a text that is not empty")
-        texts.append(text)
-    problems.raise_if_any()
-    return texts[0], texts[1]
 
 
 class Gateway:

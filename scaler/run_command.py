@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import address, durations, forms, plugins
+from carpool.basic_auth import credentials
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text
 from carpool.http.server import Limits as EdgeLimits
@@ -31,7 +32,7 @@ from scaler.core.live.shadow import Shadow
 from scaler.core.scenario import read_scenario
 from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
-from scaler.gateway import Gateway, credentials
+from scaler.gateway import Gateway
 from scaler.keeping import Keeping
 from scaler.loop import Loop
 from scaler.planners import Planners, Setting

@@ -8,8 +8,7 @@ import hmac
 from typing import TYPE_CHECKING
 
 from carpool import errors
-from carpool.files import read_text
-from carpool.strict import Problems
+from carpool.basic_auth import credentials
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,15 +31,7 @@ class BasicAuth:
         Raises:
             ConfigError: a file is missing or empty.
         """
-        problems = Problems()
-        texts = []
-        for name in ("basic-auth-user", "basic-auth-password"):
-            text = (read_text(folder / name, problems) or "").strip()
-            if not text and not problems:
-                problems.add(str(folder / name), "", "a text that is not empty")
-            texts.append(text)
-        problems.raise_if_any()
-        return cls(*texts)
+        return cls(*credentials(folder))
 
     def admits(self, exchange: Exchange) -> bool:
         """Whether the request carries the credentials; takes the same time for all wrong ones."""

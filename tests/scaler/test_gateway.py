@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from carpool.basic_auth import credentials
 from carpool.plan import InstanceClass
 from faas_stack.provider.auth import BasicAuth
 from scaler.core.live.action import Action
 from scaler.core.live.class_function import FUNCTION_LABEL, Status, class_function
-from scaler.gateway import Gateway, GatewayError, credentials
+from scaler.gateway import Gateway, GatewayError
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
 if TYPE_CHECKING:
