@@ -115,7 +115,7 @@ class Running:
         if counts.exists():
             runs, rows = np.fromfile(counts, np.int64).tolist()
             return float(runs), float(rows)
-        status, text = self._exchange("GET", "/metrics", b"")
+        status, text = self._exchange("GET", self._launch.metrics, b"")
         lines = [line.split() for line in text.decode("utf-8", "replace").splitlines()]
         values = {line[0]: float(line[1]) for line in lines if len(line) == 2}  # noqa: PLR2004
         if status != _OK or "batch_size_count" not in values:

@@ -56,7 +56,8 @@ def _behind_provider(setup: Setup) -> Launch:
     path.write_text(json.dumps(stack))
     argv = [str(setup.python), "-m", "carpool", "up", "--no-watchdog"]
     argv += ["-f", str(path), "--port", str(setup.port)]
-    return Launch(argv, "/function/f/", _form(setup), {"PYTHONPATH": str(_ROOT)})
+    env = {"PYTHONPATH": str(_ROOT)}
+    return Launch(argv, "/function/f/", _form(setup), env, "/function/f/metrics")
 
 
 def _function(setup: Setup) -> Path:

@@ -43,12 +43,13 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a server and where it answers."""
+    """How to start a server, where it answers, and where it tells of its batches, if it does."""
 
     argv: list[str]
     path: str
     form: str
     env: Mapping[str, str] = field(default_factory=dict)
+    metrics: str = "/metrics"
 
 
 @dataclass(frozen=True, slots=True)
