@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -25,16 +26,24 @@ from carpool.latency.model import Configuration, Resources
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Coefficients", "CpuCoefficients", "Curve", "GpuCoefficients"]
+__all__ = ["GB_PER_CORE", "MAX_CORES", "ROUNDING", "STEPS_PER_CORE", "WHOLE_GPU"]
+__all__ += ["Coefficients", "CpuCoefficients", "Curve", "GpuCoefficients", "deviations"]
 
+STEPS_PER_CORE = 20  # cores are sold in steps of 0.05
+MAX_CORES = 16
+WHOLE_GPU = 100.0
+ROUNDING = 1e-9  # a percentage is a float; a slice is whole
+GB_PER_CORE = 3  # GPU memory that comes with one core
 _NORMAL = NormalDist()
-_MAX_QUANTILE = 0.99  # of what the coefficients call the maximum
-_MAX_SCORE = _NORMAL.inv_cdf(_MAX_QUANTILE)
-_STEPS_PER_CORE = 20  # cores are sold in steps of 0.05
-_MAX_CORES = 16
-_GB_PER_CORE = 3  # GPU memory that comes with one core
-_WHOLE_GPU = 100.0
-_ROUNDING = 1e-9  # a percentage is a float; a slice is whole
+_MAX_SCORE = _NORMAL.inv_cdf(0.99)  # of what the coefficients call the maximum
+
+
+@lru_cache(maxsize=1024)
+def deviations(quantile: float) -> float:
+    """How far a quantile is above the mean, where the maximum is 1 above it."""
+    if quantile == 0.5:  # noqa: PLR2004  the median
+        return 0.0
+    return _NORMAL.inv_cdf(quantile) / _MAX_SCORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ class GpuCoefficients:
 
     def slices(self, percent: float) -> int:
         """The whole slices in a percentage of the GPU."""
-        return math.floor(percent / _WHOLE_GPU * self.total_slices + _ROUNDING)
+        return math.floor(percent / WHOLE_GPU * self.total_slices + ROUNDING)
 
     def least_slices(self, batch: int) -> int:
         """The gigabytes, hence slices, that a batch needs."""
@@ -105,7 +114,7 @@ class GpuCoefficients:
 
     def min_s(self, batch: int, slices: int) -> float:
         """Eq. 4: seconds of a batch that arrives as its turn begins."""
-        turns = math.ceil(self.whole_s(batch) / (slices * self.time_slice_s) - _ROUNDING)
+        turns = math.ceil(self.whole_s(batch) / (slices * self.time_slice_s) - ROUNDING)
         return self.whole_s(batch) + (turns - 1) * self._pause_s(slices)
 
     def mean_s(self, batch: int, slices: int) -> float:
@@ -115,7 +124,7 @@ class GpuCoefficients:
         in a pause waits g/2 of it, and one that arrives in the last f of a turn needs another.
         """
         work, turn, pause = self.whole_s(batch), slices * self.time_slice_s, self._pause_s(slices)
-        last = work - (math.ceil(work / turn - _ROUNDING) - 1) * turn
+        last = work - (math.ceil(work / turn - ROUNDING) - 1) * turn
         wait = pause * (last + pause / 2) / (turn + pause)
         return self.min_s(batch, slices) + wait
 
@@ -148,8 +157,7 @@ class Coefficients:
         if found is None:
             return None
         least, mean, most = found
-        score = 0.0 if quantile == 0.5 else _NORMAL.inv_cdf(quantile)  # noqa: PLR2004  the median
-        return max(least, mean + max(0.0, most - mean) * score / _MAX_SCORE)
+        return max(least, mean + max(0.0, most - mean) * deviations(quantile))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
         """As `LatencyModel.resources`."""
@@ -167,16 +175,16 @@ class Coefficients:
     def _on_cores(self, max_batch: int) -> Iterator[Configuration]:
         for batch in sorted(self.cpu.mean_s) if self.cpu else ():
             if batch <= max_batch:
-                for step in range(1, _MAX_CORES * _STEPS_PER_CORE + 1):
-                    yield Configuration(batch, step / _STEPS_PER_CORE, 0.0)
+                for step in range(1, MAX_CORES * STEPS_PER_CORE + 1):
+                    yield Configuration(batch, step / STEPS_PER_CORE, 0.0)
 
     def _on_slices(self, max_batch: int) -> Iterator[Configuration]:
         if self.gpu is None:
             return
         for batch in range(1, min(max_batch, self.gpu.max_batch) + 1):
             for slices in range(self.gpu.least_slices(batch), self.gpu.total_slices + 1):
-                percent = _WHOLE_GPU * slices / self.gpu.total_slices
-                yield Configuration(batch, slices / _GB_PER_CORE, percent)
+                percent = WHOLE_GPU * slices / self.gpu.total_slices
+                yield Configuration(batch, slices / GB_PER_CORE, percent)
 
     def _least_mean_max(
         self, batch: int, cpu: float, gpu: float
@@ -185,13 +193,13 @@ class Coefficients:
             return self._on_gpu(batch, gpu)
         if self.cpu is None or batch not in self.cpu.mean_s or gpu < 0:
             return None
-        if not 1 / _STEPS_PER_CORE <= cpu <= _MAX_CORES:
+        if not 1 / STEPS_PER_CORE <= cpu <= MAX_CORES:
             return None
         mean = self.cpu.mean_s[batch]
         return mean.floor, mean.at(cpu), self.cpu.max_s[batch].at(cpu)
 
     def _on_gpu(self, batch: int, gpu: float) -> tuple[float, float, float] | None:
-        if self.gpu is None or not 1 <= batch <= self.gpu.max_batch or gpu > _WHOLE_GPU:
+        if self.gpu is None or not 1 <= batch <= self.gpu.max_batch or gpu > WHOLE_GPU:
             return None
         slices = self.gpu.slices(gpu)
         if slices < self.gpu.least_slices(batch):

@@ -19,7 +19,16 @@ from carpool.strict import Problems, nearest
 if TYPE_CHECKING:
     from carpool.latency import Resources
 
-__all__ = ["BILLINGS", "MB_PER_GB", "Billing", "FunctionCompute", "PayPerUse", "Prices", "Reserved"]
+__all__ = [
+    "BILLINGS",
+    "MB_PER_GB",
+    "ROUNDING",
+    "Billing",
+    "FunctionCompute",
+    "PayPerUse",
+    "Prices",
+    "Reserved",
+]
 __all__ += ["billing"]
 
 # Clouds sell memory in binary units and write MB and GB; prices are per such a gigabyte.
@@ -31,7 +40,7 @@ BILLINGS = {
     "function-compute": "scaler.core.cost:FunctionCompute",
 }
 
-_ROUNDING = 1e-9  # 0.3 s is three times 0.1 s, though not in floats
+ROUNDING = 1e-9  # 0.3 s is three times 0.1 s, though not in floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +100,13 @@ class PayPerUse:
     """Execution time of each batch, rounded up to the granularity, and calls; idling is free."""
 
     def __init__(self, prices: Prices) -> None:
-        self._prices = prices
+        self.prices = prices
 
     def execution(self, size: Resources, exec_s: float) -> float:
         """As `Billing.execution`."""
-        prices = self._prices
+        prices = self.prices
         step_s = prices.gpu_billing_granularity_s if size.gpu else prices.cpu_billing_granularity_s
-        billed_s = math.ceil(exec_s / step_s - _ROUNDING) * step_s if step_s else exec_s
+        billed_s = math.ceil(exec_s / step_s - ROUNDING) * step_s if step_s else exec_s
         return prices.per_second(size) * billed_s + prices.call
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
@@ -110,7 +119,7 @@ class Reserved:
     """The whole life of an instance, by the second; executing costs nothing more."""
 
     def __init__(self, prices: Prices) -> None:
-        self._prices = prices
+        self.prices = prices
 
     def execution(self, size: Resources, exec_s: float) -> float:
         """Nothing."""
@@ -119,7 +128,7 @@ class Reserved:
 
     def lifetime(self, size: Resources, alive_s: float) -> float:
         """As `Billing.lifetime`."""
-        return self._prices.per_second(size) * alive_s
+        return self.prices.per_second(size) * alive_s
 
 
 class FunctionCompute:
@@ -130,14 +139,14 @@ class FunctionCompute:
     least a core comes with four GB.
     """
 
-    _MEMORY_STEP_MB = 64
-    _GPU_GB_PER_CORE = 3
-    _MEMORY_GB_PER_CORE = 4
+    MEMORY_STEP_MB = 64
+    GPU_GB_PER_CORE = 3
+    MEMORY_GB_PER_CORE = 4
 
     def __init__(self, prices: Prices) -> None:
         whole_seconds = prices.gpu_billing_granularity_s or 1.0
-        prices = dataclasses.replace(prices, gpu_billing_granularity_s=whole_seconds)
-        self._rule = PayPerUse(prices)
+        self.prices = dataclasses.replace(prices, gpu_billing_granularity_s=whole_seconds)
+        self._rule = PayPerUse(self.prices)
 
     def execution(self, size: Resources, exec_s: float) -> float:
         """As `Billing.execution`."""
@@ -150,14 +159,14 @@ class FunctionCompute:
     def sold(self, size: Resources) -> Resources:
         """The size that has to be bought for an instance of this size."""
         if size.gpu:
-            cpu = size.gpu_gb / self._GPU_GB_PER_CORE if size.gpu_gb else size.cpu
+            cpu = size.gpu_gb / self.GPU_GB_PER_CORE if size.gpu_gb else size.cpu
             return size._replace(cpu=cpu, memory_mb=self._stepped(size.memory_mb))
         memory_mb = self._stepped(max(size.memory_mb, size.cpu * MB_PER_GB))
-        cpu = max(size.cpu, memory_mb / MB_PER_GB / self._MEMORY_GB_PER_CORE)
+        cpu = max(size.cpu, memory_mb / MB_PER_GB / self.MEMORY_GB_PER_CORE)
         return size._replace(cpu=cpu, memory_mb=memory_mb)
 
     def _stepped(self, memory_mb: float) -> float:
-        return math.ceil(memory_mb / self._MEMORY_STEP_MB - _ROUNDING) * self._MEMORY_STEP_MB
+        return math.ceil(memory_mb / self.MEMORY_STEP_MB - ROUNDING) * self.MEMORY_STEP_MB
 
 
 def billing(prices: Prices) -> Billing:

@@ -2,12 +2,13 @@
 
 A group of applications with the total rate ``R`` that shares an instance leaves its requests a
 window each, their objective less the same allowance ``x`` for the execution. Its batches stay open
-for ``V - x`` in the mean (`pooling`), whatever the configuration. Here such a batch is taken for
-one of a single application with this window, so that its mean size is
+for ``V - x`` in the mean (`pooling`), whatever the configuration. Batches that stay open for ``w``
+have a mean size of
 
-    1 + E[min(Poisson(R (V - x)), b - 1)]        (HarmonyBatch, IWQoS'24, Eq. 8, made exact)
+    1 + E[min(Poisson(R w), b - 1)]              (HarmonyBatch, IWQoS'24, Eq. 8, made exact)
 
-and a request costs what executing that many costs, shared (Eq. 6), plus its part of the instances
+and here half of them stay open for the mean less its deviation, half for as much more. A request
+costs what executing a batch of mean size costs, shared (Eq. 6), plus its part of the instances
 where those are paid for. The paper's Eq. 11 takes batches for full, which makes them up to a tenth
 too cheap. The allowance is a quantile of the execution time: few requests wait all of the window,
 so that the larger the batch, the lower it may be. `settling` finds the exact one.
@@ -16,36 +17,40 @@ so that the larger the batch, the lower it may be. `settling` finds the exact on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from carpool.latency import Configuration
+from carpool.latency.arrays import Sizes, configurations, occupied, predicted
+from scaler.core.cost_arrays import executions, lifetimes
+from scaler.core.harmony.pooling import Pooled
 from scaler.core.laws.merged_windows import poisson
-from scaler.core.placement import resource_units
+from scaler.core.placement import CORE_WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from carpool.latency import Configuration, LatencyModel
+    from carpool.latency import LatencyModel
     from scaler.core.arrivals.processes import Times
     from scaler.core.cost import Billing
 
-__all__ = ["Offer", "Offers", "offers"]
+__all__ = ["Offers", "offers"]
 
 _KNEES: Times = np.geomspace(0.01, 1000.0, 120)
-_BLOCK = 1 << 21  # numbers in memory at once
+_BLOCK = 1 << 14  # numbers at once, which fit into a cache
 _ROOTS = 4096  # places of the table of mean batch sizes, even in the square root of the members
+_FEW = 700.0  # members expected, with more of whom none is too rare for a float
+_LARGEST = 1 << 32  # requests in no batch
 _QUICKER = 0.01  # part of the allowance that a dearer configuration must save to be looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A configuration and what it asks for.
+class _Priced(NamedTuple):
+    """Configurations, and what they ask for; arrays of one shape and one axis.
 
     Attributes:
-        configuration: The instance, and its largest batch.
+        batch, cpu, gpu: The instance, and its largest batch.
         allowance_s: Seconds of every objective that are left for the execution.
         least_s: The tightest objective that a full batch meets though nobody waits.
         alone: Money for executing a batch of one.
@@ -54,86 +59,95 @@ class Offer:
         held: Money for an instance, a second.
     """
 
-    configuration: Configuration
-    allowance_s: float
-    least_s: float
-    alone: float
-    full: float
-    alone_s: float
-    full_s: float
-    held: float
-
-    @property
-    def each(self) -> float:
-        """Money for a request of a full batch; instances are busy all the time."""
-        return (self.full + self.held * self.full_s) / self.configuration.batch
+    batch: Times
+    cpu: Times
+    gpu: Times
+    allowance_s: Times
+    least_s: Times
+    alone: Times
+    full: Times
+    alone_s: Times
+    full_s: Times
+    held: Times
 
 
 class Offers:
     """Configurations that may pay, as arrays.
 
     Attributes:
-        listed: One or more; none where the model knows nothing.
         fastest_s: The tightest objective that any of them meets; infinite without any.
+        on_gpu: Which of them are on a GPU.
     """
 
-    def __init__(self, listed: Sequence[Offer]) -> None:
-        self.listed = tuple(listed)
-        self.fastest_s = min((offer.least_s for offer in listed), default=math.inf)
-        batch = np.array([offer.configuration.batch for offer in listed], dtype=np.intp)
-        self.on_gpu: npt.NDArray[np.bool_] = np.array([o.configuration.gpu > 0 for o in listed])
-        self._allowance = np.array([offer.allowance_s for offer in listed])
-        self._least = np.array([offer.least_s for offer in listed])
+    def __init__(self, priced: _Priced) -> None:
+        self._priced = priced
+        self.fastest_s = float(priced.least_s.min(initial=math.inf))
+        self.on_gpu: npt.NDArray[np.bool_] = priced.gpu > 0
         # Money and seconds of a batch are taken for linear in its size.
-        steps = np.maximum(batch - 1, 1)
-        alone, full = (np.array([getattr(o, n) for o in listed]) for n in ("alone", "full"))
-        self._item = np.where(batch > 1, full - alone, 0.0) / steps
-        self._fixed = alone - self._item
-        alone, full = (np.array([getattr(o, n) for o in listed]) for n in ("alone_s", "full_s"))
-        self._item_s = np.where(batch > 1, full - alone, 0.0) / steps
-        self._fixed_s = alone - self._item_s
-        self._held = np.array([offer.held for offer in listed])
-        sizes, self._roots_per_one = _mean_sizes(int(batch.max(initial=1)))
-        self._row = (batch - 1) * _ROOTS
+        steps = np.maximum(priced.batch - 1, 1)
+        self._item = np.where(priced.batch > 1, priced.full - priced.alone, 0.0) / steps
+        self._fixed = priced.alone - self._item
+        self._item_s = np.where(priced.batch > 1, priced.full_s - priced.alone_s, 0.0) / steps
+        self._fixed_s = priced.alone_s - self._item_s
+        sizes, self._roots_per_one = _mean_sizes(int(priced.batch.max(initial=1)))
+        self._row = (priced.batch.astype(np.intp) - 1) * _ROOTS
         self._flat = sizes.ravel()
         self._knees: dict[float, float] = {}
 
-    def cheapest(
-        self, rates_rps: Times, pooled_s: Times, slo_s: Times
-    ) -> tuple[Times, npt.NDArray[np.intp]]:
-        """The least money per request for each group, and the place of its offer in ``listed``.
+    def __len__(self) -> int:
+        return len(self._priced.batch)
+
+    def configuration(self, place: int) -> tuple[Configuration, float]:
+        """An offer's, and about the allowance that it needs.
 
         Args:
-            rates_rps: Total rate of each group, above 0; shape ``(groups,)``.
-            pooled_s: ``V`` of each, in seconds; likewise.
-            slo_s: The tightest objective of each, in seconds; likewise.
+            place: Of the offer, from 0 on.
+        """
+        of = self._priced
+        size = Configuration(int(of.batch[place]), float(of.cpu[place]), float(of.gpu[place]))
+        return size, float(of.allowance_s[place])
+
+    def cheapest(self, groups: Pooled) -> tuple[Times, npt.NDArray[np.intp]]:
+        """The least money per request for each group, and the place of its offer.
+
+        Args:
+            groups: Arrays of shape ``(groups,)``.
 
         Returns:
             Infinity and 0 where no configuration meets the objective.
         """
-        count = len(rates_rps)
+        count = len(groups.rates_rps)
         costs, places = np.full(count, math.inf), np.zeros(count, dtype=np.intp)
-        if not self.listed:
+        if not len(self):
             return costs, places
-        step = max(1, _BLOCK // len(self.listed))
+        step = max(1, _BLOCK // len(self))
         for start in range(0, count, step):
             part = slice(start, start + step)
-            each = self.costs(rates_rps[part], pooled_s[part], slo_s[part])
+            each = self.costs(Pooled(*(column[part] for column in groups)))
             places[part] = each.argmin(axis=1)
             costs[part] = each[np.arange(len(each)), places[part]]
         return costs, places
 
-    def costs(self, rates_rps: Times, pooled_s: Times, slo_s: Times) -> Times:
+    def costs(self, groups: Pooled) -> Times:
         """Money per request for each group on each offer; shape ``(groups, offers)``."""
-        rate = rates_rps[:, None]
-        members = rate * np.maximum(pooled_s[:, None] - self._allowance, 0.0)
-        place = np.minimum(np.sqrt(members) * self._roots_per_one + 0.5, _ROOTS - 1)
-        mean = self._flat.take(self._row + place.astype(np.intp))
+        rate, slo_s = groups.rates_rps[:, None], groups.slos_s[:, None]
+        window_s = np.maximum(groups.open_s[:, None] - self._priced.allowance_s, 0.0)
+        apart_s = np.minimum(groups.spread_s[:, None], window_s)
+        mean = self._mean_size(rate * (window_s - apart_s))
+        if groups.spread_s.any():
+            mean = (mean + self._mean_size(rate * (window_s + apart_s))) / 2
         found: Times = self._fixed / mean + self._item
-        if self._held.any():
+        if self._priced.held.any():
             busy = rate * (self._fixed_s / mean + self._item_s)
-            found = found + self._held * (busy + np.sqrt(busy) + 1) / rate  # about as `erlang`
-        return np.where(self._least <= slo_s[:, None], found, math.inf)
+            about = busy + np.sqrt(busy) + 1  # instances, about as `erlang` has them
+            found += self._priced.held * about / rate
+        found[self._priced.least_s > slo_s] = math.inf
+        return found
+
+    def _mean_size(self, members: Times) -> Times:
+        """Of batches of each offer, with so many later members expected but for its largest."""
+        place = np.minimum(np.sqrt(members) * self._roots_per_one + 0.5, _ROOTS - 1)
+        return self._flat.take(self._row + place.astype(np.intp))
 
     def knee_rps(self, slo_s: float) -> float:
         """The rate from which on an application with this objective is cheapest on a GPU.
@@ -143,7 +157,7 @@ class Offers:
         """
         if slo_s not in self._knees:
             slos = np.full(len(_KNEES), slo_s)
-            _, places = self.cheapest(_KNEES, slos, slos)
+            _, places = self.cheapest(Pooled(_KNEES, slos, np.zeros_like(slos), slos))
             on_cores = [at for at, place in enumerate(places) if not self.on_gpu[place]]
             first = on_cores[-1] + 1 if on_cores else 0
             self._knees[slo_s] = float(_KNEES[first]) if first < len(_KNEES) else math.inf
@@ -159,56 +173,73 @@ def offers(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -
         max_batch: Most requests in a batch.
         miss: Share of requests that may be late.
     """
-    listed = [
-        offer
-        for configuration in model.configurations(max_batch)
-        if (offer := _offer(model, billing, configuration, miss))
-    ]
-    kept: list[Offer] = []
-    for _, group in sorted(_by_kind(listed).items()):
-        best_s = math.inf
-        fastest = min(group, key=lambda each: (each.allowance_s, each.each))
-        for offer in sorted(group, key=lambda each: (each.each, each.allowance_s)):
-            if offer.allowance_s < best_s * (1 - _QUICKER) or offer is fastest:
-                best_s = offer.allowance_s
-                kept.append(offer)
-    return Offers(kept)
+    priced = _asked(model, billing, configurations(model, max_batch), miss)
+    kept = _undominated(priced)
+    return Offers(_Priced(*(column[kept] for column in priced)))
 
 
-def _by_kind(listed: Sequence[Offer]) -> dict[tuple[bool, int], list[Offer]]:
-    kinds: dict[tuple[bool, int], list[Offer]] = {}
-    for offer in listed:
-        size = offer.configuration
-        kinds.setdefault((size.gpu > 0, size.batch), []).append(offer)
-    return kinds
-
-
-def _offer(
-    model: LatencyModel, billing: Billing, configuration: Configuration, miss: float
-) -> Offer | None:
-    batch, cpu, gpu = configuration
-    # Of a batch of b about one waits all of the window, and half of the misses are others'.
-    quantile = 1 - min(miss * max(1.0, batch / 2), max(miss, 0.5))
+def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> _Priced:
+    """Those of which the model knows enough."""
+    # Of a batch of b about one waits all of the window.
+    hurried = 1 - np.minimum(miss * sizes.batch, max(miss, 0.5))
     full_s, allowance_s, least_s = (
-        model.predict(batch, cpu, gpu, at) or math.nan for at in (0.5, quantile, 1 - miss)
+        predicted(model, sizes, share) for share in (np.array([0.5]), hurried, np.array([1 - miss]))
     )
     # Written so that what is not a number is no offer.
-    if not (0 < full_s < math.inf and allowance_s <= least_s < math.inf and cpu > 0):
-        return None
-    alone_s = model.predict(1, cpu, gpu) or full_s
-    resources = model.resources(*configuration)
-    alone, full = (billing.execution(resources, at) for at in (alone_s, full_s))
-    held = billing.lifetime(resources, 1.0)
-    if full == held == 0:
-        units = resource_units(resources.cpu, resources.gpu)
-        alone, full = units * alone_s, units * full_s
-    return Offer(configuration, allowance_s, least_s, alone, full, alone_s, full_s, held)
+    good = (full_s > 0) & (full_s < math.inf) & (allowance_s <= least_s) & (least_s < math.inf)
+    good &= sizes.cpu > 0
+    sizes = Sizes(*(column[good] for column in sizes))
+    full_s, allowance_s, least_s = full_s[good], allowance_s[good], least_s[good]
+    alone_s = predicted(model, sizes._replace(batch=np.array([1.0])), np.array([0.5]))
+    alone_s = np.where(alone_s > 0, alone_s, full_s)
+    instances = occupied(model, sizes)
+    alone, full = (executions(billing, instances, at) for at in (alone_s, full_s))
+    held = lifetimes(billing, instances)
+    units = CORE_WEIGHT * instances.cpu + instances.gpu  # `resource_units`
+    free = (full == 0) & (held == 0)
+    alone, full = np.where(free, units * alone_s, alone), np.where(free, units * full_s, full)
+    return _Priced(*sizes, allowance_s, least_s, alone, full, alone_s, full_s, held)
+
+
+def _undominated(priced: _Priced) -> list[int]:
+    """Places of the quickest of each kind and batch, and of what is cheaper than all quicker."""
+    each = (priced.full + priced.held * priced.full_s) / priced.batch
+    kinds = np.where(priced.gpu > 0, _LARGEST + priced.batch, priced.batch)
+    order = np.lexsort((priced.allowance_s, each, kinds))
+    starts = np.flatnonzero(np.diff(kinds[order], prepend=0.0))
+    allowances = priced.allowance_s[order]
+    least = np.minimum.reduceat(allowances, starts) if len(starts) else allowances
+    lengths = np.diff(starts, append=len(order))
+    kept: list[int] = []
+    rows = (order, kinds[order], allowances, np.repeat(least, lengths))
+    before, best_s = 0.0, math.inf
+    for place, kind, allowance_s, least_s in zip(*(row.tolist() for row in rows), strict=True):
+        if kind != before:
+            before, best_s = kind, math.inf
+        quickest = allowance_s == least_s < best_s
+        if allowance_s < best_s * (1 - _QUICKER) or quickest:
+            best_s = allowance_s
+            kept.append(place)
+    return kept
 
 
 def _mean_sizes(largest: int) -> tuple[Times, float]:
     """Mean sizes of batches of up to 1, 2, ... by the root of the members; places per root."""
     end = largest + 8 * math.sqrt(largest) + 16
     roots = np.linspace(0, math.sqrt(end), _ROOTS)
-    below = poisson(roots**2, largest).cumsum(axis=1)
-    more = np.concatenate([np.zeros((_ROOTS, 1)), (1 - below[:, :-1]).cumsum(axis=1)], axis=1)
-    return 1.0 + more.T, (_ROOTS - 1) / float(roots[-1])
+    fewer, sizes = np.zeros(_ROOTS), np.ones((largest, _ROOTS))
+    for number, share in enumerate(_shares(roots**2, largest - 1), 1):
+        fewer += share
+        np.add(sizes[number - 1], 1 - fewer, out=sizes[number])
+    return sizes, (_ROOTS - 1) / float(roots[-1])
+
+
+def _shares(members: Times, count: int) -> Iterator[Times]:
+    """Probabilities of 0, 1, ... where so many are expected."""
+    if float(members[-1]) > _FEW:
+        yield from poisson(members, count).T
+        return
+    share = np.exp(-members)
+    for number in range(1, count + 1):
+        yield share
+        share = share * members / number

@@ -12,18 +12,15 @@ import math
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-
-from scaler.core.harmony.grouping import best_cuts, two_stages
+from scaler.core.harmony.grouping import two_stages
+from scaler.core.harmony.neighbours import Neighbours
 from scaler.core.harmony.offers import offers
-from scaler.core.harmony.pooling import pooled
 from scaler.core.harmony.settling import Group, Member, Settling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import LatencyModel
-    from scaler.core.arrivals.processes import Times
     from scaler.core.cost import Billing
     from scaler.core.harmony.grouping import Cut
     from scaler.core.snapshot import AppLoad
@@ -34,9 +31,6 @@ Grouping: TypeAlias = Literal["optimal", "two-stages", "apart", "together"]
 
 _MEMBERS = 160  # objectives that are told apart; beyond that neighbours count as the tightest
 _LEAST_RPS = 1e-9  # of an application that sends nothing, so that it has a place all the same
-_TRIED = 2  # configurations that are settled at once
-_TRIED_MOST = 32  # and in all
-_WORTH = 1.03  # a group that is no dearer than this, relative to the next estimate, is taken
 
 
 class Provisioner:
@@ -71,54 +65,20 @@ class Provisioner:
         members = [member for member in members if member.slo_s >= self.fastest_s]
         if not members:
             return []
-        slos = np.array([member.slo_s for member in members])
-        rates, opens = pooled(np.array([member.rate_rps for member in members]), slos)
-        found: list[Group] = []
-        for first, last in self._cuts(slos, rates, opens, grouping):
-            load = (rates[first, last], opens[first, last])
-            found += self._settled(members[first : last + 1], *load)
-        return found
+        neighbours = Neighbours(members, self._offers, self.settling)
+        cuts = self._cuts(neighbours, grouping)
+        return [group for cut in cuts for group in neighbours.served(cut)]
 
-    def _cuts(self, slos: Times, rates: Times, opens: Times, grouping: Grouping) -> list[Cut]:
-        count = len(slos)
+    def _cuts(self, neighbours: Neighbours, grouping: Grouping) -> list[Cut]:
+        count = len(neighbours)
         if grouping == "apart":
             return [(place, place) for place in range(count)]
         if grouping == "together":
             return [(0, count - 1)]
-        inside = np.triu_indices(count)
-        costs = np.full((count, count), math.inf)
-        places = np.zeros((count, count), dtype=np.intp)
-        costs[inside], places[inside] = self._offers.cheapest(
-            rates[inside], opens[inside], slos[inside[0]]
-        )
-        if grouping == "optimal":
-            return best_cuts(rates, costs)
-        on_gpu = self._offers.on_gpu[places]
-        return two_stages(rates, costs, on_gpu, lambda at: self._offers.knee_rps(float(slos[at])))
-
-    def _settled(self, members: Sequence[Member], rate: float, opens: float) -> list[Group]:
-        """One group; its members apart, where an estimate was too hopeful for all of them."""
-        load = (np.array([value]) for value in (rate, opens, members[0].slo_s))
-        costs = self._offers.costs(*load)[0]
-        order = costs.argsort(kind="stable")[: min(_TRIED_MOST, int(np.isfinite(costs).sum()))]
-        best: Group | None = None
-        for start in range(0, len(order), _TRIED):
-            # What is left would have to be cheaper than it was estimated to be.
-            if best and best.cost <= costs[order[start]] * _WORTH:
-                break
-            tried = [self._offers.listed[place] for place in order[start : start + _TRIED]]
-            found = self.settling.cheapest(members, tried)
-            if found and (best is None or found.cost < best.cost):
-                best = found
-        if best:
-            return [best]
-        if len(members) == 1:
-            return []
-        return [
-            group
-            for member in members
-            for group in self._settled([member], member.rate_rps, member.slo_s)
-        ]
+        if grouping == "two-stages":
+            rates, costs, on_gpu = neighbours.estimated()
+            return two_stages(rates, costs, on_gpu, neighbours.knee_rps)
+        return neighbours.divided()
 
 
 def members_of(apps: Sequence[AppLoad]) -> list[Member]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from carpool.latency import Configuration, LatencyModel, Resources
     from scaler.core.cost import Billing
-    from scaler.core.harmony.offers import Offer
 
 __all__ = ["Group", "Member", "Settling"]
 
@@ -30,6 +29,8 @@ _CELLS = 24  # four digits
 _STEPS = 5  # of the search for an allowance, which is then within a few thousandths
 _NEAR = 0.005  # part of the allowance that is not worth another step
 _CLOSE = 0.9  # of the late requests that are allowed: no more are looked for
+_AIM = 0.95
+_STEEP = 16.0  # exponent of the allowance in the share of late requests, about
 _WIDER = 1.1
 _SLOWEST = 0.99999  # quantile of the execution times that no allowance needs to exceed
 _WITNESSES = 4  # members whose late requests are counted: the tightest, and to make sure, others
@@ -104,41 +105,42 @@ class Settling:
         """Whether the model does, so that a group may have it."""
         return self._model.predict(*configuration) is not None
 
-    def cheapest(self, members: Sequence[Member], tried: Sequence[Offer]) -> Group | None:
-        """The group on the cheapest of some configurations; None where none is fast enough.
-
-        Args:
-            members: By objective, the tightest first.
-            tried: Configurations, with about the allowance that each will need.
-        """
-        found = [self.on(members, offer.configuration, offer.allowance_s) for offer in tried]
-        return min([group for group in found if group], key=lambda g: g.cost, default=None)
-
     def on(
-        self, members: Sequence[Member], configuration: Configuration, about_s: float
+        self,
+        members: Sequence[Member],
+        configuration: Configuration,
+        about_s: float,
+        below: float = math.inf,
     ) -> Group | None:
-        """The group on a configuration, with the least allowance; None if it is too slow.
+        """The group on a configuration, with the least allowance.
 
         Args:
             members: By objective, the tightest first.
             configuration: The instance, and its largest batch.
             about_s: Where to begin to look for the allowance.
+            below: What a request must cost less than.
+
+        Returns:
+            None if the configuration is too slow or too dear.
         """
         slo_s = members[0].slo_s
         most_s = min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
         times = self._times_on(configuration)
+        known: dict[float, MergedBatches] = {}
 
-        def late(allowance_s: float) -> float:
-            windows_s = _windows(members, configuration, allowance_s)
-            return _batches(members, windows_s, configuration.batch).late_share(0, slo_s, times)
+        def batches(allowance_s: float) -> MergedBatches:
+            if allowance_s not in known:
+                windows_s = _windows(members, configuration, allowance_s)
+                known[allowance_s] = _batches(members, windows_s, configuration.batch)
+            return known[allowance_s]
 
         allowance_s = most_s
         if configuration.batch > 1:
+            late = lambda at_s: batches(at_s).late_share(0, slo_s, times)  # noqa: E731
             allowance_s = _least(late, self._miss, min(about_s, most_s), most_s)
         while True:
-            windows_s = _windows(members, configuration, allowance_s)
-            group = self.having(members, configuration, windows_s)
-            if group.late <= self._miss:
+            group = self._filling(batches(allowance_s), members, configuration, below)
+            if group is None or group.late <= self._miss:
                 return group
             if allowance_s >= most_s:
                 return None
@@ -148,14 +150,29 @@ class Settling:
         self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
     ) -> Group:
         """The group on a configuration with given windows, whether it meets objectives or not."""
-        times = self._times_on(configuration)
         batches = _batches(members, windows_s, configuration.batch)
+        group = self._filling(batches, members, configuration, math.inf)
+        assert group is not None  # noqa: S101  nothing is too dear
+        return group
+
+    def _filling(
+        self,
+        batches: MergedBatches,
+        members: Sequence[Member],
+        configuration: Configuration,
+        below: float,
+    ) -> Group | None:
+        """The group whose batches these are; None if a request costs no less than ``below``."""
+        times = self._times_on(configuration)
         rate_rps = sum(member.rate_rps for member in members)
         mean = batches.mean_size
         exec_s = float(batches.sizes @ times.mean_s)
         instances = enough(rate_rps / mean * exec_s, self._waiting)
         resources = self._model.resources(*configuration)
         held = self._billing.lifetime(resources, 1.0) * instances / rate_rps
+        cost = float(batches.sizes @ times.costs) / mean + held
+        if cost >= below:
+            return None
         every = max(1, math.ceil(len(members) / _WITNESSES))
         late = max(
             batches.late_share(place, members[place].slo_s, times)
@@ -165,11 +182,11 @@ class Settling:
             members=tuple(members),
             configuration=configuration,
             resources=resources,
-            windows_s=tuple(windows_s),
+            windows_s=tuple(batches.windows_s),
             late=late,
             mean_batch=mean,
             mean_exec_s=exec_s,
-            cost=float(batches.sizes @ times.costs) / mean + held,
+            cost=cost,
             instances=instances,
         )
 
@@ -197,22 +214,24 @@ def _batches(members: Sequence[Member], windows_s: Sequence[float], size: int) -
 def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: float) -> float:
     """About the least allowance with which no more than ``miss`` are late, or ``most_s``.
 
-    The share falls about exponentially, so that its logarithm is interpolated.
+    The share falls about as a power, of which the exponent is interpolated once both sides are
+    known.
     """
     at_s, low_s, high_s = about_s, 0.0, most_s
-    low = high = 0.0  # logarithms of shares over ``miss``, 0 where not known
+    low = high = 0.0  # logarithms of shares over what is aimed at, 0 where not known
     for _ in range(_STEPS):
         share = late(at_s)
-        over = math.log(max(share, miss * 1e-3) / miss)
+        over = math.log(max(share / miss, 1e-3) / _AIM)
         if share > miss:
             low_s, low = at_s, over
         else:
-            high_s, high = at_s, min(over, -1e-9)
+            high_s, high = at_s, over
         if _CLOSE * miss <= share <= miss or high_s - low_s <= _NEAR * high_s:
             break
         if low and high:
             part = min(max(low / (low - high), 0.1), 0.9)
             at_s = low_s + part * (high_s - low_s)
         else:
-            at_s = min(at_s * _WIDER, most_s) if low else at_s / _WIDER
+            factor = min(max(math.exp(over / _STEEP), 1 / _WIDER), _WIDER)
+            at_s = min(at_s * factor, most_s)
     return high_s

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.latency.arrays import Occupied, Sizes, predicted
+from scaler.core.cost_arrays import executions
+
 if TYPE_CHECKING:
     from carpool.latency import Configuration, LatencyModel
     from scaler.core.arrivals.processes import Times
@@ -30,7 +33,7 @@ _EDGES = np.concatenate(
     ]
 )
 _SHARES: Times = np.diff(_EDGES)
-_QUANTILES: list[float] = ((_EDGES[1:] + _EDGES[:-1]) / 2).tolist()
+_QUANTILES: Times = (_EDGES[1:] + _EDGES[:-1]) / 2
 
 
 class SlicedTimes:
@@ -48,24 +51,16 @@ class SlicedTimes:
 
     def __init__(self, model: LatencyModel, configuration: Configuration, billing: Billing) -> None:
         batch, cpu, gpu = configuration
-        resources = model.resources(*configuration)
-        seconds: list[list[float]] = []
-        costs: list[float] = []
-        for size in range(batch, 0, -1):
-            median = model.predict(size, cpu, gpu)
-            if median is None:  # padded to the next larger
-                seconds.append(seconds[-1])
-                costs.append(costs[-1])
-                continue
-            times = [model.predict(size, cpu, gpu, at) or median for at in _QUANTILES]
-            if times[0] == times[-1]:
-                costs.append(billing.execution(resources, median))
-            else:
-                costs.append(float(_SHARES @ [billing.execution(resources, t) for t in times]))
-            seconds.append(times)
-        self._seconds: Times = np.array(seconds[::-1])
-        self.costs: Times = np.array(costs[::-1])
+        alone = Sizes(np.arange(1.0, batch + 1)[:, None], np.full(1, cpu), np.full(1, gpu))
+        median = predicted(model, alone, np.array([0.5]))
+        # A size that is not known is padded to the next larger.
+        places = np.where(median[:, 0] > 0, np.arange(batch), batch - 1)
+        places = np.minimum.accumulate(places[::-1])[::-1]
+        seconds = predicted(model, alone, _QUANTILES)
+        self._seconds: Times = np.where(seconds > 0, seconds, median)[places]
         self.mean_s: Times = self._seconds @ _SHARES
+        instance = Occupied(*(np.full(1, value) for value in model.resources(*configuration)))
+        self.costs: Times = executions(billing, instance, self._seconds) @ _SHARES
         # What is left of each size's distribution from a slice on: shares, and share-seconds.
         ones = np.broadcast_to(_SHARES, self._seconds.shape)
         self._left = [_sums_from(ones), _sums_from(self._seconds * _SHARES)]

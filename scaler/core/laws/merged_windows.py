@@ -185,11 +185,11 @@ class MergedBatches:
             executions: Execution times of batches of 1 to ``size``, or more.
         """
         size, rate, window = self.size, self._rate, float(self._windows[app])
+        if size == 1:
+            return float(executions.tails(np.array([slo_s]))[0][0, 0])
         ends = np.minimum(self._windows, window)
         times = np.concatenate([[slo_s, slo_s - window], slo_s - ends, slo_s - self._at])
         tails, integrals = (values[:size] for values in executions.tails(times))
-        if size == 1:
-            return float(tails[0, 0])
         start = 2 + len(ends)
         inside = self._at < window
         uniform = np.where(inside, integrals[:, start:], integrals[:, 1:2]) - integrals[:, :1]
@@ -251,7 +251,7 @@ class MergedBatches:
                 first = int(over.argmax()) if over[-1] else _PARTS
                 low, longest = float(at[first - 1]), float(at[first])
         inside = self._windows[self._windows < longest]
-        return np.union1d(np.linspace(0.0, longest, self.cells + 1), inside)
+        return np.sort(np.concatenate([np.linspace(0.0, longest, self.cells + 1), inside]))
 
     @cached_property
     def _at(self) -> Times:

@@ -1,0 +1,177 @@
+"""Latency models asked about many sizes at once, in arrays.
+
+What a model answers here is what it answers one by one. The formulas of coefficients are written
+out once more, for arrays; any other model is asked one by one. Models themselves know no arrays, so
+that who asks them now and then needs no numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from carpool.latency.coefficients import (
+    GB_PER_CORE,
+    MAX_CORES,
+    ROUNDING,
+    STEPS_PER_CORE,
+    WHOLE_GPU,
+    Coefficients,
+    deviations,
+)
+from carpool.latency.linear import Linear
+from carpool.latency.table import Table
+
+if TYPE_CHECKING:
+    from carpool.latency.coefficients import CpuCoefficients, GpuCoefficients
+    from carpool.latency.model import LatencyModel
+
+__all__ = ["Floats", "Occupied", "Sizes", "configurations", "occupied", "predicted"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Sizes(NamedTuple):
+    """`Configuration` as arrays, of shapes that go with one another."""
+
+    batch: Floats
+    cpu: Floats
+    gpu: Floats
+
+
+class Occupied(NamedTuple):
+    """`Resources` as arrays of one shape."""
+
+    cpu: Floats
+    gpu: Floats
+    memory_mb: Floats
+    gpu_gb: Floats
+
+
+def configurations(model: LatencyModel, max_batch: int) -> Sizes:
+    """What `LatencyModel.configurations` lists, in its order."""
+    if type(model) is Coefficients:  # a subclass may have others
+        return _on_all(model, max_batch)
+    flat = np.fromiter(chain.from_iterable(model.configurations(max_batch)), np.float64)
+    return Sizes(*flat.reshape(-1, len(Sizes._fields)).T)
+
+
+def predicted(model: LatencyModel, sizes: Sizes, quantile: Floats) -> Floats:
+    """Seconds as `LatencyModel.predict` says them; not a number where it says ``None``.
+
+    Args:
+        model: How long batches take.
+        sizes: Of batches and instances.
+        quantile: Shares of batches that take no longer, of a shape that goes with theirs.
+    """
+    if type(model) is Coefficients:
+        return _by_coefficients(model, sizes, quantile)
+    if type(model) in (Linear, Table):  # every quantile of theirs is the same
+        once = _one_by_one(model, sizes, np.full(1, 0.5))
+        return np.broadcast_to(once, np.broadcast_shapes(once.shape, quantile.shape))
+    return _one_by_one(model, sizes, quantile)
+
+
+def occupied(model: LatencyModel, sizes: Sizes) -> Occupied:
+    """What instances occupy, as `LatencyModel.resources` says it.
+
+    Args:
+        model: What they run.
+        sizes: Of instances and their largest batches; arrays of one shape and one axis.
+    """
+    if type(model) is Coefficients:
+        return _by_halves(model, sizes)
+    rows = zip(*(each.tolist() for each in sizes), strict=True)
+    each = (model.resources(int(batch), cpu, gpu) for batch, cpu, gpu in rows)
+    flat = np.fromiter(chain.from_iterable(each), np.float64)
+    return Occupied(*flat.reshape(-1, len(Occupied._fields)).T)
+
+
+def _one_by_one(model: LatencyModel, sizes: Sizes, quantile: Floats) -> Floats:
+    at = np.broadcast_arrays(*sizes, quantile)
+    rows = zip(*(each.ravel().tolist() for each in at), strict=True)
+    answers = (model.predict(int(batch), *others) for batch, *others in rows)
+    flat = np.fromiter((math.nan if each is None else each for each in answers), np.float64)
+    return flat.reshape(at[0].shape)
+
+
+def _on_all(model: Coefficients, max_batch: int) -> Sizes:
+    """`Coefficients.configurations`."""
+    parts = [np.empty((3, 0))]
+    if model.cpu:
+        batch = np.array([size for size in sorted(model.cpu.mean_s) if size <= max_batch])
+        cores = np.arange(1, MAX_CORES * STEPS_PER_CORE + 1) / STEPS_PER_CORE
+        batch, cores = np.repeat(batch, len(cores)), np.tile(cores, len(batch))
+        parts.append(np.array([batch, cores, np.zeros_like(cores)]))
+    if model.gpu:
+        total = model.gpu.total_slices
+        most = min(max_batch, model.gpu.max_batch)
+        batch, slices = (each.ravel() for each in np.mgrid[1 : most + 1, 1 : total + 1])
+        fits = slices >= np.searchsorted(model.gpu.batch_thresholds, batch) + 1
+        batch, slices = batch[fits], slices[fits]
+        parts.append(np.array([batch, slices / GB_PER_CORE, WHOLE_GPU * slices / total]))
+    return Sizes(*np.concatenate(parts, axis=1))
+
+
+def _by_coefficients(model: Coefficients, sizes: Sizes, quantile: Floats) -> Floats:
+    """`Coefficients.predict`."""
+    batch, cpu, gpu = np.broadcast_arrays(*sizes)
+    found = np.full((3, *batch.shape), math.nan)
+    alone, shared = gpu == 0, gpu > 0
+    if model.cpu and alone.any():
+        found[:, alone] = _on_cores(model.cpu, batch[alone], cpu[alone])
+    if model.gpu and shared.any():
+        found[:, shared] = _on_gpu(model.gpu, batch[shared], gpu[shared])
+    least, mean, most = found
+    shares, places = np.unique(quantile, return_inverse=True)
+    scores = np.array([deviations(share) for share in shares.tolist()])[places]
+    wider = np.maximum(0.0, most - mean) * scores.reshape(quantile.shape)
+    return np.asarray(np.maximum(least, mean + wider))
+
+
+def _by_halves(model: Coefficients, sizes: Sizes) -> Occupied:
+    """`Coefficients.resources`."""
+    memory_mb = gpu_gb = np.zeros_like(sizes.cpu)
+    if model.cpu:
+        memory_mb = model.cpu.memory_per_item_mb * sizes.batch + model.cpu.memory_base_mb
+    if model.gpu:
+        shared = sizes.gpu > 0
+        memory_mb = np.where(shared, model.gpu.memory_mb, memory_mb)
+        gpu_gb = np.where(shared, _slices(model.gpu, sizes.gpu), 0.0)
+    return Occupied(sizes.cpu, sizes.gpu, memory_mb, gpu_gb)
+
+
+def _on_cores(half: CpuCoefficients, batch: Floats, cpu: Floats) -> Floats:
+    """The least, the mean and the maximum."""
+    found = np.full((3, len(batch)), math.nan)
+    known = (cpu >= 1 / STEPS_PER_CORE) & (cpu <= MAX_CORES)
+    for size, mean in half.mean_s.items():
+        here = known & (batch == size)
+        for row, curve in ((1, mean), (2, half.max_s[size])):
+            found[row, here] = curve.scale * np.exp(-cpu[here] / curve.decay_cores) + curve.floor
+        found[0, here] = mean.floor
+    return found
+
+
+def _on_gpu(half: GpuCoefficients, batch: Floats, gpu: Floats) -> Floats:
+    """The least, the mean and the maximum."""
+    slices = _slices(half, gpu)
+    least = np.searchsorted(half.batch_thresholds, batch) + 1
+    known = (batch >= 1) & (batch <= half.max_batch) & (gpu <= WHOLE_GPU) & (slices >= least)
+    slices = np.where(known, slices, math.nan)
+    work = half.per_item_s * batch + half.base_s
+    turn, pause = slices * half.time_slice_s, (half.total_slices - slices) * half.time_slice_s
+    turns = np.ceil(work / turn - ROUNDING)
+    quick = work + (turns - 1) * pause
+    last = work - (turns - 1) * turn
+    wait = pause * (last + pause / 2) / (turn + pause)
+    margin = np.where(slices < half.total_slices, half.max_margin, 1.0)
+    return np.array([quick, quick + wait, margin * (quick + pause)])
+
+
+def _slices(half: GpuCoefficients, percent: Floats) -> Floats:
+    return np.floor(percent / WHOLE_GPU * half.total_slices + ROUNDING)
