@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from benchmarks.lazy import BATCH_MAX, Result, measured, model
 from simulator.staged import Coming, lazily, windowed
+from watchdog_plugin.lazy.program import Node, Program
 from watchdog_plugin.lazy.rules import PAPER, Rules
 
 COUNT = 1500
@@ -57,3 +60,24 @@ def test_company_is_sought_where_it_pays_so_that_high_load_is_no_loss() -> None:
     printed, ours = lazy(2000, PAPER).mean_ms, lazy(2000, Rules()).mean_ms
 
     assert ours < window(2000, 0.005).mean_ms < printed
+
+
+@pytest.mark.parametrize("sla_s", [0.15, 1e6])
+def test_an_objective_does_not_make_batches_small_when_they_are_needed_most(sla_s: float) -> None:
+    """At two thirds of what full batches take, as many are in time as with whole batches.
+
+    Who keeps the oldest in time by taking him with few others, is soon too late for all.
+    """
+    ranker = Program("ranker", [Node([(0.04 + 0.002 * n) / 8 for n in range(1, 33)])] * 8)
+    draw, now, times = random.Random(1), 0.0, []
+    for _ in range(3000):
+        now += draw.expovariate(200)
+        times.append(now)
+    ways = [[Coming(at, ranker, sla_s) for at in times] for _ in range(2)]
+    lazily(ways[0], Rules())
+    windowed(ways[1], 0.0, 32)
+    mean_s = [sum(each.latency_s for each in way) / len(way) for way in ways]
+    late = [sum(each.latency_s > 0.15 for each in way) / len(way) for way in ways]
+
+    assert mean_s[0] <= 1.02 * mean_s[1]
+    assert late[0] <= late[1] + 0.01

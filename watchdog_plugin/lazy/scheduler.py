@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from watchdog_plugin.lazy import slack, worth
+from watchdog_plugin.lazy.rates import Rate
 from watchdog_plugin.lazy.rules import Rules
 from watchdog_plugin.lazy.table import BatchTable
 
@@ -44,6 +45,7 @@ class Scheduler:
         self.rules = rules or Rules()
         self.table = BatchTable()
         self._waiting: dict[tuple[Program, Hashable], list[Rider]] = {}
+        self._rates: dict[Program, Rate] = {}
 
     @property
     def waiting(self) -> int:
@@ -52,6 +54,7 @@ class Scheduler:
 
     def add(self, rider: Rider) -> None:
         """A request has come."""
+        self._rates.setdefault(rider.program, Rate()).arrived(rider.arrived)
         self._waiting.setdefault((rider.program, rider.key), []).append(rider)
 
     def cancel(self, rider: Rider) -> bool:
@@ -98,17 +101,20 @@ class Scheduler:
 
     def _choose(self, group: list[Rider], waiting: list[Rider], now: float) -> int:
         """How many of the first of ``group`` are let in, who are the first of ``waiting``."""
-        stack = list(self.table)
-        if any(entry.overtaken >= self.rules.overtaken_max for entry in stack):
+        stack, rules = list(self.table), self.rules
+        if any(entry.overtaken >= rules.overtaken_max for entry in stack):
             return 0
-        count = slack.admissible(stack, group, self.rules, now)
-        if not self.rules.partial and count < len(group):
+        if not stack and rules.pays:
+            return worth.best_size(waiting, len(group), now)
+        count = slack.admissible(stack, group, rules, now)
+        if not rules.partial and count < len(group):
             count = 0
         if not stack:
-            most = max(1, count)  # somebody has to be the first, late or not
-            return worth.best_size(waiting, most) if self.rules.pays else most
-        if count and self.rules.pays and not worth.pays(stack, group[:count]):
-            return 0
+            return max(1, count)  # somebody has to be the first, late or not
+        if count and rules.pays:
+            rate_rps = self._rates[group[0].program].rps(now)
+            if not worth.pays(stack, group[:count], rate_rps):
+                return 0
         return count
 
     def _let_in(self, key: tuple[Program, Hashable], count: int) -> None:

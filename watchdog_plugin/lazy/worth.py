@@ -1,8 +1,9 @@
 """Whether company pays: by the sum of the times at which all have their answers.
 
 Slack says whether joining harms anybody's deadline, not whether it helps. Where a batch of two
-takes twice as long as one, catching up makes those who run wait for nothing; so newcomers are
-compared with what would become of all if they came behind.
+takes twice as long as one, catching up makes those who run wait for nothing; and under load, who
+comes behind shares a batch with all who will have come by then, so that catching up takes time
+from them. So newcomers are compared with what would become of all if they came behind.
 """
 
 from __future__ import annotations
@@ -19,28 +20,61 @@ if TYPE_CHECKING:
 
 __all__ = ["best_size", "pays"]
 
+_ROUNDING_S = 1e-9
 
-def pays(stack: Sequence[Entry], riders: Sequence[Rider]) -> bool:
-    """Whether all are answered sooner on average if ``riders`` go on top than behind."""
+
+def pays(stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0) -> bool:
+    """Whether all are answered sooner on average if ``riders`` go on top than behind.
+
+    Args:
+        stack: who runs, from the bottom to the top.
+        riders: newcomers, of one model and key.
+        rate_rps: at which others like them come, who share the batch behind.
+    """
     newcomers = Entry(list(riders), 0, sum(rider.seats for rider in riders))
-    joined_s = sum(after_s for _, after_s in finishes([*stack, newcomers]))
+    joined = [after_s for _, after_s in finishes([*stack, newcomers])]
     before = [after_s for _, after_s in finishes(stack)]
-    behind_s = max(before) * len(riders) + sum(after_s for _, after_s in finishes([newcomers]))
-    return joined_s <= sum(before) + behind_s
+    first, count = riders[0], len(riders)
+    room = first.program.batch_max // first.seats - count
+    others = max(0.0, min(rate_rps * max(before), room))  # that will have come by then
+    behind_s = max(before) + _batch_s(first, count + others)
+    with_others_s = max(joined) + _batch_s(first, others) if others else 0.0
+    return sum(joined) + others * with_others_s <= sum(before) + (count + others) * behind_s
 
 
-def best_size(waiting: Sequence[Rider], most: int) -> int:
+def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:
     """With how many of ``waiting`` an idle device should begin, one at least and ``most``.
 
-    As if nobody else came, all were like the first, and all batches of that size but the last.
+    So that few of them are late who need not be, and the mean latency is least; as if nobody else
+    came, all were like the first, and all batches were of that size.
     """
-    count, first = len(waiting), waiting[0]
-    program = first.program
-    best, least_s = 1, float("inf")
-    for size in range(1, most + 1):
-        batch_s = program.seconds(0, first.left, min(size * first.seats, program.batch_max))
-        full, rest = divmod(count, size)
-        total_s = batch_s * (size * full * (full + 1) / 2 + rest * (full + 1))
-        if total_s <= least_s:
-            best, least_s = size, total_s
+    first = waiting[0]
+    alone_s = _batch_s(first, 1)
+    budgets_s = [rider.deadline - now + _ROUNDING_S for rider in waiting]
+    best, least = 1, (len(waiting) + 1, 0.0)
+    for size in _sizes(most):
+        batch_s = _batch_s(first, size)
+        ends_s = [batch_s * (place // size + 1) for place in range(len(waiting))]
+        late = sum(alone_s <= own_s < end_s for own_s, end_s in zip(budgets_s, ends_s, strict=True))
+        if (late, sum(ends_s)) <= least or size == 1:
+            best, least = size, (late, sum(ends_s))
     return best
+
+
+def _sizes(most: int) -> list[int]:
+    """One, two, four and so on, and the most."""
+    sizes = [1]
+    while 2 * sizes[-1] < most:
+        sizes.append(2 * sizes[-1])
+    return sizes if most == 1 else [*sizes, most]
+
+
+def _batch_s(like: Rider, count: float) -> float:
+    """Seconds of a batch of so many, maybe not a whole number, from the first node on."""
+    program = like.program
+    seats = min(count * like.seats, program.batch_max)
+    lower = max(1, int(seats))
+    upper = min(lower + 1, program.batch_max)
+    lower_s = program.seconds(0, like.left, lower)
+    share = max(0.0, seats - lower)
+    return lower_s + share * (program.seconds(0, like.left, upper) - lower_s) if share else lower_s
