@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "Planner"]
 
-_DEAR = (1.0, 4.0)
+_DEAR = (1.0, 1.5, 2.0, 4.0)
 _FEWER = 0.75
 
 
