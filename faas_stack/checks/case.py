@@ -14,6 +14,8 @@ from carpool.errors import ConfigError
 from faas_stack import function_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from carpool.settings import FunctionSettings
     from faas_stack.stack_file import StackFile
     from faas_stack.stack_function import StackFunction
@@ -34,8 +36,11 @@ class Surroundings:
         upstream_timeout_s: how long the gateway waits for a function.
         alert_managers: where there is one, in words.
         gpus: of the provider; None if nobody knows.
+        machine: what the provider has (``cpus``, ``gpus``, ``memory_mb``); None if it does not say.
         provider: the provider's name and kind; empty if nobody knows.
+        scaler: where the provider tells functions that their scaler is; empty: it does not.
         deployed: names of functions that are there already; None if nobody has asked.
+        complaints: what the scaler that runs for the stack is not content with, by function.
         silent: why the scaler at an address of the stack file is not reached.
         troubles: where nobody answered who was to be asked, and why.
     """
@@ -46,8 +51,11 @@ class Surroundings:
     upstream_timeout_s: float | None = None
     alert_managers: tuple[str, ...] = ()
     gpus: int | None = None
+    machine: Mapping[str, float] | None = None
     provider: str = ""
+    scaler: str = ""
     deployed: frozenset[str] | None = None
+    complaints: tuple[tuple[str, str], ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     troubles: tuple[tuple[str, str, str], ...] = ()
 

@@ -27,6 +27,7 @@ NAMES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.ya
 _GATEWAY = re.compile(r"(^|/)openfaas(ltd)?/gateway(:|@|$)")
 _ALERT_MANAGER = re.compile(r"(^|/)alertmanager(:|@|$)")
 _GPUS = re.compile(r"--gpus[= ](\d+)")
+_SCALER = re.compile(r"--scaler[= ](\S+)")
 _PROVIDER = re.compile(r"\bprovider\s+docker\b")
 
 
@@ -72,11 +73,20 @@ class Compose:
     @property
     def gpus(self) -> int | None:
         """How many the provider has; None if there is no provider of Carpool's."""
-        provider = next((s for s in self.started if _PROVIDER.search(s.command)), None)
-        if provider is None:
+        if self._provider is None:
             return None
-        found = _GPUS.search(provider.command)
+        found = _GPUS.search(self._provider.command)
         return int(found[1]) if found else 0
+
+    @property
+    def scaler(self) -> str:
+        """Where Carpool's provider says that the scaler is; empty if it does not."""
+        found = _SCALER.search(self._provider.command) if self._provider else None
+        return found[1] if found else ""
+
+    @property
+    def _provider(self) -> Service | None:
+        return next((s for s in self.started if _PROVIDER.search(s.command)), None)
 
 
 def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:

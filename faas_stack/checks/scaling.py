@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["another_scaler", "front_without", "functions_over", "gpus_missing", "no_objective"]
 __all__ += ["nobody_scales", "replicas_over", "scaler_silent", "surroundings_silent"]
-__all__ += ["token_missing"]
+__all__ += ["scaler_complains", "token_missing"]
 
 _LOAD_ALONE = frozenset(("fixed", "openfaas"))  # built-in policies that plan without an objective
 _REPLICAS = 5
@@ -56,9 +56,9 @@ def token_missing(patient: Patient) -> Iterator[Problem]:
 
 
 def nobody_scales(case: Case) -> Iterator[Problem]:
-    """Where a gateway is named, every function that is to be scaled says where its scaler is."""
-    if not (case.around.provider or case.around.community):
-        return  # `carpool up` starts the scaler, and tells sidecars itself
+    """Where a gateway is named, every function to be scaled is told where its scaler is."""
+    if case.around.scaler or not (case.around.provider or case.around.community):
+        return  # the provider tells sidecars, as `carpool up` does, too
     for patient in case.patients:
         if patient.scaled and not patient.function.environment.get("sidecar_scaler"):
             mend = "set sidecar_scaler: HOST:8090 and start carpool scaler run there"
@@ -74,6 +74,13 @@ def scaler_silent(case: Case) -> Iterator[Problem]:
         if where in reasons:
             mend = f"start it: carpool scaler run --listen {where} ({reasons[where]})"
             yield Problem(patient.env("sidecar_scaler"), where, "a scaler that answers", mend)
+
+
+def scaler_complains(case: Case) -> Iterator[Problem]:
+    """The scaler that runs for this stack is content: counts of requests agree, all is ready."""
+    for function, note in case.around.complaints:
+        mend = f"carpool scaler explain {function} tells more" if function else "see docs/scaler.md"
+        yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", mend)
 
 
 def surroundings_silent(case: Case) -> Iterator[Problem]:
@@ -134,7 +141,8 @@ def functions_over(case: Case) -> Iterator[Problem]:
 def gpus_missing(case: Case) -> Iterator[Problem]:
     """Where functions ask for a GPU the provider has one."""
     around = case.around
-    blind = next((name for name in _WITHOUT_GPUS if around.provider.startswith(name)), "")
+    unsaid = around.provider if around.machine is None else ""
+    blind = next((name for name in _WITHOUT_GPUS if unsaid.startswith(name)), "")
     if around.gpus != 0 and not blind:
         return
     for patient in case.patients:

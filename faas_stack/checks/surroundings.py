@@ -101,6 +101,7 @@ def _from_compose(compose: Compose) -> Surroundings:
         gateway_name=f"{compose.path}: services.{gateway.name}.environment" if gateway else "",
         alert_managers=compose.alert_managers,
         gpus=compose.gpus,
+        scaler=compose.scaler,
     )
 
 
@@ -117,7 +118,17 @@ def _from_gateway(around: Surroundings, asked: Asked, answers: _Answers) -> Surr
     deployed = frozenset(names) if isinstance(listed, list) else None
     is_community = behind or said.get("provider") in _COMMUNITY_PROVIDERS
     community = f"{asked.gateway} is its gateway" if is_community else around.community
-    return replace(around, provider=provider, deployed=deployed, community=community)
+    scaler = str(said.get("scaler", "")) or around.scaler
+    around = replace(around, **_of_machine(said.get("machine")))
+    return replace(around, provider=provider, scaler=scaler, deployed=deployed, community=community)
+
+
+def _of_machine(machine: object) -> dict[str, Any]:
+    """What a provider says that its machine has; nothing, if it does not, or not in numbers."""
+    if not (isinstance(machine, dict) and isinstance(machine.get("cpus"), int | float)):
+        return {}
+    numbers = {key: value for key, value in machine.items() if isinstance(value, int | float)}
+    return {"machine": numbers, "gpus": int(numbers.get("gpus", 0))}
 
 
 def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON

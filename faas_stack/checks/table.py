@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from faas_stack.checks import names, process, scaling, times
+from faas_stack.checks import executor, names, process, room, scaling, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,6 +37,8 @@ FUNCTION: Mapping[str, Callable[[Patient], Iterator[Problem]]] = {
     "options": process.wrong_options,
     "variables": process.nearly_ours,
     "warm-up": process.cold_first_batch,
+    "executor": executor.other_executor,
+    "stages": executor.stages_missing,
     "labels": names.nearly_labels,
     "commercial-labels": names.commercial_labels,
     "scale-factor": names.bad_factor,
@@ -51,11 +53,13 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "gateway-order": times.gateway_order,
     "scaler-address": scaling.nobody_scales,
     "scaler": scaling.scaler_silent,
+    "running": scaling.scaler_complains,
     "reachable": scaling.surroundings_silent,
     "alertmanager": scaling.another_scaler,
     "replicas": scaling.replicas_over,
     "functions": scaling.functions_over,
     "gpu": scaling.gpus_missing,
+    "room": room.too_little_room,
 }
 
 

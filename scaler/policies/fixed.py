@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.executor_choice import better_executor
 from scaler.core.draft import Draft, listed, next_plan, running
 from scaler.core.given_size import given_size
 from scaler.core.placement import place_up_to
@@ -92,6 +93,11 @@ class Fixed:
         if size.exec_s > view.slo_s:
             late_ms, slo_ms = size.exec_s * 1000, view.slo_s * 1000
             draft.explain.append(f"A batch takes {late_ms:.4g} ms, the objective is {slo_ms:.4g}.")
+        better = better_executor(
+            lambda batch: view.model.predict(batch, size.cpu, size.gpu), size.batch, view.slo_s
+        )
+        if better and better.executor == "lazy":
+            draft.explain.append(f"The executor lazy would help: {better.why}.")
         return draft
 
     def _wait_s(self, draft: Draft) -> float:

@@ -305,7 +305,7 @@ def test_what_is_well_is_left_alone(doctor: Doctor, name: str) -> None:
 def test_every_check_is_seen_to_find_something() -> None:
     """No check of one function is in the table without a fault that it finds."""
     seen = {check for check, *_ in BAD.values()}
-    assert set() == set(FUNCTION) - seen - {"warm-up"}  # which needs a handler, below
+    assert set() == set(FUNCTION) - seen - {"warm-up"} - {"executor", "stages"}  # with folders
     assert "" not in promises().values()
     assert [READING, *FUNCTION, *CASE] == list(promises())
 

@@ -1,0 +1,54 @@
+"""Whole batches or stage by stage: which executor suits a model, by how long its batches take.
+
+Stages let a newcomer join a batch that runs (docs/policies/lazybatching.md). That is worth
+something only where company saves time, and where waiting for the running batch costs an objective.
+Pure; knows neither functions nor how times were found.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Better", "better_executor"]
+
+_SAVES = 0.9  # a batch takes less than this part of its requests one after the other
+
+
+class Better(NamedTuple):
+    """An executor, and a sentence that says why."""
+
+    executor: str
+    why: str
+
+
+def better_executor(
+    seconds: Callable[[int], float | None], batch_max: int, slo_s: float | None
+) -> Better | None:
+    """The executor to prefer; None where too little is known.
+
+    Args:
+        seconds: how long a batch of so many takes; None: not known.
+        batch_max: the largest batch.
+        slo_s: the tightest objective; None: there is none.
+    """
+    if batch_max == 1:
+        return Better("graph", "a batch is a single request, and nobody could join it")
+    sizes = [size for size in range(batch_max, 1, -1) if seconds(size) is not None]
+    alone_s, full_s = seconds(1), seconds(sizes[0]) if sizes else None
+    if alone_s is None or full_s is None:
+        return None
+    size, times = sizes[0], full_s / alone_s
+    if times > _SAVES * size:
+        why = (
+            f"a batch of {size} takes {times:.3g} times as long as one, so nobody gains by joining"
+        )
+        return Better("graph", why)
+    if slo_s is None:
+        return None
+    both = f"the {1000 * full_s:.4g} ms of a batch of {size} and of its own"
+    if 2 * full_s > slo_s:
+        return Better("lazy", f"who just misses a batch waits for {both}, and is late")
+    return Better("graph", f"who just misses a batch is in time in spite of {both}")

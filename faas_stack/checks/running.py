@@ -1,0 +1,40 @@
+"""What the scaler of a running stack has to complain of, if `carpool up` runs in the folder.
+
+It is asked at the address that `carpool up` has left there; one that does not answer has ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import requests
+
+from scaler.stack_folder import TOKEN_FILE, URL_FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["complaints"]
+
+_TIMEOUT_S = 3.0
+
+
+def complaints(folder: Path) -> tuple[tuple[str, str], ...]:
+    """Each with the function that it is about; empty for one of no function alone."""
+    try:
+        url = (folder / URL_FILE).read_text().strip()
+        token = (folder / TOKEN_FILE).read_text().strip()
+        with requests.Session() as session:
+            session.trust_env = False
+            headers = {"authorization": f"Bearer {token}"}
+            answer = session.get(f"{url}/v1/functions", headers=headers, timeout=_TIMEOUT_S)
+        document = answer.json() if answer.status_code == requests.codes.ok else {}
+        said = [
+            (str(line["name"]), str(note))
+            for line in document.get("functions", ())
+            for note in line["notes"]
+        ]
+        trouble = document.get("trouble")
+    except (OSError, requests.RequestException, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return (*said, *([("", str(trouble))] if trouble else []))
