@@ -1,32 +1,28 @@
 """What the demonstration runs on: the example models, and ``carpool up`` as a program of its own.
 
-The stack runs outside this process, so that whoever sends the load does not share an event loop
-with what is measured. Everything written goes to a folder that is removed at the end.
+Everything written goes to a folder that is removed at the end.
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from carpool.errors import CarpoolError
+from faas_stack.stack_process import ROOT, stack_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["ROOT", "DemoFailed", "Running", "build_models", "up"]
 
-ROOT = Path(__file__).resolve().parents[1]
-
 _BUILD_S = 60
-_DRAIN_S = 15
 
 # name -> (folder under examples/, SLO, policy, largest batch)
 _FUNCTIONS = {
@@ -46,7 +42,6 @@ _FUNCTION = """\
       com.carpool.slo: {slo}
       com.carpool.batch.policy: {policy}
       com.carpool.batch.max: "{batch_max}"
-      com.carpool.cpu: "1"
 """
 
 
@@ -89,28 +84,13 @@ def up() -> Iterator[Running]:
     """Run the stack for the length of the ``with`` block.
 
     Raises:
-        DemoFailed: it does not become ready; carries what it said.
+        StackFailed: it does not become ready; carries what it said.
     """
     with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
         stack = Path(folder) / "stack.yaml"
         stack.write_text(_stack_text(), encoding="utf-8")
-        log_path = Path(folder) / "up.log"
-        command = [sys.executable, "-m", "carpool", "up", "-f", str(stack), "--port", "0", "--json"]
-        with (
-            log_path.open("w", encoding="utf-8") as log,
-            subprocess.Popen(  # noqa: S603 - our own command
-                command,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for us, who then stop it in order
-            ) as process,
-        ):
-            try:
-                yield Running(_address(_first_line(process, log_path)))
-            finally:
-                _stop(process)
+        with stack_process(stack) as found:
+            yield Running(str(found["url"]).removeprefix("http://").rstrip("/"))
 
 
 def _stack_text() -> str:
@@ -123,28 +103,3 @@ def _stack_text() -> str:
             )
         )
     return "".join(parts)
-
-
-def _first_line(process: subprocess.Popen[str], log_path: Path) -> str:
-    line = process.stdout.readline() if process.stdout else ""
-    if not line:
-        log = log_path.read_text(encoding="utf-8", errors="replace")
-        msg = f"the stack did not start; its last words:\n{log[-2000:]}"
-        raise DemoFailed(msg)
-    return line
-
-
-def _address(line: str) -> str:
-    said: dict[str, Any] = json.loads(line)
-    return str(said["url"]).removeprefix("http://").rstrip("/")
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Drain, as the first Ctrl-C does; then insist."""
-    for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-            try:
-                process.wait(_DRAIN_S)
-            except subprocess.TimeoutExpired:
-                continue

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import uvloop
 
-from carpool.address import Address
+from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
 from faas_stack.provider.journal import Journal
+from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["main"]
@@ -47,10 +48,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
     add("--stack", default="carpool", help="names its containers (default: %(default)s)")
     add("--network", help="of its functions; made if missing (default: the stack's name)")
-    add("--gpus", type=int, default=0, help="GPUs for functions (default: %(default)s)")
+    add("--scaler", metavar="HOST:PORT", help="where functions' sidecars find the scaler")
+    gpus = "GPUs for functions: how many, or UUIDs, as of MIG instances (default: %(default)s)"
+    add("--gpus", default="0", metavar="N|UUID,...", help=gpus)
     add("--mps", default="", metavar="DIR", help="pipe folder of the CUDA MPS daemon, if one runs")
     add("--clear", action="store_true", help="remove the stack's functions and end")
     return parser
+
+
+def _gpus(text: str) -> tuple[str, ...]:
+    if text.isdecimal():
+        return tuple(map(str, range(int(text))))
+    names = tuple(text.split(","))
+    if not all(name.startswith(("GPU-", "MIG-")) for name in names):
+        expected = "a number, or UUIDs such as GPU-... and MIG-..., with commas"
+        raise ConfigError([Problem("--gpus", text, expected, "nvidia-smi -L lists them")])
+    return names
 
 
 def _backend(args: argparse.Namespace) -> tuple[DockerBackend, SecretStore]:
@@ -60,7 +73,7 @@ def _backend(args: argparse.Namespace) -> tuple[DockerBackend, SecretStore]:
         state=state,
         stack=args.stack,
         network=args.network or args.stack,
-        gpus=args.gpus,
+        gpus=_gpus(args.gpus),
         mps=args.mps,
     )
     return DockerBackend(secrets, options), secrets
@@ -77,13 +90,18 @@ async def _clear(args: argparse.Namespace) -> int:
 
 
 async def _serve(args: argparse.Namespace) -> int:
+    if args.scaler:
+        parse(args.scaler, "--scaler")
     backend, secrets = _backend(args)
     options = Options(
         listen=str(Address(args.host, args.port, "")),
         auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
         journal=Journal(args.state / "functions"),
+        scaler=ScalerAccess(args.scaler, secrets) if args.scaler else None,
     )
     await backend.open()
+    if args.scaler:
+        token_file(secrets)  # for the scaler to start with
     provider = Provider(backend, secrets, options)
     work = asyncio.get_running_loop().create_task(_run(provider, backend, args))
     interrupts = Interrupts(work)

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import re
-import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +21,15 @@ from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
-from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from scaler.stack_folder import URL_FILE
-from sidecar.options import SCALER_SECRET
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from faas_stack.provider.secrets import SecretStore
     from faas_stack.stack_function import StackFunction
 
-__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled", "make_token"]
+__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 _GRACE_S = 5.0
@@ -78,18 +74,6 @@ def is_scaled(function: StackFunction) -> bool:
     """Whether its instances are the scaler's."""
     settings = FunctionSettings.from_labels(function.labels, function.annotations)
     return settings.scale_policy != "fixed"
-
-
-def make_token(store: SecretStore, namespaces: set[str]) -> Path:
-    """Make the secret with the scaler's token in every namespace, unless it is there; its file."""
-    known = store.path(SCALER_SECRET, DEFAULT_NAMESPACE)
-    token = known.read_bytes() if known else secrets.token_urlsafe(32).encode()
-    for namespace in sorted({DEFAULT_NAMESPACE, *namespaces}):
-        if store.path(SCALER_SECRET, namespace) is None:
-            store.create(SCALER_SECRET, namespace, token)
-    found = store.path(SCALER_SECRET, DEFAULT_NAMESPACE)
-    assert found is not None  # noqa: S101 - it was made
-    return found
 
 
 class ScalerProcess:
@@ -185,5 +169,7 @@ class ScalerProcess:
             if found := _LISTENING.match(text):
                 self.url = f"http://{found[1]}"
                 self._port = parse(found[1]).port  # the same from now on, however often it starts
-                (self._needs.folder / URL_FILE).write_text(f"{self.url}\n")
+                known = self._needs.folder / URL_FILE
+                known.parent.mkdir(exist_ok=True)
+                known.write_text(f"{self.url}\n")
                 self._listens.set()

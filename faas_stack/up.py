@@ -26,13 +26,15 @@ from carpool.errors import CarpoolError, ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
 from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
+from faas_stack.partition.ledger import Capacity
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
-from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled, make_token
-from sidecar.options import SCALER_SECRET
+from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled
+from watchdog_plugin.model_folder import listing
 
 if TYPE_CHECKING:
     from faas_stack.assemble import BuildContext
@@ -71,21 +73,14 @@ def provider_main(argv: list[str]) -> int:
     return _run(_parser("provider", about).parse_args(argv), deploy=False)
 
 
-def deploy_request(function: StackFunction, scaler: str = "") -> dict[str, Any]:
-    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``.
-
-    Args:
-        function: What the stack file says of it.
-        scaler: Where its sidecars find the scaler; empty: nobody scales it.
-    """
-    ours = {"sidecar_scaler": scaler, "sidecar_plan_folder": "tmp"} if scaler else {}
-    token = [SCALER_SECRET] if scaler else []
+def deploy_request(function: StackFunction) -> dict[str, Any]:
+    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
     optional = {
         "namespace": function.namespace,
         "envProcess": function.fprocess,
-        "envVars": {**ours, **function.environment},
+        "envVars": dict(function.environment),
         "constraints": list(function.constraints),
-        "secrets": [*function.secrets, *token],
+        "secrets": list(function.secrets),
         "limits": dict(function.limits),
         "requests": dict(function.requests),
         "readOnlyRootFilesystem": function.read_only_root,
@@ -106,6 +101,8 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
+    held = "hold instances to their limits, and refuse more than there is (default: %(default)s)"
+    add("--partition", choices=("on", "off"), default="on", help=held)
     add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
     add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
@@ -137,7 +134,12 @@ class _Session:
         secrets = SecretStore(args.secrets or stack.folder / ".secrets")
         self._held = contextlib.ExitStack()
         self._images: dict[str, BuildContext] = {}  # filled once the address is ours
-        self._backend = ProcessBackend(self._images, secrets, watchdog=not args.no_watchdog)
+        self._backend = ProcessBackend(
+            self._images,
+            secrets,
+            watchdog=not args.no_watchdog,
+            capacity=Capacity() if args.partition == "off" else None,
+        )
         options = Options(
             listen=str(Address(args.host, args.port, "")),
             auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
@@ -193,14 +195,11 @@ class _Session:
     async def _deploy(self, ready_s: float) -> None:
         fleet = self._provider.fleet
         deployed = []
-        scaler = await self._start_scaler()
+        if any(is_scaled(function) for function in self._stack.functions):
+            fleet.scaler = ScalerAccess(await self._start_scaler(), self._secrets)
         for function in self._stack.functions:
-            where = scaler if is_scaled(function) else ""
-            request = json.dumps(deploy_request(function, where)).encode()
-            deployment = Deployment.from_json(request)
-            deployed.append(await fleet.deploy(deployment))
-            if where:  # one front; the bounds are those of its instances
-                fleet.scale(deployment.service, deployment.namespace, 1)
+            request = json.dumps(deploy_request(function)).encode()
+            deployed.append(await fleet.deploy(Deployment.from_json(request)))
         waits = [asyncio.ensure_future(_until_ready(function, ready_s)) for function in deployed]
         try:
             await asyncio.gather(*waits)
@@ -210,19 +209,15 @@ class _Session:
         self._show(deployed)
 
     async def _start_scaler(self) -> str:
-        """Start the scaler, if a function is to be scaled; where its sidecars find it."""
-        scaled = [function for function in self._stack.functions if is_scaled(function)]
-        if not scaled:
-            return ""
-        namespaces = {function.namespace or DEFAULT_NAMESPACE for function in scaled}
-        options = shlex.split(self._args.scaler)
+        """Start the scaler; where sidecars find it."""
+        options = [*_variant_flags(self._stack), *shlex.split(self._args.scaler)]
         if self._args.basic_auth:
             options += ["--basic-auth", str(self._args.basic_auth.resolve())]
         needs = Needs(
             self._url(""),
             self._backend.run_dir,
             self._stack.folder,
-            make_token(self._secrets, namespaces),
+            token_file(self._secrets),
             self._args.scaler_port,
             options,
         )
@@ -265,6 +260,16 @@ async def _until_ready(function: Function, ready_s: float) -> None:
             raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
         await asyncio.sleep(_POLL_S)
     say(f"{name}: ready after {loop.time() - began:.1f} s")
+
+
+def _variant_flags(stack: StackFile) -> list[str]:
+    """Where the scaler finds the variants of functions that have them in their folders."""
+    flags = []
+    for function in stack.functions:
+        there = listing(function.handler) if function.handler else None
+        if there is not None:
+            flags += ["--variants", f"{function.name}={there.resolve()}"]
+    return flags
 
 
 def _path_name(function: Function) -> str:

@@ -33,6 +33,14 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
     "function_dir": ("function", "folder of handler.py and model.onnx"),
     "model_path": ("", "model file; default model.onnx in function_dir"),
     "model_name": ("", "the one model name /v2/models answers to; default any"),
+    "model_variant": (
+        "",
+        "which of function_dir/variants; default model.onnx, or else the most accurate",
+    ),
+    "handler_threads": (
+        "",
+        "threads of one run of a model; default the whole cores of com.carpool.cpu, at least one",
+    ),
     "handler_lazy_rules": (
         "",
         "how requests join those that run, as JSON; docs/policies/lazybatching.md",
@@ -52,6 +60,7 @@ class HandlerSettings:
     model_path: Path
     model_path_given: bool
     model_name: str
+    variant: str
     lengths: Mapping[str, object]
     threads: int
     batch_max: int
@@ -82,14 +91,22 @@ class HandlerSettings:
             model_path=Path(model_path) if model_path else folder / "model.onnx",
             model_path_given=bool(model_path),
             model_name=texts["model_name"],
+            variant=texts["model_variant"],
             lengths=_lengths(texts["model_ragged"], problems),
-            threads=max(1, round(function.cpu or 1)),
+            threads=_threads(texts, function.cpu, problems),
             batch_max=function.batch_max,
             lazy=function.executor == "lazy",
             rules=_rules(texts["handler_lazy_rules"], problems),
         )
         problems.raise_if_any()
         return settings
+
+
+def _threads(texts: Mapping[str, str], cores: float | None, problems: Problems) -> int:
+    """What was said, else no more than there are whole cores: one more only gets in the way."""
+    if texts["handler_threads"]:
+        return _count("handler_threads", texts, problems)
+    return max(1, int(cores or 1))
 
 
 def _lengths(text: str, problems: Problems) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.backend import Backend
     from faas_stack.provider.journal import Journal
+    from faas_stack.provider.scaled import ScalerAccess
     from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["Options", "Provider"]
@@ -32,6 +33,7 @@ class Options:
         grace_s: how long requests may go on when their replica, or the provider, is to go.
         patience_s: how long a request waits for a replica to become ready.
         journal: where functions are written down, if their instances outlive the provider.
+        scaler: how sidecars reach the scaler, if there is one.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -39,6 +41,7 @@ class Options:
     grace_s: float = 10.0
     patience_s: float = 60.0
     journal: Journal | None = None
+    scaler: ScalerAccess | None = None
 
 
 class Provider:
@@ -54,6 +57,7 @@ class Provider:
             patience_s=options.patience_s,
             journal=options.journal,
         )
+        self.fleet.scaler = options.scaler
         self._metrics = Metrics(self.fleet)
         self._logs = LogRoute(self.fleet)
         self._proxy = Proxy(self.fleet, self._metrics)

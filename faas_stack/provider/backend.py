@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from faas_stack.partition.ledger import Ledger
+    from faas_stack.partition.resources import Resources
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.logs import LogRing
 
@@ -45,6 +47,11 @@ class Instance(Protocol):
         """Why it is not ready, as far as it said; else empty."""
         ...
 
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words; empty if it has none, or the backend says it."""
+        ...
+
     def suspect(self) -> None:
         """A request could not reach it: not ready until it has been looked at again."""
         ...
@@ -61,6 +68,19 @@ class Backend(Protocol):
     @property
     def lasting(self) -> bool:
         """Whether instances outlive the provider, and `start` takes them over again."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Who has what of the machine: promises are made above the backend, seats by it."""
+        ...
+
+    def size(self, deployment: Deployment) -> Resources:
+        """What one instance of a deployment that passed `check` needs."""
+        ...
+
+    def busy_gpus(self) -> Mapping[str, float]:
+        """Share of the last moments in which each GPU had work, of those it can ask."""
         ...
 
     async def check(self, deployment: Deployment) -> None:

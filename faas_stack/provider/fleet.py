@@ -1,23 +1,26 @@
 """The functions there should be: desired state, and the replica set that realises each.
 
 The one place that changes what is deployed; the REST API and ``carpool up`` both come through
-here. What there should be is written down where a journal is given, before anything is done about
-it. Knows no HTTP.
+here. What there should be is promised by the backend's ledger, which refuses what the machine has
+not, and written down where a journal is given, before anything is done about it. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import BadRequest, Conflict, NotFound
+from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
 from carpool.strict import nearest
+from faas_stack.partition.ledger import Promise
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.journal import Entry
 from faas_stack.provider.replicas import Replica, ReplicaSet
+from faas_stack.provider.scaled import ScalerAccess, is_front
 from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from faas_stack.provider.journal import Journal
 
 __all__ = ["Fleet", "Function"]
+
+log = logging.getLogger(__name__)
 
 MAX_REPLICAS = 256  # a typing error must not become a fork bomb
 
@@ -48,6 +53,7 @@ class Function:
             "availableReplicas": self.running.available,
             "invocationCount": self.invocations,
             "createdAt": self.created.isoformat(),
+            **({"partition": confined} if (confined := self.running.confined) else {}),
         }
 
 
@@ -59,6 +65,9 @@ class Fleet:
         grace_s: how long a replica that is taken away may go on with its requests.
         patience_s: how long a request waits for a replica to become ready.
         journal: where to write down what there should be, if instances outlive the provider.
+
+    Attributes:
+        scaler: what decides how many instances functions with a scaling policy have; None: nobody.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class Fleet:
         journal: Journal | None = None,
     ) -> None:
         self.backend = backend
+        self.scaler: ScalerAccess | None = None
         self._journal = journal
         self._grace_s = grace_s
         self._patience_s = patience_s
@@ -101,6 +111,12 @@ class Fleet:
     def restore(self) -> None:
         """Add the functions of the journal, as they were when the last provider ended."""
         for entry in list(self._journal.entries()) if self._journal else ():
+            try:
+                self._promise(entry)
+            except CarpoolError as error:  # the machine shrank; what runs already goes on
+                log.warning("%s", error)
+                each = self.backend.size(self._equipped(entry.deployment))
+                self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
             self._add(entry)
 
     async def deploy(self, deployment: Deployment) -> Function:
@@ -108,12 +124,13 @@ class Fleet:
 
         Raises:
             Conflict: there is one of that name.
+            NoRoom: others were promised what it needs.
             CarpoolError: it cannot run here.
         """
         self._refuse_second(deployment)
-        await self.backend.check(deployment)
+        await self.backend.check(self._equipped(deployment))
         self._refuse_second(deployment)  # that may have taken long
-        entry = Entry(deployment, _initial_replicas(deployment), datetime.now(UTC))
+        entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
         self._keep(entry)
         return self._add(entry)
 
@@ -122,16 +139,18 @@ class Fleet:
 
         Raises:
             NotFound: there is none of that name.
+            NoRoom: the new one needs what others were promised; the old one stays.
             CarpoolError: the new one cannot run here; the old one stays.
         """
         self.find(deployment.service, deployment.namespace)
-        await self.backend.check(deployment)
+        equipped = self._equipped(deployment)
+        await self.backend.check(equipped)
         function = self.find(deployment.service, deployment.namespace)
-        replicas = max(function.replicas, _initial_replicas(deployment))
+        replicas = max(function.replicas, self._initial_replicas(deployment))
         self._keep(Entry(deployment, replicas, function.created))
         function.deployment = deployment
         function.replicas = replicas
-        function.running.update(deployment, replicas)
+        function.running.update(equipped, replicas)
 
     def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
@@ -139,6 +158,7 @@ class Fleet:
         Raises:
             NotFound: there is no such function.
             BadRequest: not a number of replicas.
+            NoRoom: others were promised what so many need; nothing is changed.
         """
         if not 0 <= replicas <= MAX_REPLICAS:
             message = f"replicas = {replicas}: expected a whole number from 0 to {MAX_REPLICAS}"
@@ -158,6 +178,7 @@ class Fleet:
         if self._journal:
             self._journal.forget(name, namespace)
         del self._functions[name, namespace]
+        self.backend.ledger.record(_owner(function.deployment), None)
         function.replicas = 0
         task = asyncio.get_running_loop().create_task(function.running.remove())
         self._leaving.add(task)
@@ -167,11 +188,17 @@ class Fleet:
         """A replica for one request, started first if the function is scaled to zero.
 
         The caller must ``release`` it.
+
+        Raises:
+            Overloaded: there is none, for want of room, or none became ready in time.
+            NotFound: the function was removed meanwhile.
         """
         if not function.replicas:
-            replicas = max(1, _initial_replicas(function.deployment))
+            replicas = max(1, self._initial_replicas(function.deployment))
+            entry = Entry(function.deployment, replicas, function.created)
             with contextlib.suppress(NoSpace):  # no reason to fail a request
-                self._keep(Entry(function.deployment, replicas, function.created))
+                self._keep(entry)
+            self._promise(entry)
             function.replicas = replicas
             function.running.want(replicas)
         return await function.running.acquire(self._patience_s)
@@ -194,19 +221,43 @@ class Fleet:
             raise Conflict(message)
 
     def _keep(self, entry: Entry) -> None:
+        """Promise what it needs, and write it down; neither, if one cannot be."""
+        before = self._promise(entry)
         if self._journal:
-            self._journal.keep(entry)
+            try:
+                self._journal.keep(entry)
+            except CarpoolError:
+                self.backend.ledger.record(_owner(entry.deployment), before)
+                raise
+
+    def _promise(self, entry: Entry) -> Promise | None:
+        each = self.backend.size(self._equipped(entry.deployment))
+        owner = _owner(entry.deployment)
+        return self.backend.ledger.promise(owner, each, entry.replicas)
 
     def _add(self, entry: Entry) -> Function:
         deployment = entry.deployment
-        running = ReplicaSet(self.backend, deployment, self._grace_s)
+        running = ReplicaSet(self.backend, self._equipped(deployment), self._grace_s)
         function = Function(deployment, entry.replicas, running, entry.created)
         self._functions[deployment.service, deployment.namespace] = function
         running.want(entry.replicas)
         return function
 
+    def _equipped(self, deployment: Deployment) -> Deployment:
+        return self.scaler.equip(deployment) if self.scaler else deployment
 
-def _initial_replicas(deployment: Deployment) -> int:
+    def _initial_replicas(self, deployment: Deployment) -> int:
+        """Of a front one, as the bounds are those of its instances."""
+        return 1 if self.scaler and is_front(deployment) else _least_replicas(deployment)
+
+
+def _owner(deployment: Deployment) -> str:
+    """What the ledger calls a function."""
+    default = deployment.namespace == DEFAULT_NAMESPACE
+    return deployment.service if default else f"{deployment.service}.{deployment.namespace}"
+
+
+def _least_replicas(deployment: Deployment) -> int:
     """Carpool's label, else the gateway's own, else one."""
     if deployment.settings.scale_min != 1:
         return min(deployment.settings.scale_min, MAX_REPLICAS)

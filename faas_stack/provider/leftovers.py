@@ -1,24 +1,30 @@
 """Finding and ending processes that belong to a folder, whoever started them.
 
 Every process of an instance, however deep below it and in whatever session, inherits a TMPDIR in
-the provider's run folder; that marks it. Run as a program (``leftovers.py FOLDER``) this is the
-provider's keeper: it waits for its standard input to end, which happens when the provider is gone,
-however it went; then it ends what the provider left and removes the folder. Standard library only,
-and no import of ours: the keeper is to be small and to start fast.
+the provider's run folder; that marks it. Where instances have control groups, whatever is in one
+belongs to it. Run as a program (``leftovers.py FOLDER [GROUP...]``) this is the provider's keeper:
+it waits for its standard input to end, which happens when the provider is gone, however it went;
+then it ends what the provider left and removes folder and groups. Standard library only, and no
+import of ours: the keeper is to be small and to start fast.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
-__all__ = ["end_all", "marked"]
+__all__ = ["LEAF", "end_all", "end_group", "marked", "remove_group"]
 
+LEAF = "provider"  # a group below the provider's own that the provider itself is in
 _PROC = Path("/proc")
+_PATIENCE_S = 5.0
+_LOOK_AGAIN_S = 0.01
 
 
 def marked(folder: str) -> list[int]:
@@ -45,13 +51,49 @@ def end_all(folder: str) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _keep(folder: str) -> None:
+def end_group(folder: str) -> None:
+    """Kill every process in a control group, also those that are started meanwhile."""
+    seen: set[int] = set()
+    with contextlib.suppress(OSError):
+        while fresh := set(map(int, (Path(folder) / "cgroup.procs").read_text().split())) - seen:
+            seen |= fresh
+            for pid in fresh - {0, os.getpid()}:  # 0: in another namespace, out of our reach
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def remove_group(folder: str) -> bool:
+    """End what is in a control group and those below it, and remove them; whether that worked.
+
+    Blocks for some seconds at most: a group can be removed when the last process in it is reaped.
+    """
+    group = Path(folder)
+    below = [path for path in group.glob("*/") if path.is_dir()]
+    removed = [path.name != LEAF and remove_group(str(path)) for path in below]
+    until_s = time.monotonic() + (_PATIENCE_S if all(removed) else 0)
+    while True:
+        end_group(folder)
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            if time.monotonic() >= until_s:
+                return False
+            select.select([], [], [], _LOOK_AGAIN_S)
+        else:
+            return True
+
+
+def _keep(folder: str, groups: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     end_all(folder)
+    for group in groups:
+        remove_group(group)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    _keep(sys.argv[1])
+    _keep(sys.argv[1], sys.argv[2:])

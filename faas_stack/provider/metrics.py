@@ -6,6 +6,7 @@ read them.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -49,12 +50,40 @@ class _Replicas:
         return ()
 
 
+class _Machine:
+    """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._backend = fleet.backend
+
+    def collect(self) -> Iterator[Metric]:
+        there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
+        for name, unit, has, given in (
+            ("cores", "Cores", there.cpu, promised.cpu),
+            ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
+        ):
+            if math.isfinite(has):
+                yield GaugeMetricFamily(f"provider_{name}", f"{unit} for functions.", has)
+                about = f"{unit} that functions were promised."
+                yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
+        busy = GaugeMetricFamily(
+            "provider_gpu_busy_ratio", "Share of time in which a GPU had work.", labels=("gpu",)
+        )
+        for gpu, ratio in self._backend.busy_gpus().items():
+            busy.add_metric([gpu], ratio)
+        yield busy
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
 class Metrics:
     """Counts requests by route, and renders."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Replicas(fleet))
+        self._registry.register(_Machine(fleet))
         self._requests = Counter(
             "provider_http_requests", "Requests answered.", _LABELS, registry=self._registry
         )

@@ -5,14 +5,16 @@ command there, in its own session, with its socket and temporary folder in the p
 run folder, and is kept running (see `supervised`). A keeper process ends everything if the
 provider itself disappears (see `leftovers`).
 
-Resource limits, constraints and a read-only root are what containers are for: they are accepted
-and have no effect here, except that a number of cores sets the size of numeric thread pools.
+Limits of cores and memory hold as far as the machine lets us (see `faas_stack.partition`).
+Constraints other than pinned cores, and a read-only root, are what containers are for: they are
+accepted and have no effect here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import shutil
 import sys
@@ -22,6 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.strict import Problems, nearest
+from faas_stack.partition.gpus import Gpus
+from faas_stack.partition.ledger import Capacity
+from faas_stack.partition.machine import measured
+from faas_stack.partition.partitions import Partitions
+from faas_stack.partition.resources import Resources
+from faas_stack.partition.threads import environment as threads
 from faas_stack.provider import isolation, leftovers
 from faas_stack.provider.process_life import Launch, ProcessLife
 from faas_stack.provider.supervised import Supervised
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from faas_stack.assemble import BuildContext
+    from faas_stack.partition.ledger import Ledger
     from faas_stack.provider.backend import Instance
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.logs import LogRing
@@ -37,12 +46,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessBackend"]
 
+log = logging.getLogger(__name__)
+
 _SIDECAR = (sys.executable, "-m", "sidecar")
 _KEPT = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
     *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
 )
-_THREAD_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _DEEPEST = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
 _LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 # Where the packages are, if not installed: instances run in another folder and need them too.
@@ -59,6 +69,8 @@ class ProcessBackend:
         command: the entry command of an instance.
         grace_s: how long an instance may take to end.
         watchdog: whether of-watchdog is to be used where it is installed.
+        capacity: what there is for functions; None: all that this process may use; without bounds
+            nobody is held to his limits, and nothing is counted.
     """
 
     name = "process"
@@ -72,12 +84,15 @@ class ProcessBackend:
         command: Sequence[str] = _SIDECAR,
         grace_s: float = 10.0,
         watchdog: bool = True,
+        capacity: Capacity | None = None,
     ) -> None:
         self._images = images
         self._secrets = secrets
         self._command = tuple(command)
         self._grace_s = grace_s
         self._watchdog = watchdog
+        self._capacity = capacity
+        self._partitions = Partitions.off()
         self._numbers = itertools.count(1)
         self._instances: set[Supervised] = set()
         self._keeper: asyncio.subprocess.Process | None = None
@@ -88,8 +103,12 @@ class ProcessBackend:
     async def open(self) -> None:
         """Make the run folder, start the keeper, find out how of-watchdog can be used."""
         self.run_dir = _private_folder()
+        if self._capacity != Capacity() and sys.platform == "linux":
+            self._partitions = await asyncio.to_thread(self._make_partitions)
+        self.notes.append(f"partitions: {self._partitions.note}")
+        keeper = (leftovers.__file__, str(self.run_dir), *self._partitions.groups)
         self._keeper = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", leftovers.__file__, str(self.run_dir)),
+            *(sys.executable, "-I", "-S", *keeper),
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
@@ -98,9 +117,29 @@ class ProcessBackend:
         elif shutil.which("fwatchdog", path=_path()):
             await self._isolate()
 
+    @property
+    def ledger(self) -> Ledger:
+        """Who has what of the machine."""
+        return self._partitions.ledger
+
+    def size(self, deployment: Deployment) -> Resources:
+        """What one instance of ``deployment`` needs."""
+        return Resources.of(deployment, pin_whole=True)
+
+    def busy_gpus(self) -> Mapping[str, float]:
+        """Share of the last moments in which each GPU had work."""
+        gpus = self._partitions.gpus
+        return gpus.busy() if gpus else {}
+
     async def check(self, deployment: Deployment) -> None:
-        """Whether the image is known, has a command, and its secrets exist."""
+        """Whether the image is known, has a command, its secrets exist, and it is not too large."""
         problems = Problems()
+        size = problems.attempt(lambda: self.size(deployment)) or Resources()
+        gpus = self._partitions.gpus
+        if size.gpus and gpus and not gpus.names:
+            problems.add("com.carpool.gpu", f"{size.gpu_percent:g}", "a GPU to be here", gpus.why)
+        else:
+            problems.attempt(lambda: self.ledger.check(size))
         context = self._images.get(deployment.image)
         if context is None:
             known = sorted(self._images)
@@ -113,6 +152,8 @@ class ProcessBackend:
             if self._secrets.path(secret, deployment.namespace) is None:
                 problems.add("secrets", secret, "an existing secret", "create it first")
         problems.raise_if_any()
+        if size.gpus and gpus and (weak := await asyncio.to_thread(gpus.prepare)):
+            log.warning("%s: %s", deployment.service, weak)
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
         """Begin to run one instance of a deployment that passed `check`."""
@@ -123,7 +164,10 @@ class ProcessBackend:
         env = self._env(deployment, context, scratch)
         launch = Launch(self._command, env, context.folder, scratch)
         name = f"{deployment.service}-{number}"
-        instance = Supervised(name, ProcessLife(name, launch, log), log, changed)
+        size, mark = self.size(deployment), str(scratch)
+        partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))
+        life = ProcessLife(name, launch, partition, log)
+        instance = Supervised(name, life, log, changed)
         self._instances.add(instance)
         return instance
 
@@ -137,9 +181,17 @@ class ProcessBackend:
         """Kill what still runs, and let the keeper remove the run folder."""
         for instance in self._instances:
             await instance.kill()
+        if self._partitions.gpus:
+            await asyncio.to_thread(self._partitions.gpus.close)
         if self._keeper and self._keeper.stdin:
             self._keeper.stdin.close()
             await self._keeper.wait()
+        self._partitions.close()
+
+    def _make_partitions(self) -> Partitions:
+        gpus = Gpus.find(self.run_dir / "mps")
+        capacity = self._capacity or measured(gpus.names)
+        return Partitions.open(self.run_dir.name, capacity, gpus)
 
     async def _isolate(self) -> None:
         """Instances get a network of their own where that is possible, else no watchdog."""
@@ -167,8 +219,7 @@ class ProcessBackend:
         env["PYTHONUNBUFFERED"] = "1"
         if _CHECKOUT:
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
-        if settings.cpu is not None:
-            env.update(dict.fromkeys(_THREAD_POOLS, str(max(1, int(settings.cpu)))))
+        env.update(threads(self.size(deployment)))
         env.update(settings.to_env())
         env.update(deployment.env_vars)
         env.update(self._extra_env)

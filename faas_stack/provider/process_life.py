@@ -1,6 +1,7 @@
 """A life that is a process of this machine: started, read, and ended with all it has started.
 
-Knows nothing of functions; what marks the processes that belong to it is in `leftovers`.
+Knows nothing of functions; what marks the processes that belong to it is in `leftovers`, and what
+they may use of the machine in their partition.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from faas_stack.partition.ledger import NoRoom
 from faas_stack.provider import leftovers
 from faas_stack.provider.logs import LineCutter
 from faas_stack.provider.supervised import StartFailed
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from faas_stack.partition.partitions import Partition
     from faas_stack.provider.logs import LogRing
 
 __all__ = ["Launch", "ProcessLife"]
@@ -44,11 +47,13 @@ class Launch:
 
 
 class ProcessLife:
-    """One process at a time."""
+    """One process at a time, all in one partition."""
 
-    def __init__(self, name: str, launch: Launch, log: LogRing) -> None:
+    def __init__(self, name: str, launch: Launch, partition: Partition, log: LogRing) -> None:
         self._name = name
         self._launch = launch
+        self._partition = partition
+        self._told = ""  # what the log says that it is confined to
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
 
@@ -57,13 +62,19 @@ class ProcessLife:
         """Process id of the entry command, while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words."""
+        return str(self._partition) if self._told else ""
+
     async def start(self) -> str:
         """Start the entry command in a session of its own."""
         launch = self._launch
+        argv, env = self._enter()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *launch.argv,
-                env=launch.env,
+                *argv,
+                env={**launch.env, **env},
                 cwd=launch.folder,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
@@ -83,7 +94,7 @@ class ProcessLife:
         try:
             code = await process.wait()
         finally:
-            leftovers.end_all(str(self._launch.scratch))
+            self._end_all()
         await asyncio.wait([reader], timeout=_LOG_DRAIN_S)
         reader.cancel()
         return f"status {code}" if code >= 0 else signal.Signals(-code).name
@@ -99,12 +110,32 @@ class ProcessLife:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        leftovers.end_all(str(self._launch.scratch))
+        self._end_all()
 
     async def clear(self) -> None:
-        """Remove the private folder, and what may still run from it."""
-        leftovers.end_all(str(self._launch.scratch))
+        """Remove the private folder and the partition, and what may still run there."""
+        self._end_all()
+        await self._partition.leave()
         shutil.rmtree(self._launch.scratch, ignore_errors=True)
+
+    def _enter(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """What to start, in its partition, and what that adds to the environment."""
+        partition = self._partition
+        try:
+            entered = partition.enter(self._launch.argv)
+        except NoRoom as error:
+            raise StartFailed(str(error), counts=False) from error
+        except OSError as error:
+            message = f"cannot limit it: {error.filename}: {error.strerror}"
+            raise StartFailed(message) from error
+        if partition.limited and self._told != str(partition):
+            self._told = str(partition)
+            self._log.add(self._name, f"carpool: {partition}")
+        return entered
+
+    def _end_all(self) -> None:
+        leftovers.end_all(str(self._launch.scratch))
+        self._partition.end()
 
     async def _read(self, stream: asyncio.StreamReader | None) -> None:
         """Pass what it prints to the log, never blocking it."""

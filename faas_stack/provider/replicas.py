@@ -3,8 +3,9 @@
 Theory of operation: `settle` compares what is wanted with what runs and starts or drains replicas;
 it is called whenever either changes and never waits. A new revision is rolled out one replica
 above the wanted number at a time, and a replica of the old one is drained only for each new one
-that is ready, so a revision that never becomes ready takes nothing away. A draining replica gets
-no further request, and is stopped when the ones it has are answered.
+that is ready, so a revision that never becomes ready takes nothing away. Where the machine has no
+room for that one more, an old replica goes first, and requests wait for what takes its place. A
+draining replica gets no further request, and is stopped when the ones it has are answered.
 """
 
 from __future__ import annotations
@@ -70,14 +71,23 @@ class Replica:
             self._pool.close()
 
 
-def changes(replicas: list[Replica], revision: int, want: int) -> tuple[int, list[Replica]]:
-    """How many replicas of ``revision`` to start now, and which ones to drain."""
+def changes(
+    replicas: list[Replica], revision: int, want: int, *, cramped: bool = False
+) -> tuple[int, list[Replica]]:
+    """How many replicas of ``revision`` to start now, and which ones to drain.
+
+    Args:
+        replicas: all there are.
+        revision: the one that is wanted.
+        want: how many.
+        cramped: whether there is no room for one more than that.
+    """
     live = sorted((r for r in replicas if not r.draining), key=lambda r: not r.ready)
     new = [r for r in live if r.revision == revision]
     old = [r for r in live if r.revision != revision]
-    kept = max(0, want - sum(r.ready for r in new))
+    kept = max(0, want - sum(r.ready for r in new) - (1 if cramped else 0))
     drain = new[want:] + old[kept:]
-    room = want + (_SURGE if old else 0) - len(new) - len(old[:kept])
+    room = want + (_SURGE if old and not cramped else 0) - len(new) - len(old[:kept])
     return max(0, min(want - len(new), room)), drain
 
 
@@ -112,6 +122,11 @@ class ReplicaSet:
         """Why a replica is not ready, of the first one that says so."""
         return next((r.instance.reason for r in self.replicas if r.instance.reason), "")
 
+    @property
+    def confined(self) -> str:
+        """What holds a replica to its limits, of the first one that says so."""
+        return next((r.instance.confined for r in self.replicas if r.instance.confined), "")
+
     def want(self, replicas: int) -> None:
         """Set how many replicas there should be."""
         self._want = replicas
@@ -125,7 +140,8 @@ class ReplicaSet:
 
     def settle(self) -> None:
         """Start and drain what has to be, and tell those who wait for a ready replica."""
-        count, drain = changes(self.replicas, self._revision, self._want)
+        cramped = self._cramped()
+        count, drain = changes(self.replicas, self._revision, self._want, cramped=cramped)
         for replica in drain:
             replica.draining = True
             task = asyncio.get_running_loop().create_task(self._drain(replica))
@@ -165,6 +181,14 @@ class ReplicaSet:
         while self._drains:
             await asyncio.wait(self._drains)
         self.log.close()
+
+    def _cramped(self) -> bool:
+        """Whether the next replica has no seat, and none of these has one beyond what is wanted."""
+        ledger = self._backend.ledger
+        if ledger.has_room(self._backend.size(self._deployment)):
+            return False
+        names = [r.instance.name for r in self.replicas if not r.draining]
+        return sum(ledger.seat(name) is not None for name in names) <= self._want
 
     def _choose(self) -> Replica | None:
         ready = [r for r in self.replicas if r.ready]

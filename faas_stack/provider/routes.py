@@ -7,51 +7,37 @@ an update of what does not exist). Nothing here knows how functions are run.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 import carpool
 from carpool import errors
-from carpool.errors import BadRequest, CarpoolError
+from carpool.errors import CarpoolError
 from carpool.strict import Problems
-from faas_stack.provider.deployment import Deployment, read_object, split_name, take
+from faas_stack.provider.deployment import Deployment, split_name, take
 from faas_stack.provider.metrics import CONTENT_TYPE
-from faas_stack.provider.secrets import value_of
+from faas_stack.provider.request import Request
+from faas_stack.provider.secret_routes import SecretRoutes
 from faas_stack.provider.targets import targets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from carpool.http.server import Exchange
     from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.fleet import Fleet
     from faas_stack.provider.log_route import LogRoute
     from faas_stack.provider.metrics import Metrics
+    from faas_stack.provider.request import Answer
     from faas_stack.provider.secrets import SecretStore
-
-    Answer = Callable[["Request"], Awaitable[int]]
 
 __all__ = ["Routes"]
 
 log = logging.getLogger(__name__)
 
 _NAME = r"[-a-zA-Z_0-9.]+"
-
-
-class Request(NamedTuple):
-    """A request, with what its path and query say."""
-
-    exchange: Exchange
-    name: str
-    query: dict[str, str]
-
-    @property
-    def namespace(self) -> str:
-        """The namespace in the query, if it names one."""
-        return self.query.get("namespace", "")
 
 
 class _Route(NamedTuple):
@@ -73,7 +59,7 @@ class Routes:
         draining: Callable[[], bool],
     ) -> None:
         self._fleet = fleet
-        self._secrets = secrets
+        self._secrets = SecretRoutes(secrets)
         self._logs = logs
         self._metrics = metrics
         self._auth = auth
@@ -138,12 +124,7 @@ class Routes:
             "/system/scale-function/{name}": {"POST": self._scale},
             "/system/info": {"GET": self._info},
             "/system/namespaces": {"GET": self._namespaces},
-            "/system/secrets": {
-                "GET": self._list_secrets,
-                "POST": self._create_secret,
-                "PUT": self._update_secret,
-                "DELETE": self._remove_secret,
-            },
+            "/system/secrets": self._secrets.answers,
             "/system/logs": {"GET": self._read_logs},
             "/healthz": {"GET": self._health},
             "/metrics": {"GET": self._render_metrics},
@@ -154,11 +135,11 @@ class Routes:
 
     async def _list(self, request: Request) -> int:
         found = self._fleet.functions(request.namespace or None)
-        return _json(request, [function.status() for function in found])
+        return request.reply([function.status() for function in found])
 
     async def _status(self, request: Request) -> int:
         name, namespace = split_name(request.name, request.namespace)
-        return _json(request, self._fleet.find(name, namespace).status())
+        return request.reply(self._fleet.find(name, namespace).status())
 
     async def _deploy(self, request: Request) -> int:
         await self._fleet.deploy(Deployment.from_json(request.exchange.body))
@@ -169,19 +150,18 @@ class Routes:
         return 202
 
     async def _remove(self, request: Request) -> int:
-        document = read_object(request.exchange.body)
-        name = _required(document, "functionName")
-        self._fleet.remove(*split_name(name, _namespace(document, request)))
+        body = request.body()
+        self._fleet.remove(*split_name(body.required("functionName"), body.namespace))
         return 202
 
     async def _scale(self, request: Request) -> int:
-        document = read_object(request.exchange.body)
-        problems = Problems()
-        replicas = take(document, "replicas", -1, problems)
+        body, problems = request.body(), Problems()
+        replicas = take(body.document, "replicas", -1, problems)
         if replicas < 0 and not problems:
-            problems.add("replicas", document.get("replicas", ""), "a whole number of at least 0")
+            given = body.document.get("replicas", "")
+            problems.add("replicas", given, "a whole number of at least 0")
         problems.raise_if_any()
-        name, namespace = split_name(request.name, _namespace(document, request))
+        name, namespace = split_name(request.name, body.namespace)
         self._fleet.scale(name, namespace, replicas)
         return 202
 
@@ -189,11 +169,15 @@ class Routes:
 
     async def _info(self, request: Request) -> int:
         version = {"release": carpool.__version__, "sha": ""}
-        name = self._fleet.backend.name
-        return _json(request, {"provider": "carpool", "orchestration": name, "version": version})
+        backend = self._fleet.backend
+        document = {"provider": "carpool", "orchestration": backend.name, "version": version}
+        machine = backend.ledger.capacity.to_form()
+        scaler = self._fleet.scaler.address if self._fleet.scaler else ""
+        more = {"machine": machine, "scaler": scaler}
+        return request.reply({**document, **{key: told for key, told in more.items() if told}})
 
     async def _namespaces(self, request: Request) -> int:
-        return _json(request, self._fleet.namespaces())
+        return request.reply(self._fleet.namespaces())
 
     async def _health(self, request: Request) -> int:
         status, text = (503, b"draining") if self._draining() else (200, b"OK")
@@ -205,55 +189,8 @@ class Routes:
         return 200
 
     async def _targets(self, request: Request) -> int:
-        return _json(request, targets(self._fleet))
+        return request.reply(targets(self._fleet))
 
     async def _read_logs(self, request: Request) -> int:
         self._logs.accept(request.exchange, request.query)
         return 200
-
-    # -- secrets ----------------------------------------------------------------------------
-
-    async def _list_secrets(self, request: Request) -> int:
-        namespace = _namespace({}, request)
-        names = self._secrets.names(namespace)
-        return _json(request, [{"name": name, "namespace": namespace} for name in names])
-
-    async def _create_secret(self, request: Request) -> int:
-        document = read_object(request.exchange.body)
-        where = _required(document, "name"), _namespace(document, request)
-        self._secrets.create(*where, value_of(document))
-        return 202
-
-    async def _update_secret(self, request: Request) -> int:
-        document = read_object(request.exchange.body)
-        where = _required(document, "name"), _namespace(document, request)
-        self._secrets.update(*where, value_of(document))
-        return 202
-
-    async def _remove_secret(self, request: Request) -> int:
-        document = read_object(request.exchange.body)
-        self._secrets.remove(_required(document, "name"), _namespace(document, request))
-        return 202
-
-
-def _json(request: Request, document: Any) -> int:  # noqa: ANN401 - any JSON
-    request.exchange.reply(200, json.dumps(document, ensure_ascii=False).encode())
-    return 200
-
-
-def _namespace(document: dict[str, Any], request: Request) -> str:
-    """From the body, else the query, else the default: clients use either."""
-    problems = Problems()
-    named = take(document, "namespace", "", problems)
-    problems.raise_if_any()
-    return split_name("", named or request.namespace)[1]
-
-
-def _required(document: dict[str, Any], key: str) -> str:
-    problems = Problems()
-    value = take(document, key, "", problems)
-    problems.raise_if_any()
-    if not value:
-        message = f"{key}: expected text that is not empty"
-        raise BadRequest(message)
-    return value

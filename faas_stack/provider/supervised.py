@@ -58,6 +58,11 @@ class Life(Protocol):
         """Wait until it is over and what it printed is in the log; how, as in ``status 3``."""
         ...
 
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words; empty if there is nothing to say."""
+        ...
+
     async def terminate(self) -> None:
         """Ask it to end; it may finish what it has."""
         ...
@@ -94,6 +99,11 @@ class Supervised:
     def failing(self) -> bool:
         """Whether it, or what it starts, has died several times in a row before it was ready."""
         return self._failed_starts >= _FAILING_STARTS or self._says_failing
+
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words."""
+        return self.life.confined
 
     def suspect(self) -> None:
         """Not ready until the next look, which is now."""

@@ -12,10 +12,10 @@ from docker.errors import APIError
 
 from carpool.errors import ConfigError
 from carpool.strict import Problems
+from faas_stack.docker_command import _gpus
+from faas_stack.partition.resources import Resources
 from faas_stack.provider.containers.engine import EngineError, refusal
 from faas_stack.provider.containers.mounts import SecretMounts
-from faas_stack.provider.containers.resources import Resources
-from faas_stack.provider.containers.slots import Slots
 from faas_stack.provider.containers.spec import Place, document
 from faas_stack.provider.containers.state import State
 from faas_stack.provider.deployment import Deployment
@@ -89,7 +89,7 @@ def test_environment_of_a_container() -> None:
 def test_labels_of_a_container() -> None:
     """The function's labels are on it; ours cannot be forged by them."""
     made = deployment(labels={"topic": "cats", "carpool.stack": "forged"}, namespace="team")
-    shown = document("fn-1", made, Resources(), Place("s", "o", "net", ("1", "3")))["Labels"]
+    shown = document("fn-1", made, Resources(), Place("s", "o", "net", ("1", "3"), "0,2"))["Labels"]
     assert {
         "topic": "cats",
         "carpool.stack": "s",
@@ -113,6 +113,23 @@ def test_limits_of_a_container() -> None:
         host["MemorySwap"],
     )
     assert (256, 64 * 2**20) == (host["CpuShares"], host["MemoryReservation"])
+
+
+@pytest.mark.parametrize(
+    ("cores", "pool", "constraints", "expected"),
+    [
+        ((), "", [], ""),
+        ((), "0,2", [], "0,2"),
+        (("1", "3"), "0,2", ["cpu=pinned"], "1,3"),
+        ((), "0,2", ["cpuset=0-3"], "0-3"),
+    ],
+)
+def test_cores_of_a_container(
+    cores: tuple[str, ...], pool: str, constraints: list[str], expected: str
+) -> None:
+    """Its own, else those it names, else those that are nobody's alone, if any are somebody's."""
+    place = Place("s", "o", "net", cores, pool)
+    assert expected == asked(place, constraints=constraints)["HostConfig"]["CpusetCpus"]
 
 
 def test_carpool_s_labels_go_before_limits() -> None:
@@ -188,21 +205,6 @@ def test_bad_quantities_come_together() -> None:
     ] == str(caught.value).splitlines()
 
 
-def test_slots_give_what_has_least_on_it() -> None:
-    """Shares add up, and what is given back is given again."""
-    slots = Slots(["0", "1", "2"])
-    assert [("0", "1"), ("2",), ("0",)] == [
-        slots.take(2),
-        slots.take(1, 0.5),
-        slots.take(0) or ("0",),
-    ]
-    assert ("2",) == slots.take(1, 0.2)
-    slots.give_back(("0",))
-    assert ("0", "2") == slots.take(2)
-    slots.hold(("9",))  # of a machine that had more
-    assert 3 == len(slots)
-
-
 def test_refusals_by_whose_fault_they_are() -> None:
     """A full disk is told from what the engine does not like."""
     for text, kind, status in (
@@ -213,6 +215,21 @@ def test_refusals_by_whose_fault_they_are() -> None:
         answer.status_code = 400
         error = refusal(APIError("refused", response=answer, explanation=text))
         assert (True, status, True) == (isinstance(error, kind), error.status, text in str(error))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("0", ()), ("2", ("0", "1")), ("MIG-a,GPU-b", ("MIG-a", "GPU-b"))],
+)
+def test_gpus_by_number_or_name(text: str, names: tuple[str, ...]) -> None:
+    """As the engine takes them; MIG instances have no number."""
+    assert names == _gpus(text)
+
+
+def test_gpus_that_are_neither() -> None:
+    """It is said where names are to be had."""
+    with pytest.raises(ConfigError, match="--gpus = 'a100': expected a number, or UUIDs"):
+        _gpus("a100")
 
 
 # -- files --------------------------------------------------------------------------------------

@@ -172,6 +172,7 @@ class Standing:
     address: str = "unix:/nowhere"
     failing: bool = False
     reason: str = ""
+    confined: str = ""
 
     def suspect(self) -> None:
         self.ready = False
@@ -212,6 +213,31 @@ def test_changes(running: str, want: int, start: int, drain: str) -> None:
 
     async def decide() -> tuple[int, str]:
         count, drained = changes(replicas(running), 1, want)
+        letters = ["on"[r.revision] for r in drained]
+        pairs = zip(letters, drained, strict=True)
+        return count, "".join(x.upper() if r.ready else x for x, r in pairs)
+
+    assert (start, drain) == uvloop.run(decide())
+
+
+@pytest.mark.parametrize(
+    ("running", "want", "start", "drain"),
+    [
+        pytest.param("O", 1, 1, "O", id="the only one goes first"),
+        pytest.param("OO", 2, 1, "O", id="one of two goes first"),
+        pytest.param("OOn", 2, 0, "O", id="also for one that waits for a seat"),
+        pytest.param("On", 2, 0, "", id="the other stays until that is ready"),
+        pytest.param("oO", 2, 1, "o", id="an unready one goes before a ready one"),
+        pytest.param("ON", 2, 1, "O", id="then it goes, too"),
+        pytest.param("n", 1, 0, "", id="nothing else is taken away"),
+        pytest.param("N", 2, 1, "", id="scaling up does not ask: the start waits"),
+    ],
+)
+def test_changes_without_room_for_one_more(running: str, want: int, start: int, drain: str) -> None:
+    """An old replica makes room for its successor, one at a time."""
+
+    async def decide() -> tuple[int, str]:
+        count, drained = changes(replicas(running), 1, want, cramped=True)
         letters = ["on"[r.revision] for r in drained]
         pairs = zip(letters, drained, strict=True)
         return count, "".join(x.upper() if r.ready else x for x, r in pairs)

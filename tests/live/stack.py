@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
     from tests.faas_stack.test_up import Up
 
-__all__ = ["BACKGROUND", "Outcome", "Stack", "load", "stack", "write_function"]
+__all__ = ["BACKGROUND", "Outcome", "Stack", "kept_up", "load", "stack", "write_function"]
+
+# The functions only sleep, and plans are for more cores than a small machine has.
+_ARGUMENTS = ("up", "--json", "--no-watchdog", "--partition", "off")
 
 HANDLER = """\
 import time
@@ -60,12 +65,17 @@ def write_function(folder: Path, **labels: str) -> None:
 
 
 class Stack:
-    """A running stack."""
+    """A running stack.
+
+    Attributes:
+        away: From when until when the provider was gone, each time.
+    """
 
     def __init__(self, up: Up, folder: Path) -> None:
         self.up = up
         result = up.result()
         self.url, self.scaler = result["url"], result["scaler"]
+        self.away: list[tuple[float, float]] = []
         self.token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
@@ -121,13 +131,50 @@ class Stack:
 @contextlib.contextmanager
 def stack(folder: Path, scaler: str = "") -> Iterator[Stack]:
     """A stack that has started; it must end in good order."""
-    arguments = ("--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
-    with carpool(folder, "up", *arguments, "--scaler", f"--hold 2s {scaler}") as up:
+    ports = ("--port", "0", "--scaler-port", "0")
+    with carpool(folder, *_ARGUMENTS, *ports, "--scaler", f"--hold 2s {scaler}") as up:
         yield Stack(up, folder)
-        up.process.send_signal(signal.SIGTERM)
-        code, said = up.ended()
-        assert 0 == code, said
-        assert "Traceback" not in said, said
+        _ends_well(up)
+
+
+@contextlib.contextmanager
+def kept_up(folder: Path) -> Iterator[Stack]:
+    """A stack that is started again at its address whenever it dies, as a supervisor would."""
+    with contextlib.ExitStack() as starts:
+
+        def started(*ports: str) -> Up:
+            options = (*_ARGUMENTS, *ports, "--scaler", "--hold 2s")
+            return starts.enter_context(carpool(folder, *options))
+
+        running = Stack(started("--port", "0", "--scaler-port", "0"), folder)
+        ports = [each.rpartition(":")[2] for each in (running.url, running.scaler)]
+        over = threading.Event()
+
+        def supervise() -> None:
+            while not over.is_set():
+                running.up.process.wait()
+                if over.is_set():
+                    return
+                gone_s = time.monotonic()
+                running.up = started("--port", ports[0], "--scaler-port", ports[1])
+                running.up.result()
+                running.away.append((gone_s, time.monotonic()))
+
+        supervisor = threading.Thread(target=supervise)
+        supervisor.start()
+        try:
+            yield running
+        finally:
+            over.set()
+            _ends_well(running.up)
+            supervisor.join()
+
+
+def _ends_well(up: Up) -> None:
+    up.process.send_signal(signal.SIGTERM)
+    code, said = up.ended()
+    assert 0 == code, said
+    assert "Traceback" not in said, said
 
 
 async def load(url: str, rate_rps: float, duration_s: float, *headers: tuple[str, str]) -> Outcome:
@@ -149,6 +196,7 @@ class Outcome:
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
         self.broken: list[str] = []
+        self.broken_s: list[float] = []
         self.wrong: list[str] = []
         self.batches: Counter[int] = Counter()
 
@@ -166,6 +214,7 @@ async def _call(
         answer = await pool.request("POST", "/function/echo", headers, body.encode(), 90.0)
     except CarpoolError as error:
         outcome.broken.append(str(error))
+        outcome.broken_s.append(time.monotonic())
         return
     outcome.statuses[answer.status] += 1
     if answer.status == 200:

@@ -27,10 +27,12 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize(("cpu", "threads"), [("0.25", 1), ("1.4", 1), ("2", 2), ("3.6", 4)])
-def test_cores_are_rounded_to_threads(cpu: str, threads: int) -> None:
-    """A fraction of a core is still one thread."""
+@pytest.mark.parametrize(("cpu", "threads"), [("0.25", 1), ("1.4", 1), ("2", 2), ("3.6", 3)])
+def test_whole_cores_are_threads(cpu: str, threads: int) -> None:
+    """A thread for each whole core, and one at least; what the user says goes before that."""
     assert threads == HandlerSettings.from_env({"carpool_cpu": cpu}).threads
+    told = {"carpool_cpu": cpu, "handler_threads": "7"}
+    assert 7 == HandlerSettings.from_env(told).threads
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,29 @@ before it makes another, and `sweep`, called when every function is back, remove
 
 A deployment is checked by making its container and removing it again unstarted: whatever the
 engine would object to (limits, mounts, a full disk) is told to whoever deploys.
+
+Cores, memory and GPUs are the ledger's. A container has its seat from before it is made until it
+is removed; its labels say which, so that the next provider finds it so. Cores of a pinned one are
+its alone: all others of the stack run on the rest, and are moved when that changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets as randomness
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import BadRequest, ConfigError, Problem
+from carpool.errors import BadRequest, CarpoolError, ConfigError, Problem
 from carpool.strict import Problems
+from faas_stack.partition import wording
+from faas_stack.partition.ledger import Capacity, Ledger, Seat
+from faas_stack.partition.resources import Resources
 from faas_stack.provider.containers.engine import Engine, EngineError
 from faas_stack.provider.containers.host import on_host
 from faas_stack.provider.containers.life import ContainerLife
 from faas_stack.provider.containers.mounts import SecretMounts
-from faas_stack.provider.containers.resources import Resources
-from faas_stack.provider.containers.slots import Slots
 from faas_stack.provider.containers.spec import LABEL, Place, document
 from faas_stack.provider.containers.state import State
 from faas_stack.provider.supervised import Supervised
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DockerBackend", "DockerOptions"]
 
+log = logging.getLogger(__name__)
+
 _REFUSED = 500  # below: the fault is in what the engine was asked for
 
 
@@ -50,7 +58,7 @@ class DockerOptions:
         state: a folder of the provider's own.
         stack: names this provider's containers among those of the engine.
         network: the private network of the functions; made if there is none of that name.
-        gpus: how many GPUs the engine's machine has for functions.
+        gpus: what the engine's machine has for functions: numbers, or UUIDs, as of MIG instances.
         mps: the folder of an MPS daemon's pipe on the engine's machine; empty: no daemon runs.
         grace_s: how long a container may take to end.
     """
@@ -58,7 +66,7 @@ class DockerOptions:
     state: Path
     stack: str = "carpool"
     network: str = "carpool"
-    gpus: int = 0
+    gpus: tuple[str, ...] = ()
     mps: str = ""
     grace_s: float = 10.0
 
@@ -73,10 +81,9 @@ class DockerBackend:
         self._secrets = secrets
         self._options = options
         self._instances: dict[str, Supervised] = {}
-        self._places: dict[str, tuple[Place, Resources]] = {}
         self._orphans: dict[str, Container] = {}
-        self._gpus = Slots([str(number) for number in range(options.gpus)])
-        self._cores = Slots([])
+        self._moving: set[asyncio.Task[None]] = set()
+        self.ledger = Ledger(Capacity())
 
     async def open(self, *, claim: bool = False) -> None:
         """Reach the engine, make the network, find what an earlier provider left running.
@@ -91,7 +98,9 @@ class DockerBackend:
         options = self._options
         self._engine = await Engine.connect()
         self._state = State(options.state)
-        self._cores = Slots([str(number) for number in range(await self._engine.cores())])
+        cores, memory_bytes = await self._engine.size()
+        there = Capacity(tuple(range(cores)), cores, memory_bytes, options.gpus)
+        self.ledger = Ledger(there)
         mounts = self._state.mounts
         self._mounts = SecretMounts(self._secrets, mounts, await on_host(mounts, self._engine))
         found = await self._engine.labelled(f"{LABEL}stack", options.stack)
@@ -103,6 +112,14 @@ class DockerBackend:
         self._orphans = {container.name: container for container in found}
         await self._engine.ensure_network(options.network, {f"{LABEL}stack": options.stack})
 
+    def size(self, deployment: Deployment) -> Resources:
+        """What one instance of ``deployment`` needs."""
+        return Resources.of(deployment)
+
+    def busy_gpus(self) -> dict[str, float]:
+        """None: they are the engine's machine's."""
+        return {}
+
     async def check(self, deployment: Deployment) -> None:
         """Whether the image can be had, secrets exist, and the engine would make the container."""
         resources = self._check_form(deployment)
@@ -113,7 +130,10 @@ class DockerBackend:
             problem = Problem("image", deployment.image, expected, str(error))
             raise ConfigError([problem]) from error
         name = f"{self._options.stack}-check-{randomness.token_hex(4)}"
-        place = self._place(resources)
+        there = self.ledger.capacity  # it is not started, so it needs no seat
+        place = self._at(
+            Seat(resources, there.cores[: resources.whole_cores], there.gpus[: resources.gpus])
+        )
         try:
             asked = self._document(name, deployment, resources, place)
             await self._engine.create(name, asked)
@@ -123,37 +143,37 @@ class DockerBackend:
             message = f"the Docker Engine cannot run {deployment.service!r}: {error}"
             raise BadRequest(message) from error
         finally:
-            self._give_back(place, resources)
             self._mounts.remove(name)
             await self._engine.remove(name)
 
     def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
         """Take over a container of the deployment, or begin to run a new one."""
-        resources = Resources.of(deployment)
+        resources = self.size(deployment)
         adopted = self._adopt(deployment)
+        name = f"{self._options.stack}-{deployment.service}-{randomness.token_hex(4)}"
         if adopted:
-            name, place = adopted.labels[f"{LABEL}instance"], self._place_of(adopted, resources)
-        else:
-            name = f"{self._options.stack}-{deployment.service}-{randomness.token_hex(4)}"
-            place = self._place(resources)
+            name = adopted.labels[f"{LABEL}instance"]
+            self.ledger.hold(name, _seat_of(adopted, resources))
         life = ContainerLife(
             name,
             self._engine,
             self._options.network,
-            lambda: self._document(name, deployment, resources, place),
+            lambda: self._document(name, deployment, resources, self._place(name, resources)),
             log,
             adopted.name if adopted else "",
         )
         instance = Supervised(name, life, log, changed)
         self._instances[name] = instance
-        self._places[name] = place, resources
         return instance
 
     async def stop(self, instance: Instance) -> None:
         """End ``instance`` in good order, within the grace period, and remove its container."""
         await self._instances[instance.name].stop(self._options.grace_s)
         del self._instances[instance.name]
-        self._give_back(*self._places.pop(instance.name))
+        seat = self.ledger.seat(instance.name)
+        self.ledger.leave(instance.name)
+        if seat and seat.cores:
+            self._spread()
         self._mounts.remove(instance.name)
 
     async def sweep(self) -> None:
@@ -179,12 +199,7 @@ class DockerBackend:
         problems = Problems()
         resources = problems.attempt(lambda: Resources.of(deployment)) or Resources()
         self._mounts.check(deployment, problems)
-        cores, gpus = resources.whole_cores, resources.gpus
-        if cores > len(self._cores):
-            problems.add("com.carpool.cpu", cores, f"at most {len(self._cores)} cores")
-        if gpus > len(self._gpus):
-            hint = "tell the provider how many there are with --gpus"
-            problems.add("com.carpool.gpu", gpus, f"at most {len(self._gpus)} GPUs", hint)
+        problems.attempt(lambda: self.ledger.check(resources))
         problems.raise_if_any()
         return resources
 
@@ -200,24 +215,54 @@ class DockerBackend:
         secrets = self._mounts.lay_out(name, deployment)
         return document(name, deployment, resources, place, secrets)
 
-    def _place(self, resources: Resources) -> Place:
-        """The cores and GPUs with the least on them."""
-        cores = self._cores.take(resources.whole_cores)
-        gpus = self._gpus.take(resources.gpus, resources.gpu_percent)
-        return self._at(cores, gpus)
+    def _place(self, name: str, resources: Resources) -> Place:
+        """Where an instance's container is to run.
 
-    def _place_of(self, container: Container, resources: Resources) -> Place:
-        """Where a container of an earlier provider runs."""
-        cores = tuple(filter(None, container.labels.get(f"{LABEL}cores", "").split(",")))
-        gpus = tuple(filter(None, container.labels.get(f"{LABEL}gpus", "").split(",")))
-        self._cores.hold(cores)
-        self._gpus.hold(gpus, resources.gpu_percent)
-        return self._at(cores, gpus)
+        Raises:
+            NoRoom: there is no seat for it now.
+        """
+        before = self.ledger.seat(name)
+        seat = self.ledger.take(name, resources)
+        if seat.cores and before is None:
+            self._spread()
+        return self._at(seat)
 
-    def _at(self, cores: tuple[str, ...], gpus: tuple[str, ...]) -> Place:
+    def _at(self, seat: Seat) -> Place:
         options = self._options
-        return Place(options.stack, self._state.owner, options.network, cores, gpus, options.mps)
+        return Place(
+            options.stack,
+            self._state.owner,
+            options.network,
+            tuple(map(str, seat.cores)),
+            self._pool(),
+            seat.gpus,
+            options.mps,
+        )
 
-    def _give_back(self, place: Place, resources: Resources) -> None:
-        self._cores.give_back(place.cores)
-        self._gpus.give_back(place.gpus, resources.gpu_percent)
+    def _pool(self) -> str:
+        """The cores of containers that are not pinned; empty: any."""
+        pool, there = self.ledger.pool_cores(), self.ledger.capacity.cores
+        return "" if pool == there else wording.core_list(pool or there)
+
+    def _spread(self) -> None:
+        """Begin to move everyone who is not pinned off the cores that are somebody's alone."""
+        cores = self._pool() or wording.core_list(self.ledger.capacity.cores)
+        task = asyncio.get_running_loop().create_task(self._move(cores))
+        self._moving.add(task)
+        task.add_done_callback(self._moving.discard)
+
+    async def _move(self, cores: str) -> None:
+        for name, instance in list(self._instances.items()):
+            seat, life = self.ledger.seat(name), instance.life
+            if seat and not seat.cores and not seat.each.cpuset and isinstance(life, ContainerLife):
+                try:
+                    await self._engine.confine(life.container, cores)
+                except CarpoolError as error:  # it is made anew with these
+                    log.warning("%s stays on its cores: %s", name, error)
+
+
+def _seat_of(container: Container, resources: Resources) -> Seat:
+    """What a container of an earlier provider holds, as its labels say."""
+    cores = filter(None, container.labels.get(f"{LABEL}cores", "").split(","))
+    gpus = tuple(filter(None, container.labels.get(f"{LABEL}gpus", "").split(",")))
+    return Seat(resources, tuple(map(int, cores)), gpus)

@@ -185,9 +185,16 @@ class Engine:
         """Remove a network, if there is one and nobody is in it."""
         await self._call(self._client.remove_network, name, unless=(_MISSING, 403))
 
-    async def cores(self) -> int:
-        """How many cores the engine's machine has."""
-        return int((await self._call(self._client.info))["NCPU"])
+    async def confine(self, name: str, cores: str) -> None:
+        """Move a container to other cores, as in ``0-1``, if it is there."""
+        update = self._client.update_container
+        gone = (_MISSING, _CONFLICT)
+        await self._call(lambda: update(name, cpuset_cpus=cores), unless=gone)
+
+    async def size(self) -> tuple[int, int]:
+        """How many cores and how many bytes of memory the engine's machine has."""
+        shown = await self._call(self._client.info)
+        return int(shown["NCPU"]), int(shown["MemTotal"])
 
     async def _call(self, call: Any, *args: Any, unless: tuple[int, ...] = ()) -> Any:  # noqa: ANN401
         """Call the SDK in a thread; None if the engine answers with a status of ``unless``."""

@@ -67,6 +67,11 @@ class ContainerLife:
         self._document = document
         self._log = log
 
+    @property
+    def confined(self) -> str:
+        """Nothing: ``docker inspect`` says it."""
+        return ""
+
     async def start(self) -> str:
         """Go on with a container that runs, or start a new one."""
         try:

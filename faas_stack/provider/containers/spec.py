@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from faas_stack.partition.threads import environment as threads
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from faas_stack.provider.containers.resources import Resources
+    from faas_stack.partition.resources import Resources
     from faas_stack.provider.deployment import Deployment
 
 __all__ = ["LABEL", "PORT", "SECRETS", "Place", "document"]
@@ -22,7 +24,6 @@ LABEL = "carpool."
 PORT = 8080
 SECRETS = "/var/openfaas/secrets"
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for the daemon's pipe
-_THREAD_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _NANO = 10**9
 _SHARES_PER_CORE = 1024  # the weight that Docker gives a container by default
 _PROCESSES = 4096  # a fork bomb ends here
@@ -38,7 +39,8 @@ class Place:
         stack: what it belongs to; another provider on the same engine has another stack.
         owner: the mark of the provider's state folder.
         network: the private network it joins.
-        cores: those it is pinned to; none: any.
+        cores: those it is pinned to; none: it is not.
+        pool: the cores of those that are not, as in ``0-2``; empty: any.
         gpus: the GPUs it sees.
         mps: the folder of the MPS daemon's pipe on the engine's machine; empty: none.
     """
@@ -47,6 +49,7 @@ class Place:
     owner: str
     network: str
     cores: tuple[str, ...] = ()
+    pool: str = ""
     gpus: tuple[str, ...] = ()
     mps: str = ""
 
@@ -101,9 +104,7 @@ def document(
 
 def _env(deployment: Deployment, resources: Resources, place: Place) -> Mapping[str, str]:
     """What is added to the image's own environment."""
-    env: dict[str, str] = {}
-    if resources.cpu is not None:
-        env.update(dict.fromkeys(_THREAD_POOLS, str(max(1, int(resources.cpu)))))
+    env = threads(resources)
     if place.gpus:
         env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{resources.gpu_percent:g}"
     env.update(deployment.settings.to_env())
@@ -119,7 +120,7 @@ def _env(deployment: Deployment, resources: Resources, place: Place) -> Mapping[
 
 
 def _limits(resources: Resources, place: Place) -> dict[str, Any]:
-    limits: dict[str, Any] = {"CpusetCpus": ",".join(place.cores) or resources.cpuset}
+    limits: dict[str, Any] = {"CpusetCpus": ",".join(place.cores) or resources.cpuset or place.pool}
     if resources.cpu is not None:
         limits["NanoCpus"] = int(resources.cpu * _NANO)
     if resources.cpu_share is not None:

@@ -1,7 +1,8 @@
 """How much of the machine one instance gets: limits, requests, constraints and labels, as numbers.
 
 What a function's own labels say (``com.carpool.cpu``) goes before ``limits``, because scaling
-plans are written there. Pure; knows nothing of the engine.
+plans are written there. The front of a scaled function asks for nothing: it has no model, and its
+labels are those of its instances, which are elsewhere. Pure; knows nothing of what enforces it.
 """
 
 from __future__ import annotations
@@ -57,13 +58,33 @@ class Resources:
         """How many cores an instance is pinned to, if it is."""
         return max(1, round(self.cpu or 1.0)) if self.pinned else 0
 
+    @property
+    def cores(self) -> float:
+        """Cores that have to be there for it."""
+        return self.whole_cores or self.cpu or 0.0
+
+    @property
+    def threads(self) -> int | None:
+        """How many threads can run on that without waiting for one another; None: no bound.
+
+        A thread more than there are whole cores would be stopped in the midst of a batch whenever
+        the quota is used up, and the others with it.
+        """
+        return max(1, int(self.cores)) if self.cores else None
+
     @classmethod
-    def of(cls, deployment: Deployment) -> Resources:
+    def of(cls, deployment: Deployment, *, pin_whole: bool = False) -> Resources:
         """What ``deployment`` asks for.
+
+        Args:
+            deployment: whose instances are meant.
+            pin_whole: whether a whole number of cores is a wish to be pinned to them.
 
         Raises:
             ConfigError: limits or requests that are no quantities; all of them.
         """
+        if _is_front(deployment.env_vars):
+            return cls()
         problems = Problems()
         limits, requests = deployment.limits or {}, deployment.requests or {}
         settings, constraints = deployment.settings, deployment.constraints
@@ -71,11 +92,12 @@ class Resources:
         reserved_mb = _memory_mb(requests, "requests", problems)
         cpu_limit = _cores(limits, "limits", problems)
         gpus = _count(limits, problems) or (1 if settings.gpu else 0)
+        cpu = settings.cpu or cpu_limit
         resources = cls(
-            cpu=settings.cpu or cpu_limit,
+            cpu=cpu,
             cpu_share=_cores(requests, "requests", problems),
             cpuset=next((c[len(_CPUSET) :] for c in constraints if c.startswith(_CPUSET)), ""),
-            pinned=_PINNED in constraints,
+            pinned=_PINNED in constraints or (pin_whole and (cpu or 0.5).is_integer()),
             memory_bytes=_bytes(memory_mb),
             memory_reserved_bytes=_bytes(reserved_mb),
             gpus=gpus,
@@ -83,6 +105,12 @@ class Resources:
         )
         problems.raise_if_any()
         return resources
+
+
+def _is_front(env: Mapping[str, str]) -> bool:
+    """As a sidecar decides it (`sidecar.options`)."""
+    elsewhere = env.get("sidecar_upstreams") or env.get("sidecar_class")
+    return bool(env.get("sidecar_scaler") and not elsewhere)
 
 
 def _cores(quantities: Mapping[str, str], where: str, problems: Problems) -> float | None:

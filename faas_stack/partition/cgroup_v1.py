@@ -1,0 +1,126 @@
+"""Groups of control groups version 1: a tree for each controller, a folder in each for an instance.
+
+Below the group that this process is in there is one folder for the provider, and in it one for each
+instance. Writes files; who may have how much is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from faas_stack.partition import wording
+from faas_stack.partition.cgroups import CONTROLLERS, Unusable
+from faas_stack.provider import leftovers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.partition.cgroups import Limits, Place
+
+__all__ = ["TreesV1"]
+
+_NO_QUOTA = -1
+
+
+class TreesV1:
+    """The provider's groups, as far as controllers are there and writable.
+
+    Args:
+        place: where this process is.
+        name: of the provider's folder.
+
+    Raises:
+        Unusable: not one controller can be used.
+    """
+
+    version = "cgroup v1"
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.folders: dict[str, Path] = {}
+        why = "no controller of version 1 is mounted"
+        for controller in CONTROLLERS:
+            if group := place.v1.get(controller):
+                folder = group.folder / name
+                try:
+                    folder.mkdir()
+                    if controller == "cpuset":
+                        _inherit(folder)
+                except OSError as error:
+                    why = f"{group.folder}: {error.strerror}"
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+                    continue
+                self.folders[controller] = folder
+        if not self.folders:
+            raise Unusable(why)
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """What can be limited."""
+        return frozenset(self.folders)
+
+    @property
+    def roots(self) -> list[Path]:
+        """The provider's folders; whoever removes them removes all of it."""
+        return list(self.folders.values())
+
+    def make(self, instance: str, limits: Limits) -> list[Path]:
+        """Make an instance's groups, or write their limits again; the files to enter them by.
+
+        Raises:
+            OSError: the kernel does not take a limit, or the provider's folder is gone.
+        """
+        for controller, root in self.folders.items():
+            folder = root / instance
+            folder.mkdir(exist_ok=True)
+            if controller == "cpu":
+                _write(folder / "cpu.cfs_period_us", limits.period_us)
+                _write(folder / "cpu.cfs_quota_us", limits.quota_us or _NO_QUOTA)
+            elif controller == "cpuset":
+                _inherit(folder)
+                self.set_cores(instance, limits.cores)
+            else:
+                _limit_memory(folder, limits.memory_bytes)
+        return [root / instance / "cgroup.procs" for root in self.folders.values()]
+
+    def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
+        """Move an instance to other cores; none: any of the provider's."""
+        root = self.folders["cpuset"]
+        text = wording.core_list(cores) or (root / "cpuset.cpus").read_text(encoding="ascii")
+        _write(root / instance / "cpuset.cpus", text)
+
+    def remove(self, instance: str) -> bool:
+        """End what is in an instance's groups and remove them; blocks; whether it could be done."""
+        removed = [leftovers.remove_group(str(root / instance)) for root in self.roots]
+        return all(removed)
+
+    def kill(self, instance: str) -> None:
+        """End what is in an instance's groups."""
+        for root in self.roots:
+            leftovers.end_group(str(root / instance))
+
+    def close(self) -> None:
+        """Remove the provider's folders, if they are empty."""
+        for root in self.roots:
+            with contextlib.suppress(OSError):
+                root.rmdir()
+
+
+def _limit_memory(folder: Path, size_bytes: int | None) -> None:
+    if size_bytes is None:
+        return  # it was made without one; sizes of an instance never change
+    _write(folder / "memory.limit_in_bytes", size_bytes)
+    with_swap = folder / "memory.memsw.limit_in_bytes"
+    if with_swap.exists():  # swap would hide the need
+        _write(with_swap, size_bytes)
+
+
+def _inherit(folder: Path) -> None:
+    """A group of cpuset is of no use before it has cores and memory nodes."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        _write(folder / name, (folder.parent / name).read_text(encoding="ascii"))
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(str(value), encoding="ascii")

@@ -1,0 +1,162 @@
+"""Groups of control groups version 2: one tree, a folder for an instance.
+
+A group that hands controllers down to others may have no process of its own, the top of the tree
+excepted. So the provider first moves into a leaf of its own folder; that is right only where no
+process of anybody else is in its group, which ``systemd-run --scope`` sees to, and a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faas_stack.partition import wording
+from faas_stack.partition.cgroups import CONTROLLERS, Unusable
+from faas_stack.provider import leftovers
+
+if TYPE_CHECKING:
+    from faas_stack.partition.cgroups import Limits, Place
+
+__all__ = ["TreeV2"]
+
+_MEND = "start it in a group of its own: systemd-run --scope -p Delegate=yes carpool ..."
+
+
+class TreeV2:
+    """The provider's groups, as far as controllers are handed down to it.
+
+    Args:
+        place: where this process is.
+        name: of the provider's folder.
+
+    Raises:
+        Unusable: there is no such tree, none of the controllers in it, or it is not ours to use.
+    """
+
+    version = "cgroup v2"
+
+    def __init__(self, place: Place, name: str) -> None:
+        if place.v2 is None:
+            message = "no tree of version 2 is mounted"
+            raise Unusable(message)
+        self._own = place.v2.folder
+        wanted = set(CONTROLLERS) & set(_words(self._own / "cgroup.controllers"))
+        if not wanted:
+            message = f"{self._own} has none of the controllers {', '.join(CONTROLLERS)}"
+            raise Unusable(message)
+        self._root = self._own / name
+        self._moved: list[int] = []
+        try:
+            self._root.mkdir()
+            self._enable(self._own, wanted)
+            self._enable(self._root, wanted)
+        except OSError as error:
+            self.close()
+            message = f"{self._own}: {error.strerror}; {_MEND}"
+            raise Unusable(message) from error
+        except Unusable:
+            self.close()
+            raise
+        self.controllers = frozenset(wanted)
+
+    @property
+    def roots(self) -> list[Path]:
+        """The provider's folder; whoever removes it removes all of it."""
+        return [self._root]
+
+    def make(self, instance: str, limits: Limits) -> list[Path]:
+        """Make an instance's group, or write its limits again; the file to enter it by.
+
+        Raises:
+            OSError: the kernel does not take a limit, or the provider's folder is gone.
+        """
+        folder = self._root / instance
+        folder.mkdir(exist_ok=True)
+        if "cpu" in self.controllers:
+            _write(folder / "cpu.max", f"{limits.quota_us or 'max'} {limits.period_us}")
+        if "cpuset" in self.controllers:
+            self.set_cores(instance, limits.cores)
+        if "memory" in self.controllers and limits.memory_bytes is not None:
+            _write(folder / "memory.max", limits.memory_bytes)
+            swap = folder / "memory.swap.max"
+            if swap.exists():  # swap would hide the need
+                _write(swap, 0)
+        return [folder / "cgroup.procs"]
+
+    def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
+        """Move an instance to other cores; none: any of the provider's."""
+        _write(self._root / instance / "cpuset.cpus", wording.core_list(cores) or "\n")
+
+    def remove(self, instance: str) -> bool:
+        """End what is in an instance's group and remove it; blocks; whether it could be done."""
+        return leftovers.remove_group(str(self._root / instance))
+
+    def kill(self, instance: str) -> None:
+        """End what is in an instance's group."""
+        leftovers.end_group(str(self._root / instance))
+
+    def close(self) -> None:
+        """Go back to where the provider was, and remove its folder, if that is empty."""
+        with contextlib.suppress(OSError):
+            if self._moved:
+                held = _words(self._own / "cgroup.subtree_control")
+                _write(self._own / "cgroup.subtree_control", " ".join(f"-{name}" for name in held))
+                self._move(self._own, self._moved)
+                (self._root / leftovers.LEAF).rmdir()
+        with contextlib.suppress(OSError):
+            self._root.rmdir()
+
+    def _enable(self, folder: Path, controllers: set[str]) -> None:
+        """Hand controllers down from ``folder``, moving out of it first where that is needed."""
+        if controllers <= set(_words(folder / "cgroup.subtree_control")):
+            return
+        text = " ".join(f"+{name}" for name in sorted(controllers))
+        try:
+            _write(folder / "cgroup.subtree_control", text)
+        except OSError as error:
+            if error.errno != errno.EBUSY or folder != self._own:
+                raise
+            self._move_out()
+            _write(folder / "cgroup.subtree_control", text)
+
+    def _move_out(self) -> None:
+        """Move this process, and what it has started, from its group into a leaf.
+
+        Raises:
+            Unusable: somebody else is in the group, too.
+        """
+        inside = list(map(int, _words(self._own / "cgroup.procs")))
+        foreign = [pid for pid in inside if not _is_ours(pid)]
+        if foreign:
+            message = f"{self._own} has processes of others, such as {foreign[0]}; {_MEND}"
+            raise Unusable(message)
+        (self._root / leftovers.LEAF).mkdir()
+        self._move(self._root / leftovers.LEAF, inside)
+        self._moved = inside
+
+    def _move(self, folder: Path, pids: list[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                _write(folder / "cgroup.procs", pid)
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether it is this process or one below it."""
+    while pid > 1 and pid != os.getpid():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return True  # gone meanwhile
+        pid = int(fields.rpartition(")")[2].split()[1])
+    return pid == os.getpid()
+
+
+def _words(path: Path) -> list[str]:
+    return path.read_text(encoding="ascii").split() if path.exists() else []
+
+
+def _write(path: Path, value: object) -> None:
+    path.write_text(str(value), encoding="ascii")

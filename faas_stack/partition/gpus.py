@@ -1,0 +1,102 @@
+"""The GPUs of the process backend: which there are, and what makes an instance keep to its share.
+
+Where MPS runs, an instance gets its percentage of the multiprocessors, and the same share of the
+memory. Where it does not, and on MIG instances, those on one GPU take turns on the whole of it: the
+ledger counts the same percentages, as shares of time, which nothing enforces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from faas_stack.partition import mps, nvml
+from faas_stack.partition.cgroups import Unusable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.partition.ledger import Seat
+
+__all__ = ["Gpus"]
+
+
+class Gpus:
+    """Those of this machine, as they are when the provider starts.
+
+    Args:
+        units: what there is.
+        folder: for the MPS daemon, should we start it.
+
+    Attributes:
+        why: what is missing; empty if nothing is.
+    """
+
+    def __init__(self, units: list[nvml.Unit], folder: Path, why: str = "") -> None:
+        self._units = {unit.uuid: unit for unit in units}
+        whole = [unit.uuid for unit in units if not unit.mig]
+        self._mps = mps.Mps(folder, whole) if whole else None
+        self.why = why
+
+    @classmethod
+    def find(cls, folder: Path) -> Gpus:
+        """What NVIDIA's driver lists; nothing, and why, where there is none."""
+        try:
+            return cls(nvml.units(), folder)
+        except Unusable as why:
+            return cls([], folder, str(why))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all, as the ledger has them."""
+        return tuple(self._units)
+
+    def prepare(self) -> str:
+        """Start the MPS daemon, and see that it answers; what holds instead if not. Blocks."""
+        if self._mps is None:
+            return "MIG instances: those on one take turns"
+        try:
+            self._mps.ensure()
+            self._mps.servers()
+        except Unusable as why:
+            return f"no MPS, so those on one GPU take turns ({why})"
+        return ""
+
+    def busy(self) -> dict[str, float]:
+        """Share of the last moments in which each had work, of those that can be asked."""
+        found = {}
+        for name in self._units:
+            with contextlib.suppress(Unusable):
+                percent = nvml.busy_percent(name)
+                found.update({} if percent is None else {name: percent / 100})
+        return found
+
+    def environment(self, seat: Seat) -> dict[str, str]:
+        """What the processes of an instance are told; a daemon that died is started again.
+
+        A client that finds no daemon runs without one, beyond its share and without a word.
+        """
+        if not seat.gpus:
+            return {}
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(seat.gpus)}
+        units = [self._units[name] for name in seat.gpus]
+        pipe = None if any(unit.mig for unit in units) else self._live_pipe()
+        if pipe:
+            sizes = [unit.memory_bytes for unit in units]
+            env |= mps.client_environment(pipe, seat.each.gpu_percent, sizes)
+        return env
+
+    def _live_pipe(self) -> Path | None:
+        """The pipe of the daemon, if that runs, or does again."""
+        if self._mps is None:
+            return None
+        try:
+            self._mps.ensure()
+        except Unusable:
+            return None
+        return self._mps.pipe
+
+    def close(self) -> None:
+        """End what was started."""
+        if self._mps:
+            self._mps.stop()

@@ -1,0 +1,110 @@
+"""Which GPUs there are and how busy they are, through NVIDIA's management library.
+
+A GPU that is split into MIG instances counts as these, as they are: nothing here changes a GPU. The
+library comes with the driver, its Python module is ``nvidia-ml-py`` in the extra ``gpu``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from faas_stack.partition.cgroups import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Unit", "busy_percent", "units"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A GPU, or a MIG instance of one.
+
+    Attributes:
+        uuid: as CUDA_VISIBLE_DEVICES takes it.
+        model: its name.
+        memory_bytes: its memory.
+        mig: whether it is a MIG instance.
+    """
+
+    uuid: str
+    model: str
+    memory_bytes: int
+    mig: bool = False
+
+
+def units() -> list[Unit]:
+    """All there are.
+
+    Raises:
+        Unusable: the module, the driver or a GPU is missing; the message says which.
+    """
+    with _library() as nvml:
+        found = []
+        for number in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            parts = _mig_instances(nvml, handle)
+            found += [_unit(nvml, part, mig=True) for part in parts]
+            found += [] if parts else [_unit(nvml, handle)]
+    if not found:
+        message = "NVIDIA's driver sees no GPU"
+        raise Unusable(message)
+    return found
+
+
+def busy_percent(uuid: str) -> float | None:
+    """Share of the last moments in which a GPU had work; None for a MIG instance, which has none.
+
+    Raises:
+        Unusable: it cannot be asked.
+    """
+    with _library() as nvml:
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        try:
+            return float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        except nvml.NVMLError_NotSupported:
+            return None
+
+
+@contextlib.contextmanager
+def _library() -> Iterator[Any]:
+    """The module while the library is open; what it raises becomes `Unusable`."""
+    try:
+        import pynvml  # noqa: PLC0415 - an extra, and there may be no driver
+    except ImportError as error:
+        message = "nvidia-ml-py is not installed: pip install 'carpool[gpu]'"
+        raise Unusable(message) from error
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        message = f"NVIDIA's driver cannot be reached: {error}"
+        raise Unusable(message) from error
+    try:
+        yield pynvml
+    except pynvml.NVMLError as error:
+        message = f"NVIDIA's driver does not answer: {error}"
+        raise Unusable(message) from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _mig_instances(nvml: Any, handle: Any) -> list[Any]:  # noqa: ANN401 - ships no types
+    """Handles of the MIG instances of a GPU; none where MIG is off or unknown."""
+    try:
+        current, _pending = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError_NotSupported:
+        return []
+    if current != nvml.NVML_DEVICE_MIG_ENABLE:
+        return []
+    found = []
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with contextlib.suppress(nvml.NVMLError_NotFound):
+            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    return found
+
+
+def _unit(nvml: Any, handle: Any, *, mig: bool = False) -> Unit:  # noqa: ANN401 - ships no types
+    memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    return Unit(nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), memory_bytes, mig)

@@ -1,0 +1,209 @@
+"""The partitions of a provider's instances: a seat in the ledger each, and what enforces it.
+
+Theory of operation: an instance gets its seat before its first process starts and gives it back
+when its last one has ended; a restart finds the same seat. With control groups, quota, cores and
+memory hold whatever the instance does. Without them it is kept to its cores by affinity, and to its
+share of one by its number of threads. When cores are given to one alone, the others move off them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from faas_stack.partition import affinity, enter, wording
+from faas_stack.partition.cgroups import Limits, Unusable, own_place
+from faas_stack.partition.ledger import Capacity, Ledger
+from faas_stack.partition.trees import open_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from faas_stack.partition.cgroups import Place
+    from faas_stack.partition.gpus import Gpus
+    from faas_stack.partition.ledger import Seat
+    from faas_stack.partition.resources import Resources
+    from faas_stack.partition.trees import Tree
+
+__all__ = ["Partition", "Partitions"]
+
+log = logging.getLogger(__name__)
+
+
+class Partitions:
+    """Those of one provider.
+
+    Args:
+        ledger: what there is, and who has what.
+        note: what holds here, in words.
+        gpus: what there is of them; None: nobody gets one.
+        groups: the provider's control groups, and its lock on them; None: there are none.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        note: str,
+        gpus: Gpus | None = None,
+        groups: tuple[Tree, int] | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.note = note
+        self.gpus = gpus
+        self.tree: Tree | None = groups[0] if groups else None
+        self._lock: int | None = groups[1] if groups else None
+        self._entered: dict[str, Partition] = {}
+
+    @classmethod
+    def off(cls) -> Partitions:
+        """Nobody is limited, and nothing is counted."""
+        return cls(Ledger(Capacity()), "off: limits have no effect on anything but threads")
+
+    @classmethod
+    def open(
+        cls, name: str, capacity: Capacity, gpus: Gpus | None = None, place: Place | None = None
+    ) -> Partitions:
+        """Those of a provider with the folder ``name``; removes what dead ones left. Blocks."""
+        there = f"{wording.capacity(capacity)} for functions"
+        try:
+            groups = open_tree(place or own_place(), name)
+        except Unusable as why:
+            weak = f"affinity and threads alone, no quota and no memory limit holds ({why})"
+            return cls(Ledger(capacity), f"{there}, by {weak}", gpus)
+        held = ", ".join(sorted(groups[0].controllers))
+        return cls(Ledger(capacity), f"{there}, by {groups[0].version} ({held})", gpus, groups)
+
+    @property
+    def groups(self) -> list[str]:
+        """Folders to be removed when the provider is gone."""
+        return [str(root) for root in self.tree.roots] if self.tree else []
+
+    def has(self, controller: str) -> bool:
+        """Whether a control group holds instances to this."""
+        return self.tree is not None and controller in self.tree.controllers
+
+    def of(self, name: str, each: Resources, pids: Callable[[], list[int]]) -> Partition:
+        """The partition of an instance, which has not begun; ``pids`` finds its processes."""
+        return Partition(self, name, each, pids)
+
+    def enter(self, partition: Partition) -> Seat:
+        """Seat an instance, and move the others off its cores.
+
+        Raises:
+            NoRoom: there is no seat for it now.
+        """
+        seat = self.ledger.take(partition.name, partition.each)
+        if seat.cores:
+            self._spread()
+        self._entered[partition.name] = partition
+        return seat
+
+    def leave(self, partition: Partition) -> None:
+        """Free an instance's seat, and let the others have its cores."""
+        self._entered.pop(partition.name, None)
+        self.ledger.leave(partition.name)
+        self._spread()
+
+    def cores_of(self, name: str) -> tuple[int, ...]:
+        """The cores an instance runs on: its own, or those that are nobody's alone."""
+        seat = self.ledger.seat(name)
+        own = seat.cores if seat else ()
+        return own or self.ledger.pool_cores() or self.ledger.capacity.cores
+
+    def close(self) -> None:
+        """Let go of the groups, whose instances have ended."""
+        if self.tree:
+            self.tree.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _spread(self) -> None:
+        """Everyone onto the cores he may use now."""
+        for name, partition in self._entered.items():
+            partition.keep_to(self.cores_of(name))
+
+
+class Partition:
+    """That of one instance, from before its first process to after its last one."""
+
+    def __init__(
+        self, owner: Partitions, name: str, each: Resources, pids: Callable[[], list[int]]
+    ) -> None:
+        self.name = name
+        self.each = each
+        self._owner = owner
+        self._pids = pids
+        self._cores: tuple[int, ...] = ()
+        self._gpus = ""
+
+    @property
+    def limited(self) -> bool:
+        """Whether it asked for anything."""
+        return bool(self.each.cores or self.each.memory_bytes or self.each.gpus)
+
+    def enter(self, argv: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """What to start so that ``argv`` runs in it, and with what more in its environment.
+
+        Raises:
+            NoRoom: there is no seat for it now.
+            OSError: the kernel does not take a limit.
+        """
+        owner, each = self._owner, self.each
+        seat = owner.enter(self)
+        env = owner.gpus.environment(seat) if owner.gpus else {}
+        self._gpus = ", ".join(seat.gpus) + (" by MPS" if len(env) > 1 else " in turns")
+        self._cores = owner.cores_of(self.name)
+        groups: list[Path] = []
+        if owner.tree:
+            alone = each.whole_cores and owner.has("cpuset")
+            limits = Limits(None if alone else each.cpu, self._cores, each.memory_bytes)
+            groups = owner.tree.make(self.name, limits)
+        everywhere = owner.has("cpuset") or set(self._cores) >= os.sched_getaffinity(0)
+        return enter.command(argv, groups, () if everywhere else self._cores), env
+
+    def keep_to(self, cores: tuple[int, ...]) -> None:
+        """Move what runs to other cores."""
+        if cores == self._cores:
+            return
+        self._cores = cores
+        if self._owner.has("cpuset") and self._owner.tree:
+            with contextlib.suppress(OSError):  # its group is made, or gone
+                self._owner.tree.set_cores(self.name, cores)
+        else:
+            affinity.confine(self._pids(), cores)
+
+    def end(self) -> None:
+        """End what is in its groups, whatever it calls itself."""
+        if self._owner.tree:
+            self._owner.tree.kill(self.name)
+
+    async def leave(self) -> None:
+        """Remove its groups, then give the seat back."""
+        tree = self._owner.tree
+        if tree and not await asyncio.to_thread(tree.remove, self.name):
+            log.warning(
+                "the control groups of %s cannot be removed; something is in them", self.name
+            )
+        self._owner.leave(self)
+
+    def __str__(self) -> str:
+        """What it is held to, as an operator reads it."""
+        each, owner = self.each, self._owner
+        where = wording.core_list(self._cores)
+        words = []
+        if each.whole_cores and where:
+            words.append(f"core{'s' * (each.whole_cores > 1)} {where} alone")
+        elif each.cpu:
+            threads = f"{each.threads} thread{'s' * (each.threads != 1)}"
+            how = "by quota" if owner.has("cpu") else f"by {threads} alone, no quota"
+            words.append(f"{wording.cores(each.cpu)} {how}" + f", on {where}" * bool(where))
+        if each.memory_bytes:
+            weak = "" if owner.has("memory") else " wanted, which nothing enforces"
+            words.append(f"{wording.size(each.memory_bytes)}{weak}")
+        if each.gpus:
+            words.append(f"{each.gpu_percent:g} % of {self._gpus}")
+        return "; ".join(words) + (f" ({owner.tree.version})" if owner.tree else " (no cgroups)")

@@ -1,0 +1,75 @@
+"""What functions whose instances are a scaler's are run with, beside what was deployed.
+
+A function with a scaling policy is the front of its instances, and these are functions of their own
+(``NAME--CLASS``), which the scaler deploys. The sidecars of both are told where the scaler is, by a
+variable, and share its token, as a secret: a file, never a variable. Deployments that name a scaler
+themselves are left as they are. What `faas-cli describe` shows is what was deployed.
+"""
+
+from __future__ import annotations
+
+import secrets as randomness
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from sidecar.options import SCALER_SECRET
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["ScalerAccess", "is_front", "token_file"]
+
+_ADDRESS = "sidecar_scaler"
+_CLASS = "sidecar_class"  # which the scaler sets in the functions that it deploys
+# Where a front's last plan is kept over a restart: with what is its own and temporary.
+_PLAN = {"sidecar_plan_folder": "tmp"}
+
+
+def is_front(deployment: Deployment) -> bool:
+    """Whether its instances are a scaler's, and what is called is a front before them."""
+    return deployment.settings.scale_policy != "fixed"
+
+
+def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
+    """The file with the token for a namespace's functions, made if it is missing.
+
+    It is one token for all, unless somebody has given a namespace another one.
+
+    Raises:
+        NoSpace: it cannot be written.
+    """
+    if found := store.path(SCALER_SECRET, namespace):
+        return found
+    known = namespace != DEFAULT_NAMESPACE
+    token = token_file(store).read_bytes() if known else randomness.token_urlsafe(32).encode()
+    store.create(SCALER_SECRET, namespace, token)
+    return token_file(store, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerAccess:
+    """How sidecars reach the scaler.
+
+    Attributes:
+        address: as they name it.
+        secrets: where its token is, or will be.
+    """
+
+    address: str
+    secrets: SecretStore
+
+    def equip(self, deployment: Deployment) -> Deployment:
+        """``deployment`` with the scaler's address and token, if it takes part in scaling."""
+        env = deployment.env_vars
+        if _ADDRESS in env or not (is_front(deployment) or env.get(_CLASS)):
+            return deployment
+        token_file(self.secrets, deployment.namespace)
+        return replace(
+            deployment,
+            env_vars={**_PLAN, **env, _ADDRESS: self.address},
+            secrets=tuple(dict.fromkeys((*deployment.secrets, SCALER_SECRET))),
+        )

@@ -1,0 +1,97 @@
+"""The ledger over containers: cores of one's own, refusals, and what the next provider finds."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+from faas_stack.provider.journal import Journal
+from tests.docker.stage import DockerStage
+from tests.docker.test_backend import cleared, container_of, inspect
+from tests.faas_stack.rig import IMAGE, provider, story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.provider.supervised import Supervised
+    from tests.faas_stack.rig import Rig
+
+CORES = os.cpu_count() or 1
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("docker_stage"),
+    pytest.mark.skipif(CORES < 2, reason="one core"),
+]
+STAGE = DockerStage()
+PINNED: dict[str, Any] = {"constraints": ["cpu=pinned"], "limits": {"cpu": "1"}}
+
+
+def cpuset(instance: Supervised) -> str:
+    """The cores of an instance's container, as the engine has them."""
+    return str(inspect(container_of(instance))["HostConfig"]["CpusetCpus"])
+
+
+async def refused(rig: Rig, limits: dict[str, str]) -> tuple[int, str]:
+    """Status and message of a deployment with these limits."""
+    document = {"service": "too-much", "image": IMAGE, "limits": limits}
+    answer = await rig.call("POST", "/system/functions", document)
+    return answer.status, json.loads(answer.body)["error"]
+
+
+@story(STAGE)
+async def test_cores_of_a_pinned_container_are_its_alone(rig: Rig) -> None:
+    """Who runs already is moved off, who comes later starts elsewhere, and gets them back."""
+    await rig.deploy("early")
+    await rig.deploy("fn", **PINNED)
+    (fn,), (early,) = rig.instances("fn"), rig.instances("early")
+    own = str(CORES - 1)
+    rest = "0" if CORES == 2 else f"0-{CORES - 2}"
+    await wait_until_async(lambda: rest == cpuset(early), what="moving off")
+    await rig.deploy("late", labels={"com.carpool.cpu": "0.5"})
+    assert [own, rest] == [cpuset(fn), cpuset(rig.instances("late")[0])]
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
+    await wait_until_async(lambda: f"0-{CORES - 1}" == cpuset(early), what="coming back")
+
+
+@story(STAGE)
+async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
+    """Of cores and of memory, with what would fit."""
+    await rig.deploy("fn", limits={"cpu": str(CORES), "memory": "128Mi"})
+    status, said = await refused(rig, {"cpu": "500m"})
+    assert (503, True) == (status, f"fn (1 x {CORES} cores and 128 MiB) were promised" in said)
+    size_bytes = rig.backend.ledger.capacity.memory_bytes
+    status, said = await refused(rig, {"memory": f"{int(size_bytes / 1e6) - 64}MB"})
+    assert (503, True) == (status, "none would fit" in said)
+    answer = await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+    assert (503, True) == (answer.status, b"1 would fit" in answer.body)
+
+
+def test_the_next_provider_knows_who_has_what(tmp_path: Path) -> None:
+    """Containers that go on keep their cores, and what they hold is not given away again."""
+    stack = f"carpool-test-{os.getpid()}"
+    journal = Journal(tmp_path / "functions")
+    stage = DockerStage(keep=True)
+
+    async def first() -> str:
+        async with provider(stage, tmp_path, stack=stack, journal=journal) as rig:
+            await rig.deploy("fn", **PINNED)
+            return cpuset(rig.instances("fn")[0])
+
+    async def second(before: str) -> None:
+        async with provider(stage, tmp_path, stack=stack, journal=journal) as rig:
+            await rig.ready("fn")
+            (fn,) = rig.instances("fn")
+            seat = rig.backend.ledger.seat(fn.name)
+            assert (before, (int(before),)) == (cpuset(fn), seat.cores)
+            assert 503 == (await refused(rig, {"cpu": str(CORES)}))[0]
+            await rig.deploy("other", **PINNED)
+            assert before != cpuset(rig.instances("other")[0])
+
+    with cleared(stack, tmp_path):
+        uvloop.run(second(uvloop.run(first())))

@@ -1,0 +1,251 @@
+"""Control groups: where we are, what is written where, and that a real group holds and goes."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faas_stack.partition import enter, machine
+from faas_stack.partition.cgroup_v1 import TreesV1
+from faas_stack.partition.cgroup_v2 import TreeV2
+from faas_stack.partition.cgroups import Group, Limits, Place, Unusable, own_place
+from faas_stack.provider import leftovers
+
+SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal.pause()")
+
+
+def groups_v1() -> dict[str, Group]:
+    """The writable groups of version 1 on this machine."""
+    found = own_place().v1
+    return {name: group for name, group in found.items() if os.access(group.folder, os.W_OK)}
+
+
+needs_v1 = pytest.mark.skipif(
+    set(groups_v1()) < {"cpu", "cpuset", "memory"}, reason="no writable cgroups of version 1"
+)
+
+
+def files(folder: Path) -> dict[str, str]:
+    """What is in a folder's files."""
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+# -- where we are -------------------------------------------------------------------------------
+
+
+def proc(folder: Path, mounts: list[str], own: str) -> Path:
+    """A ``/proc/self`` with these two files."""
+    lines = [f"{n} 1 0:{n} {line}" for n, line in enumerate(mounts)]
+    (folder / "mountinfo").write_text("\n".join(lines) + "\n")
+    (folder / "cgroup").write_text(own)
+    return folder
+
+
+def test_own_groups_of_both_versions(tmp_path: Path) -> None:
+    """A tree for each controller, possibly shared, and the one of version 2 beside them."""
+    for name in ("cpu,cpuacct/svc", "memory/svc/a", "unified/svc"):
+        (tmp_path / name).mkdir(parents=True)
+    mounts = [
+        f"/ {tmp_path}/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+        f"/ {tmp_path}/memory rw - cgroup cgroup rw,memory",
+        f"/ {tmp_path}/unified rw - cgroup2 cgroup2 rw",
+        "/ /proc rw - proc proc rw",
+    ]
+    own = "4:memory:/svc/a\n2:cpu,cpuacct:/svc\n1:name=systemd:/x\n0::/svc\n"
+    place = own_place(proc(tmp_path, mounts, own))
+    assert {
+        "cpu": Group(tmp_path / "cpu,cpuacct/svc", tmp_path / "cpu,cpuacct"),
+        "memory": Group(tmp_path / "memory/svc/a", tmp_path / "memory"),
+    } == place.v1
+    assert Group(tmp_path / "unified/svc", tmp_path / "unified") == place.v2
+
+
+def test_own_group_in_a_container(tmp_path: Path) -> None:
+    """Where only a part of the tree is mounted, the path is that below it."""
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "cpu").mkdir()
+    mounts = [
+        f"/docker/abc {tmp_path}/memory ro - cgroup cgroup rw,memory",
+        f"/docker/other {tmp_path}/cpu ro - cgroup cgroup rw,cpu",
+    ]
+    place = own_place(proc(tmp_path, mounts, "4:memory:/docker/abc\n2:cpu:/docker/abc\n"))
+    assert {"memory": Group(tmp_path / "memory", tmp_path / "memory")} == place.v1
+    assert Place() == own_place(tmp_path / "nowhere")
+
+
+def test_limits_that_hold_for_us_hold_for_the_ledger(tmp_path: Path) -> None:
+    """The smallest quota and memory limit on the way up is what there is for functions."""
+    leaf = tmp_path / "a" / "b"
+    leaf.mkdir(parents=True)
+    group = Group(leaf, tmp_path)
+    place = Place({"cpu": group, "memory": group})
+    assert (math.inf, math.inf) == (place.cpu(), place.memory_bytes())
+    for folder, quota_us, limit in ((leaf, -1, 2**63 - 4096), (tmp_path / "a", 50_000, 2**20)):
+        (folder / "cpu.cfs_quota_us").write_text(f"{quota_us}\n")
+        (folder / "cpu.cfs_period_us").write_text("100000\n")
+        (folder / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    assert (0.5, 2**20) == (place.cpu(), place.memory_bytes())
+    (leaf / "cpu.max").write_text("25000 100000\n")
+    (tmp_path / "a" / "cpu.max").write_text("max 100000\n")
+    (leaf / "memory.max").write_text("max\n")
+    assert (0.25, math.inf) == (Place({}, group).cpu(), Place({}, group).memory_bytes())
+    there = machine.measured(place=place)
+    assert (0.5, 2**20, sorted(os.sched_getaffinity(0))) == (
+        *(there.cpu, there.memory_bytes),
+        list(there.cores),
+    )
+
+
+# -- what is written ----------------------------------------------------------------------------
+
+
+def test_files_of_version_1(tmp_path: Path) -> None:
+    """Quota and period, cores and memory nodes, memory with swap: in the tree of each."""
+    for name in ("cpu", "cpuset", "memory"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-7\n")
+    (tmp_path / "cpuset" / "cpuset.mems").write_text("0-1\n")
+    place = Place({n: Group(tmp_path / n, tmp_path / n) for n in ("cpu", "cpuset", "memory")})
+    trees = TreesV1(place, "ours")
+    (tmp_path / "memory" / "ours" / "i").mkdir()
+    (tmp_path / "memory" / "ours" / "i" / "memory.memsw.limit_in_bytes").touch()
+    entries = trees.make("i", Limits(0.5, (1, 2, 5), 2**20))
+    assert [tmp_path / n / "ours/i/cgroup.procs" for n in ("cpu", "cpuset", "memory")] == entries
+    written = {n: files(tmp_path / n / "ours/i") for n in ("cpu", "cpuset", "memory")}
+    assert {
+        "cpu": {"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": "5000"},
+        "cpuset": {"cpuset.cpus": "1-2,5", "cpuset.mems": "0-1\n"},
+        "memory": {
+            "memory.limit_in_bytes": str(2**20),
+            "memory.memsw.limit_in_bytes": str(2**20),
+        },
+    } == written
+    trees.make("free", Limits())
+    assert "-1" == files(tmp_path / "cpu/ours/free")["cpu.cfs_quota_us"]
+    assert "0-7\n" == files(tmp_path / "cpuset/ours/free")["cpuset.cpus"]
+    assert {} == files(tmp_path / "memory/ours/free")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "quota_us", "period_us"),
+    [
+        (None, None, 10_000),
+        (0.25, 2500, 10_000),
+        (0.1, 1000, 10_000),
+        (0.05, 5000, 100_000),
+        (0.001, 1000, 100_000),
+        (1.5, 15_000, 10_000),
+    ],
+)
+def test_periods_are_short(cpu: float | None, quota_us: int | None, period_us: int) -> None:
+    """What has used its quota waits for milliseconds; the kernel takes no quota below one."""
+    limits = Limits(cpu)
+    assert (quota_us, period_us) == (limits.quota_us, limits.period_us)
+
+
+def test_files_of_version_2(tmp_path: Path) -> None:
+    """One folder for an instance, with the controllers handed down twice."""
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu cpuset memory\n")
+    handed_down = tmp_path / "ours" / "cgroup.subtree_control"
+    tree = TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
+    assert "+cpu +cpuset +memory" == handed_down.read_text()
+    (entry,) = tree.make("i", Limits(1.5, (0, 1), 2**30))
+    assert tmp_path / "ours/i/cgroup.procs" == entry
+    expected = {"cpu.max": "15000 10000", "cpuset.cpus": "0-1", "memory.max": str(2**30)}
+    assert expected == files(tmp_path / "ours/i")
+    tree.make("free", Limits())
+    expected = {"cpu.max": "max 10000", "cpuset.cpus": "\n"}
+    assert expected == files(tmp_path / "ours/free")
+
+
+@pytest.mark.parametrize(
+    ("controllers", "why"), [("", "has none of the controllers"), ("io pids", "has none of")]
+)
+def test_version_2_without_controllers(tmp_path: Path, controllers: str, why: str) -> None:
+    """Where they are all with version 1, or nobody handed them down, it says so."""
+    (tmp_path / "cgroup.controllers").write_text(controllers)
+    with pytest.raises(Unusable, match=why):
+        TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
+    assert ["cgroup.controllers"] == [path.name for path in tmp_path.iterdir()]
+    with pytest.raises(Unusable, match="no tree of version 2"):
+        TreeV2(Place(), "ours")
+
+
+def test_the_provider_moves_only_itself_out_of_the_way(tmp_path: Path) -> None:
+    """Beside somebody else's processes it says what to do instead; at its end it goes back."""
+    (tmp_path / "cgroup.controllers").write_text("cpu cpuset memory\n")
+    tree = TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
+    with pytest.raises(Unusable, match=r"processes of others, such as 1; .* systemd-run --scope"):
+        tree._move_out()
+    (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    tree._move_out()
+    assert str(os.getpid()) == (tmp_path / "ours/provider/cgroup.procs").read_text()
+    tree.close()
+    assert str(os.getpid()) == (tmp_path / "cgroup.procs").read_text()
+
+
+# -- real groups --------------------------------------------------------------------------------
+
+
+@needs_v1
+def test_a_real_group_holds_what_it_is_told_and_ends_what_is_in_it() -> None:
+    """A process that enters is in all trees with its limits; removal ends it and its children."""
+    trees = TreesV1(Place(groups_v1()), f"test-carpool-{os.getpid()}")
+    try:
+        core = max(os.sched_getaffinity(0))
+        entries = trees.make("i", Limits(0.5, (core,), 64 * 2**20))
+        process = subprocess.Popen(enter.command(SLEEPER, entries), stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        own = Path(f"/proc/{process.pid}/cgroup").read_text()
+        assert 3 == own.count(f"/test-carpool-{os.getpid()}/i\n")
+        assert {core} == os.sched_getaffinity(process.pid)
+        folder = trees.folders["memory"] / "i"
+        assert str(64 * 2**20) == (folder / "memory.limit_in_bytes").read_text().strip()
+        assert trees.make("i", Limits(0.5, (core,), 64 * 2**20)) == entries  # the next life
+        trees.kill("i")
+        assert -9 == process.wait()
+        assert trees.remove("i")
+        process.stdout.close()
+    finally:
+        for root in trees.roots:
+            leftovers.remove_group(str(root))
+    assert [] == [root for root in trees.roots if root.exists()]
+
+
+@pytest.mark.skipif(
+    own_place().v2 is None or not os.access(own_place().v2.folder, os.W_OK),  # type: ignore[union-attr]
+    reason="no writable cgroups of version 2",
+)
+def test_a_real_group_of_version_2_is_entered_and_cleared() -> None:
+    """Entering, killing and removing need no controller, so they are the same as on any machine."""
+    place = own_place()
+    assert place.v2 is not None
+    group = place.v2.folder / f"test-carpool-{os.getpid()}"
+    group.mkdir()
+    command = enter.command(SLEEPER, [group / "cgroup.procs"])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert f"{group.name}\n" in Path(f"/proc/{process.pid}/cgroup").read_text()
+    leftovers.end_group(str(group))
+    assert -9 == process.wait()
+    process.stdout.close()
+    assert leftovers.remove_group(str(group))
+    assert not group.exists()
+
+
+def test_what_cannot_be_entered_is_not_started(tmp_path: Path) -> None:
+    """A process that cannot be limited does not run at all, and says why."""
+    command = enter.command(["true"], [tmp_path / "gone" / "cgroup.procs"])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert 125 == done.returncode
+    assert "carpool: cannot enter the partition" in done.stderr
+    assert ("true",) == enter.command(["true"])

@@ -1,0 +1,109 @@
+"""GPUs, as far as that can be seen without one: environments, the daemon's words, refusals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from faas_stack.partition import mps, nvml
+from faas_stack.partition.cgroups import Unusable
+from faas_stack.partition.gpus import Gpus
+from faas_stack.partition.ledger import Seat
+from faas_stack.partition.mps import CONTROL, Mps
+from faas_stack.partition.nvml import Unit
+from faas_stack.partition.resources import Resources
+
+GIB = 2**30
+GPU = Unit("GPU-1", "H200", 80 * GIB)
+MIG = Unit("MIG-1", "H200 MIG 1g.18gb", 10 * GIB, mig=True)
+HALF = Resources(gpus=1, gpu_percent=50)
+
+needs_no_daemon = pytest.mark.skipif(shutil.which(CONTROL) is not None, reason="MPS is installed")
+
+
+def test_a_client_s_environment() -> None:
+    """Pipe, percentage, and the same share of each GPU's memory, by its number there."""
+    assert {
+        "CUDA_MPS_PIPE_DIRECTORY": "/run/mps",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "12.5",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1024M,1=2048M",
+    } == mps.client_environment(Path("/run/mps"), 12.5, [8 * GIB, 16 * GIB])
+
+
+@pytest.mark.parametrize(("answer", "pids"), [("", []), ("\n", []), ("812\n", [812])])
+def test_the_daemon_s_list_of_servers(answer: str, pids: list[int]) -> None:
+    """One process id a line; none before the first client."""
+    assert pids == mps.server_pids(answer)
+
+
+def test_the_daemon_says_something_else() -> None:
+    """It is passed on, as it is."""
+    with pytest.raises(Unusable, match="'Cannot find MPS control daemon process'"):
+        mps.server_pids("Cannot find MPS control daemon process\n")
+
+
+@needs_no_daemon
+def test_no_daemon_to_start(tmp_path: Path) -> None:
+    """The program that is missing is named; an instance then takes turns, and that is said."""
+    daemon = Mps(tmp_path, ["GPU-1"], tmp_path / "theirs")
+    assert not daemon.runs
+    with pytest.raises(Unusable, match=f"{CONTROL} is not on the PATH; it comes with NVIDIA's"):
+        daemon.ensure()
+    with pytest.raises(Unusable, match=CONTROL):
+        daemon.servers()
+    daemon.stop()
+    gpus = Gpus([GPU], tmp_path)
+    assert gpus.prepare().startswith("no MPS, so those on one GPU take turns (")
+    assert {"CUDA_VISIBLE_DEVICES": "GPU-1"} == gpus.environment(Seat(HALF, (), ("GPU-1",)))
+
+
+def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
+    """One that runs, ours by its user, is not started again, nor ended."""
+    (tmp_path / f"{CONTROL}.pid").write_text(f"{os.getpid()}\n")
+    daemon = Mps(tmp_path / "own", ["GPU-1"], tmp_path)
+    daemon.ensure()
+    assert (True, tmp_path) == (daemon.runs, daemon.pipe)
+    daemon.stop()
+    assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_somebody_else_s_daemon_is_refused(tmp_path: Path) -> None:
+    """It serves its own user alone, so instances would not get what they are promised."""
+    process = subprocess.Popen(["/bin/sleep", "60"], user=65534, group=65534, extra_groups=[])
+    (tmp_path / f"{CONTROL}.pid").write_text(f"{process.pid}\n")
+    with pytest.raises(Unusable, match="is user 65534's and serves nobody else; end it, or run"):
+        Mps(tmp_path / "own", [], tmp_path).ensure()
+    process.kill()
+    process.wait()
+
+
+def test_a_daemon_that_is_gone_is_not_one(tmp_path: Path) -> None:
+    """Its file may outlive it."""
+    (tmp_path / f"{CONTROL}.pid").write_text(f"{2**22 + 1}\n")
+    assert not Mps(tmp_path / "own", [], tmp_path).runs
+
+
+def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
+    """By their own UUID, and without MPS."""
+    gpus = Gpus([MIG], tmp_path)
+    assert ("MIG-1",) == gpus.names
+    assert {"CUDA_VISIBLE_DEVICES": "MIG-1"} == gpus.environment(Seat(HALF, (), ("MIG-1",)))
+    assert "MIG instances: those on one take turns" == gpus.prepare()
+    assert {} == gpus.environment(Seat(Resources(cpu=1.0)))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    """Without module, driver or GPU there is none, and the reason is kept for who asks for one."""
+    gpus = Gpus.find(tmp_path)
+    if gpus.names:
+        pytest.skip("there is a GPU")
+    assert "nvidia-ml-py is not installed" in gpus.why or "NVIDIA's driver" in gpus.why
+    with pytest.raises(Unusable, match=r"nvidia-ml-py|NVIDIA's driver"):
+        nvml.units()
+    with pytest.raises(Unusable, match=r"nvidia-ml-py|NVIDIA's driver"):
+        nvml.busy_percent("GPU-1")

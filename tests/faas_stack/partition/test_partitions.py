@@ -1,0 +1,223 @@
+"""Partitions over real processes: cores that move, threads, and what is said of what holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+from faas_stack.partition import affinity, threads
+from faas_stack.partition.cgroups import Place, own_place
+from faas_stack.partition.ledger import Capacity, NoRoom
+from faas_stack.partition.partitions import Partition, Partitions
+from faas_stack.partition.resources import Resources
+from faas_stack.provider import leftovers
+from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
+MACHINE = Capacity(CORES, len(CORES), 2**33)
+HALF = Resources(cpu=0.5, memory_bytes=2**26)
+WHOLE = Resources(cpu=1.0, pinned=True)
+
+needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
+
+
+class Running:
+    """An instance's process in its partition."""
+
+    def __init__(self, partitions: Partitions, name: str, each: Resources) -> None:
+        self.partition: Partition = partitions.of(name, each, lambda: [self.process.pid])
+        argv, env = self.partition.enter(SLEEPER)
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, **env})
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """Where the kernel lets it run."""
+        return tuple(sorted(os.sched_getaffinity(self.process.pid)))
+
+    def end(self) -> None:
+        """As a life ends."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        uvloop.run(self.partition.leave())
+
+
+@pytest.fixture(params=["cgroups", "affinity"])
+def partitions(request: pytest.FixtureRequest) -> Iterator[Partitions]:
+    """Those of a provider of this process, with control groups and without."""
+    place = own_place() if request.param == "cgroups" else Place()
+    made = Partitions.open(named("test"), MACHINE, place=place)
+    if request.param == "cgroups" and not made.has("cpuset"):
+        pytest.skip("no writable cgroups")
+    yield made
+    for group in made.groups:
+        leftovers.remove_group(group)
+    made.close()
+
+
+@needs_two_cores
+def test_whole_cores_are_left_to_their_instance(partitions: Partitions) -> None:
+    """Who runs already moves off a core that is given to one alone, and back when it is free."""
+    free = Running(partitions, "free", Resources())
+    half = Running(partitions, "half", HALF)
+    assert [CORES, CORES] == [free.cores, half.cores]
+    whole = Running(partitions, "whole", WHOLE)
+    assert [CORES[1:], CORES[:1], CORES[:1]] == [whole.cores, half.cores, free.cores]
+    late = Running(partitions, "late", Resources())
+    assert CORES[:1] == late.cores
+    with pytest.raises(NoRoom, match="waits for 1 core; seats are held by half, whole"):
+        partitions.of("second", WHOLE, list).enter(SLEEPER)
+    whole.end()
+    assert [CORES, CORES, CORES] == [free.cores, half.cores, late.cores]
+    for one in (free, half, late):
+        one.end()
+
+
+@needs_two_cores
+def test_uncounted_instances_run_anywhere_if_no_core_is_left(partitions: Partitions) -> None:
+    """A function without limits is not starved by those with."""
+    pair = [Running(partitions, f"i{number}", WHOLE) for number in range(2)]
+    free = Running(partitions, "free", Resources())
+    assert {CORES[:1], CORES[1:]} == {one.cores for one in pair}
+    assert CORES == free.cores
+    for one in (*pair, free):
+        one.end()
+
+
+def test_what_holds_is_said(partitions: Partitions) -> None:
+    """In the note at the start, and for each instance."""
+    half = Running(partitions, "half", HALF)
+    many = f"on {CORES[0]}-{CORES[1]}" if len(CORES) > 1 else f"on {CORES[0]}"
+    if partitions.tree:
+        assert partitions.note.endswith(f"by {partitions.tree.version} (cpu, cpuset, memory)")
+        said = f"0.5 core by quota, {many}; 64 MiB ({partitions.tree.version})"
+    else:
+        assert "affinity and threads alone, no quota and no memory limit holds" in partitions.note
+        weak = "64 MiB wanted, which nothing enforces (no cgroups)"
+        said = f"0.5 core by 1 thread alone, no quota, {many}; {weak}"
+    assert said == str(half.partition)
+    half.end()
+
+
+def test_off_is_nothing_but_threads() -> None:
+    """Nobody is refused, nobody is moved, and it says so."""
+    off = Partitions.off()
+    assert (SLEEPER, {}) == off.of("i", Resources(cpu=64.0), list).enter(SLEEPER)
+    assert (0, "off: limits have no effect on anything but threads") == (len(off.groups), off.note)
+
+
+AS_NOBODY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from faas_stack.partition.machine import measured
+from faas_stack.partition.partitions import Partitions
+print(Partitions.open("carpool-nobody", measured()).note)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_an_ordinary_user_is_told_what_holds() -> None:
+    """Without leave to make groups the provider starts all the same, and says what is missing."""
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None:
+        pytest.skip("no system Python, which an ordinary user may run")
+    command = [python, "-c", AS_NOBODY, str(Path(__file__).parents[3])]
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **nobody)
+    if "Permission denied" in done.stderr or "Syntax" in done.stderr:
+        pytest.skip("an ordinary user may not read this folder, or his Python is too old")
+    assert "affinity and threads alone, no quota and no memory limit holds (" in done.stdout
+    assert "Permission denied)" in done.stdout or "is mounted" in done.stdout
+
+
+@needs_v1
+def test_groups_that_nobody_locks_are_removed_at_the_next_start() -> None:
+    """With what still runs in them; those of a living provider are left alone."""
+    living, dead = (Partitions.open(named(kind), MACHINE) for kind in ("live", "dead"))
+    not_ours = Path(living.groups[0]).with_name("carpool-prod.slice")
+    not_ours.mkdir()
+    try:
+        orphan = Running(dead, "orphan", HALF)
+        assert dead._lock is not None
+        os.close(dead._lock)  # as the kernel does when its process is gone
+        program = "from tests.faas_stack.partition.test_partitions import start; start()"
+        other = subprocess.Popen([sys.executable, "-c", program])
+
+        def ended() -> bool:
+            orphan.process.poll()  # a group can be removed when who was in it is reaped
+            return other.poll() is not None
+
+        wait_until(ended, 60, "the end of the next provider")
+        assert (0, -9) == (other.returncode, orphan.process.wait())
+        assert orphan.process.stdout is not None
+        orphan.process.stdout.close()
+        assert [] == [group for group in dead.groups if os.path.exists(group)]  # noqa: PTH110
+        assert all(os.path.exists(group) for group in living.groups)  # noqa: PTH110
+        assert not_ours.exists()
+    finally:
+        for group in (*living.groups, *dead.groups, str(not_ours)):
+            leftovers.remove_group(group)
+        living.close()
+
+
+def start() -> None:
+    """What the next provider does first."""
+    Partitions.open(named("next"), MACHINE).close()
+
+
+def named(kind: str) -> str:
+    """A name as that of a provider's temporary folder, of this process's own."""
+    return f"carpool-{kind}{os.getpid() % 10**4:04}"
+
+
+# -- threads and affinity -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        (Resources(), None),
+        (Resources(memory_bytes=2**30), None),
+        (Resources(cpu=0.5), ("1", "0.5")),
+        (Resources(cpu=1.9), ("1", "1.9")),
+        (Resources(cpu=2.0), ("2", "2")),
+        (Resources(cpu=2.6, pinned=True), ("3", "3")),
+    ],
+)
+def test_threads_match_the_cores(each: Resources, expected: tuple[str, str] | None) -> None:
+    """A fraction of a core is one thread, and no pool has a thread more than whole cores."""
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    env = {**dict.fromkeys(pools, expected[0]), "carpool_cpu": expected[1]} if expected else {}
+    assert env == threads.environment(each)
+
+
+def test_every_thread_is_confined() -> None:
+    """Also those that run already; a process that is gone does not matter."""
+    code = (
+        "import threading, signal; threading.Thread(target=signal.pause, daemon=True).start();"
+        "print(flush=True); signal.pause()"
+    )
+    process = subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    affinity.confine([process.pid, 2**22 + 1], CORES[-1:])
+    threads_of = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208
+    assert 2 == len(threads_of)
+    assert {CORES[-1:]} == {tuple(os.sched_getaffinity(thread)) for thread in threads_of}
+    process.kill()
+    process.wait()
+    process.stdout.close()

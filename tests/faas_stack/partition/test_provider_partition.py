@@ -1,0 +1,321 @@
+"""Limits through the provider: what instances get, keep and leave, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faas_stack.partition.ledger import Capacity
+from tests.faas_stack.partition.test_cgroups import groups_v1, needs_v1
+from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
+from tests.faas_stack.test_provider_process import alive, environment, pid_of
+from tests.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from tests.faas_stack.rig import Rig
+
+STAGE = ProcessStage()
+MIB = 2**20
+CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
+TWO = Capacity(CORES, 2.0, 512 * MIB)
+LIMITS = {"cpu": "500m", "memory": "128Mi"}
+
+needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core")
+
+
+def limit(name: str, instance: str, file: str) -> str:
+    """What the kernel has for an instance of the provider in ``name``."""
+    controller = file.partition(".")[0]
+    return (groups_v1()[controller].folder / name / instance / file).read_text().strip()
+
+
+def limits(rig: Rig, instance: str) -> tuple[int, int]:
+    """Quota in microseconds of 10 ms, and memory in bytes."""
+    name = rig.backend.run_dir.name
+    quota_us = limit(name, instance, "cpu.cfs_quota_us")
+    return int(quota_us), int(limit(name, instance, "memory.limit_in_bytes"))
+
+
+def groups_of(pid: object) -> str:
+    """Where a process is."""
+    return Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def left(name: str) -> list[Path]:
+    """Groups that are left of a provider."""
+    found = (group.folder / name for group in groups_v1().values())
+    return [folder for folder in found if folder.exists()]
+
+
+async def refusal(rig: Rig, method: str, path: str, document: object) -> tuple[int, str]:
+    """The status and the message of a call that is refused."""
+    answer = await rig.call(method, path, document)
+    return answer.status, json.loads(answer.body)["error"]
+
+
+# -- what an instance gets ----------------------------------------------------------------------
+
+
+async def children(rig: Rig) -> list[int]:
+    """The process ids of what instances of ``fn`` have started, the newest last."""
+    return [int(line.split()[1]) for line in await rig.logs("fn") if line.startswith("child ")]
+
+
+@needs_v1
+@story(STAGE, capacity=TWO)
+async def test_limits_are_the_kernel_s(rig: Rig) -> None:
+    """Quota and memory of a deployment are those of the group that all of the instance is in."""
+    await rig.deploy("fn", limits=LIMITS, envVars={"spawn": "1"})
+    (instance,) = rig.instances("fn")
+    assert (5000, 128 * MIB) == limits(rig, instance.name)
+    for pid in (pid_of(instance), *await children(rig)):
+        group = f"{rig.backend.run_dir.name}/{instance.name}\n"
+        assert 3 == groups_of(pid).count(group)
+    env = (await environment(rig))["env"]
+    assert ("1", "0.5") == (env["OMP_NUM_THREADS"], env["carpool_cpu"])
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert status["partition"].endswith("128 MiB (cgroup v1)")
+    assert f"carpool: {status['partition']}" in await rig.logs("fn")
+
+
+@story(STAGE, capacity=TWO)
+async def test_a_function_s_own_threads_win(rig: Rig) -> None:
+    """What its environment says of threads is not touched."""
+    own = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "2"}
+    await rig.deploy("fn", limits={"cpu": "1"}, envVars=own)
+    env = (await environment(rig))["env"]
+    found = [env[f"{name}_NUM_THREADS"] for name in ("OMP", "MKL", "OPENBLAS")]
+    assert ["3", "2", "1"] == found
+
+
+@needs_v1
+@story(STAGE, capacity=TWO)
+async def test_who_wants_more_memory_is_killed_alone(rig: Rig) -> None:
+    """The instance is started again, under its limit; its neighbour has noticed nothing."""
+    await rig.deploy("fn", limits={"memory": "96Mi"})
+    await rig.deploy("other", limits={"memory": "96Mi"})
+    before = pid_of(rig.instances("other")[0])
+    assert 502 == (await rig.call("GET", f"/function/fn/eat?bytes={256 * MIB}")).status
+    await rig.ready("fn")
+    assert 96 * MIB == limits(rig, rig.instances("fn")[0].name)[1]
+    assert before == pid_of(rig.instances("other")[0])
+
+
+# -- what it keeps and leaves -------------------------------------------------------------------
+
+
+@needs_v1
+@story(STAGE, capacity=TWO)
+async def test_limits_survive_a_restart_of_the_function(rig: Rig) -> None:
+    """After SIGKILL the next life has the same limits, and the last one's children are gone."""
+    await rig.deploy("fn", limits=LIMITS, envVars={"spawn": "1"})
+    (instance,) = rig.instances("fn")
+    first, (child,) = pid_of(instance), await children(rig)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    await wait_until_async(lambda: pid_of(instance) not in (first, None) and instance.ready)
+    assert (5000, 128 * MIB) == limits(rig, instance.name)
+    assert f"/{instance.name}\n" in groups_of(pid_of(instance))
+    assert not alive(child)
+
+
+@needs_v1
+@story(STAGE, capacity=TWO)
+async def test_groups_go_with_their_instance(rig: Rig) -> None:
+    """Scaled down or removed, an instance leaves no group."""
+    await rig.deploy("fn", limits=LIMITS)
+    (instance,) = rig.instances("fn")
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
+    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    name = rig.backend.run_dir.name
+    assert [] == [g for group in groups_v1().values() for g in (group.folder / name).glob("*/")]
+    assert rig.backend.ledger.seat(instance.name) is None
+
+
+PROVIDER = """
+import asyncio, sys
+from pathlib import Path
+from faas_stack.assemble import BuildContext
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.fleet import Fleet
+from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.secrets import SecretStore
+
+async def main(folder):
+    images = {"img": BuildContext("img", folder, "x")}
+    backend = ProcessBackend(images, SecretStore(folder), command=sys.argv[2:])
+    await backend.open()
+    limits = {"cpu": "100m", "memory": "128Mi"}
+    deployment = Deployment("fn", "img", limits=limits, env_vars={"spawn": "1", "deaf": "1"})
+    function = await Fleet(backend).deploy(deployment)
+    while not function.running.available:
+        await asyncio.sleep(0.01)
+    print(backend.run_dir, backend._keeper.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def start_provider(folder: Path) -> tuple[subprocess.Popen[bytes], str, int]:
+    """A provider with one instance; the name of its groups and the process id of its keeper."""
+    provider = subprocess.Popen(
+        [sys.executable, "-c", PROVIDER, str(folder), *INSTANCE],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert provider.stdout is not None
+    run_dir, keeper = provider.stdout.readline().decode().split()
+    provider.stdout.close()
+    return provider, Path(run_dir).name, int(keeper)
+
+
+@needs_v1
+def test_groups_of_a_killed_provider_are_removed(tmp_path: Path) -> None:
+    """SIGKILL to the provider: what ran is ended, and no group is left."""
+    provider, name, _ = start_provider(tmp_path)
+    assert 3 == len(left(name))
+    provider.kill()
+    provider.wait()
+    wait_until(lambda: not left(name), 20, "no group")
+
+
+@needs_v1
+def test_groups_of_a_provider_killed_with_its_keeper_go_at_the_next_start(tmp_path: Path) -> None:
+    """Even then nothing is left for good: the next provider ends and removes it."""
+    provider, name, keeper = start_provider(tmp_path)
+    inside = [int(p) for p in (left(name)[0] / "fn-1" / "cgroup.procs").read_text().split()]
+    assert 2 == len(inside)
+    os.kill(keeper, signal.SIGKILL)
+    provider.kill()
+    provider.wait()
+    (tmp_path / "next").mkdir()
+    second, _, _ = start_provider(tmp_path / "next")
+    assert ([], [False, False]) == (left(name), [alive(pid) for pid in inside])
+    second.kill()
+    second.wait()
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+@story(STAGE, capacity=TWO)
+async def test_more_than_there_is_is_refused(rig: Rig) -> None:
+    """By deploy, scale and update alike: a status, what would fit, and nothing is changed."""
+    await rig.deploy("a", limits={"cpu": "1", "memory": "256Mi"})
+    await rig.deploy("free")
+    document: dict[str, Any] = {"service": "b", "image": IMAGE, "limits": {"cpu": "1500m"}}
+    status, said = await refusal(rig, "POST", "/system/functions", document)
+    assert (503, True) == (status, said.startswith("no room for 1 instance of 'b' with 1.5 cores"))
+    assert said.endswith("none would fit; of 2 cores and 512 MiB, a (1 x 1 core and 256 MiB) were "
+                         "promised theirs")  # fmt: skip
+    assert 404 == (await rig.call("GET", "/system/function/b")).status
+    status, said = await refusal(rig, "POST", "/system/scale-function/a", {"replicas": 3})
+    assert (503, True) == (status, "2 would fit" in said)
+    document = {"service": "a", "image": IMAGE, "limits": {"memory": "1Gi"}}
+    status, said = await refusal(rig, "PUT", "/system/functions", document)
+    assert (400, True) == (status, "limits.memory = '1 GiB': expected at most 512 MiB" in said)
+    assert 1 == json.loads((await rig.call("GET", "/system/function/a")).body)["replicas"]
+    await rig.call("POST", "/system/scale-function/a", {"replicas": 2})
+    await rig.ready("a", 2)
+    await rig.call("POST", "/system/scale-function/free", {"replicas": 3})
+    await rig.ready("free", 3)
+
+
+@story(STAGE, capacity=TWO)
+async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
+    """Scaled to zero its share is anybody's; who calls it then is told, and served once it fits."""
+    await rig.deploy("a", limits={"cpu": "1"})
+    await rig.call("POST", "/system/scale-function/a", {"replicas": 0})
+    await rig.deploy("b", limits={"cpu": "2"})
+    answer = await rig.call("GET", "/function/a")
+    assert (503, True) == (answer.status, b"no room for 1 instance of 'a'" in answer.body)
+    await rig.call("DELETE", "/system/functions", {"functionName": "b"})
+    assert 200 == (await rig.call("GET", "/function/a")).status
+
+
+@story(STAGE, capacity=TWO)
+async def test_who_comes_waits_until_who_goes_is_gone(rig: Rig) -> None:
+    """A share that is promised already is not used before it is free."""
+    await rig.deploy("a", limits={"cpu": "2"}, envVars={"deaf": "1"})
+    (going,) = rig.instances("a")
+    pid = pid_of(going)
+    await rig.call("DELETE", "/system/functions", {"functionName": "a"})
+    await rig.deploy("b", ready=False, limits={"cpu": "2"})
+    (coming,) = rig.instances("b")
+    await wait_until_async(lambda: "seats are held by a-1" in coming.reason)
+    assert (None, True) == (pid_of(coming), alive(pid or 0))
+    await rig.ready("b")
+    assert not alive(pid or 0)
+
+
+@story(STAGE, capacity=TWO)
+async def test_an_update_without_room_beside_it_takes_the_place(rig: Rig) -> None:
+    """The old replica goes first, requests wait for the new one, and none is refused."""
+    await rig.deploy("fn", limits={"cpu": "2"}, envVars={"version": "1"})
+    changed = {"service": "fn", "image": IMAGE, "limits": {"cpu": "2"}, "envVars": {"version": "2"}}
+    assert 202 == (await rig.call("PUT", "/system/functions", changed)).status
+    answer = await rig.call("GET", "/function/fn")
+    assert 200 == answer.status
+    await wait_until_async(lambda: ["fn-2"] == [i.name for i in rig.instances("fn")])
+    await rig.ready("fn")
+    assert "2" == (await environment(rig))["env"]["version"]
+
+
+@needs_two_cores
+@story(STAGE, capacity=TWO)
+async def test_pinned_replicas_have_a_core_each(rig: Rig) -> None:
+    """A whole number of cores is a set of its own, of every replica another."""
+    await rig.deploy("fn", limits={"cpu": "1"})
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+    await rig.ready("fn", 2)
+    pids = [pid_of(instance) or 0 for instance in rig.instances("fn")]
+    assert [{CORES[0]}, {CORES[1]}] == sorted(map(os.sched_getaffinity, pids), key=min)
+    metrics = (await rig.call("GET", "/metrics")).body
+    assert b"provider_cores 2.0\n" in metrics
+    assert b"provider_promised_cores 2.0\n" in metrics
+    info = json.loads((await rig.call("GET", "/system/info")).body)
+    assert {"cpus": 2.0, "gpus": 0, "memory_mb": 512 * MIB / 1e6} == info["machine"]
+
+
+@story(STAGE, capacity=TWO)
+async def test_a_gpu_that_is_not_there_is_refused(rig: Rig) -> None:
+    """With what is missing: the module, the driver or the GPU."""
+    if rig.backend._partitions.gpus.names:
+        pytest.skip("there is a GPU")
+    document = {"service": "fn", "image": IMAGE, "labels": {"com.carpool.gpu": "40"}}
+    status, said = await refusal(rig, "POST", "/system/functions", document)
+    assert (400, True) == (
+        status,
+        said.startswith("com.carpool.gpu = '40': expected a GPU to be here"),
+    )
+    assert "nvidia-ml-py is not installed" in said or "NVIDIA's driver" in said
+
+
+@story(STAGE, capacity=Capacity())
+async def test_partition_off_is_said_and_refuses_nothing(rig: Rig) -> None:
+    """For trying out, on a laptop, what is meant for a larger machine."""
+    assert ["partitions: off: limits have no effect on anything but threads"] == rig.backend.notes
+    await rig.deploy("fn", limits={"cpu": "64"})
+    assert "64" == (await environment(rig))["env"]["OMP_NUM_THREADS"]
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert "64 cores by 64 threads alone, no quota (no cgroups)" == status["partition"]
+    assert "machine" not in json.loads((await rig.call("GET", "/system/info")).body)
+
+
+@story(STAGE, capacity=TWO)
+async def test_the_front_of_a_scaled_function_is_not_counted(rig: Rig) -> None:
+    """Its labels are those of its instances, which are elsewhere; it is a sidecar alone."""
+    size = {"com.carpool.cpu": "2"}
+    await rig.deploy("fn", labels=size, envVars={"sidecar_scaler": "127.0.0.1:1"})
+    env = {"sidecar_scaler": "127.0.0.1:1", "sidecar_class": "b8-c2"}
+    await rig.deploy("fn--b8-c2", labels=size, envVars=env)
+    document = {"service": "other", "image": IMAGE, "labels": size, "envVars": env}
+    assert 503 == (await refusal(rig, "POST", "/system/functions", document))[0]
