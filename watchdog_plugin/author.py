@@ -46,11 +46,15 @@ class Author:
     steps_max: int | None = None
 
 
-def read(folder: Path) -> Author:
+def read(folder: Path, package: str = _PACKAGE) -> Author:
     """Import ``handler.py`` of ``folder``, where there is one, and check what it defines.
 
     It is imported as ``function.handler``, and the folder is on the path: modules beside it are
     found by ``import beside`` and by ``from . import beside``.
+
+    Args:
+        folder: the function's.
+        package: the name it is imported under, where there are several.
 
     Raises:
         LoadError: the folder does not exist, or the file raises or breaks the contract.
@@ -65,7 +69,7 @@ def read(folder: Path) -> Author:
     if not source.is_file():
         return Author(source)
     try:
-        module = _import(folder, source)
+        module = _import(folder, source, package)
     except BaseException as error:
         raise _author_raised(source, "importing it", error) from error
     return _checked(source, module)
@@ -85,16 +89,16 @@ def call_load(author: Author) -> None:
         raise _author_raised(author.source, "load()", error) from error
 
 
-def _import(folder: Path, source: Path) -> ModuleType:
+def _import(folder: Path, source: Path, package: str) -> ModuleType:
     location = str(folder.resolve())
     sys.path.insert(0, location)
     init = folder / "__init__.py"
-    package = ModuleSpec(_PACKAGE, None, is_package=True)
-    package.submodule_search_locations = [location]
-    sys.modules[_PACKAGE] = importlib.util.module_from_spec(package)
+    spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [location]
+    sys.modules[package] = importlib.util.module_from_spec(spec)
     if init.is_file():
-        _execute(_PACKAGE, init, [location])
-    return _execute(f"{_PACKAGE}.handler", source)
+        _execute(package, init, [location])
+    return _execute(f"{package}.handler", source)
 
 
 def _execute(name: str, file: Path, locations: list[str] | None = None) -> ModuleType:

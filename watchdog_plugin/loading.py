@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from carpool import wire
 from watchdog_plugin import author as authors
-from watchdog_plugin import logs
+from watchdog_plugin import logs, model_folder
 from watchdog_plugin.batch_function import BatchFunction
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from watchdog_plugin.author import Author
     from watchdog_plugin.function import Function
+    from watchdog_plugin.model_folder import ModelFile
     from watchdog_plugin.settings import HandlerSettings
+    from watchdog_plugin.staged.executor import Executor
 
 __all__ = ["load"]
 
@@ -32,15 +36,48 @@ def load(settings: HandlerSettings) -> Function[Any]:
         LoadError: it cannot start; the message says why and what to do.
     """
     author = authors.read(settings.function_dir)
-    has_model = settings.model_path_given or settings.model_path.exists()
-    if author.handle_batch is None and not has_model:
+    model = model_folder.find(settings) if author.handle_batch is None else None
+    several = model_folder.several(settings) if author.handle_batch is None else {}
+    if author.handle_batch is None and model is None and not several:
         msg = (
             f"{author.source} defines no handle_batch and there is no {settings.model_path}: "
             "expected one of them; define handle_batch(items), or put the model there"
         )
         raise LoadError(msg)
     authors.call_load(author)
-    function = _function(author, settings)
+    if several:
+        return _colocated(several, author)
+    return _warmed(_function(author, settings, model), author, settings)
+
+
+def _colocated(several: Mapping[str, HandlerSettings], common: Author) -> Function[Any]:
+    """The functions of several models, each as it would be alone, on one device."""
+    hooks = ("preprocess", "postprocess", "decode_step")
+    unused = [name for name in hooks if getattr(common, name) is not None]
+    if unused:
+        msg = f"{common.source}: {unused[0]} beside several models: expected it in a model's folder"
+        raise LoadError(msg)
+    with _packages("several models"):
+        from watchdog_plugin.colocated import Colocated  # noqa: PLC0415  as in `_function`
+        from watchdog_plugin.staged.executor import Executor  # noqa: PLC0415
+    first = next(iter(several.values()))
+    executor = Executor(first.rules) if first.lazy else None
+    functions = {}
+    for name, settings in several.items():
+        author = authors.read(settings.function_dir, f"function_of_{name}")
+        if author.handle_batch is not None:
+            msg = f"{author.source}: handle_batch beside a model of several: expected preprocess"
+            raise LoadError(msg)
+        authors.call_load(author)
+        file = model_folder.ModelFile(settings.model_path)
+        functions[name] = _warmed(_function(author, settings, file, executor), author, settings)
+    function = Colocated(functions)
+    if executor and function.at_once == 1:
+        logs.say("not every model runs stage by stage, so the function takes one batch at a time")
+    return function
+
+
+def _warmed(function: Function[Any], author: Author, settings: HandlerSettings) -> Function[Any]:
     sizes = sorted({1, settings.batch_max})
     if author.examples:
         for size in sizes:
@@ -50,29 +87,43 @@ def load(settings: HandlerSettings) -> Function[Any]:
     return function
 
 
-def _function(author: Author, settings: HandlerSettings) -> Function[Any]:
-    if author.handle_batch is not None:
+def _function(
+    author: Author,
+    settings: HandlerSettings,
+    file: ModelFile | None,
+    executor: Executor | None = None,
+) -> Function[Any]:
+    if author.handle_batch is not None or file is None:
+        assert author.handle_batch is not None  # noqa: S101  one of both is there
         return BatchFunction(author.handle_batch)
-    try:
+    with _packages(f"model {str(settings.model_path)!r}"):
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
         from watchdog_plugin.onnx_function import OnnxFunction  # noqa: PLC0415
         from watchdog_plugin.onnx_model import OnnxModel  # noqa: PLC0415
         from watchdog_plugin.staged.load import staged_model  # noqa: PLC0415
+    lengths = settings.lengths or author.lengths
+    staged = replace(settings, model_path=file.path)
+    model = staged_model(staged, author, lengths, executor) or OnnxModel(
+        file.path, settings.threads, lengths, settings.batch_max
+    )
+    logs.say(
+        f"model {file.path}: {model.signature.described()} on {model.provider}, "
+        f"{settings.threads} thread(s)"
+    )
+    return OnnxFunction(model, author, settings.model_name, file.variant)
+
+
+@contextmanager
+def _packages(what: str) -> Iterator[None]:
+    """What is imported is there, or who needs it is told what to install."""
+    try:
+        yield
     except ImportError as error:
         msg = (
-            f"model {str(settings.model_path)!r} needs the packages numpy and onnxruntime; "
+            f"{what} needs the packages numpy and onnxruntime; "
             f"pip install 'carpool[onnx]' ({logs.describe(error)})"
         )
         raise LoadError(msg) from error
-    lengths = settings.lengths or author.lengths
-    model = staged_model(settings, author, lengths) or OnnxModel(
-        settings.model_path, settings.threads, lengths, settings.batch_max
-    )
-    logs.say(
-        f"model {settings.model_path}: {model.signature.described()} on {model.provider}, "
-        f"{settings.threads} thread(s)"
-    )
-    return OnnxFunction(model, author, settings.model_name)
 
 
 def _run_examples(function: Function[Any], author: Author, size: int) -> None:

@@ -36,9 +36,18 @@ _STEPS_MAX = 256
 
 
 def staged_model(
-    settings: HandlerSettings, author: Author, lengths: Mapping[str, object]
+    settings: HandlerSettings,
+    author: Author,
+    lengths: Mapping[str, object],
+    executor: Executor | None = None,
 ) -> LazyModel | None:
     """The model of the function, if it is to run in stages; else None.
+
+    Args:
+        settings: of the handler.
+        author: what he has defined.
+        lengths: what is declared of inputs whose lengths differ.
+        executor: that the model shares with others; None: it has its own.
 
     Raises:
         LoadError: a file is missing or is not what it should be.
@@ -58,8 +67,9 @@ def staged_model(
     else:
         model = ChainModel(_chain(whole, list(whole.signature.outputs), settings), whole.signature)
     feeds = partial(sample.feeds, whole.signature)
-    program = measured(path.stem, model, feeds, settings.batch_max)
-    executor = Executor(settings.rules)
+    name = settings.model_name or path.stem
+    program = measured(name, model, feeds, settings.batch_max)
+    executor = executor or Executor(settings.rules)
     return LazyModel(model, program, executor, whole.provider, lazy=settings.lazy)
 
 
@@ -73,7 +83,7 @@ def _chain(whole: OnnxSession, outputs: Sequence[str], settings: HandlerSettings
             f"carpool stages {path} --out {folder} makes them"
         )
         return Chain([whole], outputs)
-    sessions = [OnnxSession(folder / name, settings.threads) for name in stages.files]
+    sessions = [OnnxSession(folder / name, settings.threads, stage=True) for name in stages.files]
     return Chain(sessions, outputs)
 
 
@@ -87,7 +97,7 @@ def _iterative(
     if author.decode_step is not None:
         source, reads, step = f"{author.source}: decode_step", made, author.decode_step
     else:
-        session = OnnxSession(decoder, settings.threads)
+        session = OnnxSession(decoder, settings.threads, stage=True)
         source, reads, step = f"decoder {decoder}", list(session.signature.inputs), session.run
         missing = ", ".join(sorted(set(reads).difference(made)))
         if missing:

@@ -1,0 +1,150 @@
+"""Several models in one function, called by several at once."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool import wire
+from examples import sequences
+from tests.watchdog_plugin import models
+from watchdog_plugin import loading
+from watchdog_plugin.colocated import Colocated
+from watchdog_plugin.engine import AtOnce, Engine, ModelLock
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.item import Item
+from watchdog_plugin.settings import HandlerSettings
+from watchdog_plugin.stages import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def load(folder: Path, executor: str = "lazy") -> Engine:
+    """The function in ``folder``."""
+    told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
+    function = loading.load(HandlerSettings.from_env(told))
+    assert isinstance(function, Colocated)
+    return Engine(function, AtOnce() if function.at_once > 1 else ModelLock())
+
+
+def item(path: str, body: Any) -> Item:
+    """A request to ``path``."""
+    head = wire.build_head(f"POST {path}", ())
+    return Item(memoryview(json.dumps(body).encode()), head, math.inf)
+
+
+def ask(engine: Engine, *items: Item) -> list[tuple[int, Any]]:
+    """Status and document of each answer to a batch."""
+    answers = engine.answer(list(items)).answers
+    return [(answer.status, json.loads(bytes(answer.body))) for answer in answers]
+
+
+def rows(number: int, width: int = 16) -> dict[str, Any]:
+    """A request in the v1 form."""
+    return {"instances": [[number / 10 + place for place in range(width)]]}
+
+
+def words(length: int) -> dict[str, Any]:
+    """A sequence whose answer has so many steps."""
+    tokens = [length, *range(sequences.LENGTH_MAX - 1)]
+    shape = [1, len(tokens)]
+    return {"inputs": [{"name": "tokens", "datatype": "INT64", "shape": shape, "data": tokens}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A function of a model in stages, one that answers step by step, and one with code."""
+    deep, speech, double = (tmp_path / "models" / name for name in ("deep", "speech", "double"))
+    path = models.deep(deep / "model.onnx")
+    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(deep / "stages")])
+    speech.mkdir()
+    for name, model in zip(("model", "decoder"), sequences.recurrent(), strict=True):
+        (speech / f"{name}.onnx").write_bytes(model.SerializeToString())
+    models.doubler(double / "model.onnx")
+    (double / "beside.py").write_text("def negated(value):\n    return -value\n")
+    (double / "handler.py").write_text(
+        "from . import beside\n"
+        "def postprocess(outputs):\n"
+        "    return [beside.negated(int(value)) for value in outputs['y']]\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("executor", ["lazy", "graph"])
+def test_a_request_is_answered_by_the_model_it_names(folder: Path, executor: str) -> None:
+    """By the protocol's path or the first part of another; all of them in one batch too."""
+    engine = load(folder, executor)
+    asked = [
+        item("/v2/models/speech/infer", words(3)),
+        item("/deep", rows(1)),
+        item("/double/any", {"instances": [[1, 2, 3]]}),
+        item("/speech", words(2)),
+        item("/v2/models/deep/versions/1", {}),
+    ]
+    together = ask(engine, *asked)
+    alone = [ask(engine, each)[0] for each in asked]
+
+    assert [200] * 5 == [status for status, _ in together]
+    assert alone == together
+    assert [1, 3] == together[0][1]["outputs"][0]["shape"]
+    assert {"predictions": [[-2, -4, -6]]} == together[2][1]
+    assert "deep" == together[4][1]["name"]
+
+
+def test_a_model_that_is_not_there_is_its_own_requests_fault(folder: Path) -> None:
+    """The answer names those that are."""
+    found = ask(load(folder), item("/v2/models/dep/infer", rows(1)), item("/deep", rows(1)))
+
+    assert [404, 200] == [status for status, _ in found]
+    assert "'deep'" in found[0][1]["error"]
+    assert "deep, double, speech" in found[0][1]["error"]
+
+
+def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
+    """As many batches at once as all take together; everybody gets what he gets alone."""
+    engine = load(folder)
+    asked = [item("/speech", words(1 + n)) for n in range(6)]
+    asked += [item("/deep", rows(n)) for n in range(6)]
+    expected = [ask(engine, each)[0] for each in asked]
+    found: dict[int, tuple[int, Any]] = {}
+
+    def call(number: int) -> None:
+        found[number] = ask(engine, asked[number])[0]
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(asked))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 3 * 6 == engine.at_once
+    for number, (status, document) in enumerate(expected):
+        assert 200 == status
+        key = "predictions" if "predictions" in document else "outputs"
+        if key == "outputs":
+            assert document[key][0]["data"] == found[number][1][key][0]["data"]
+        else:
+            assert pytest.approx(document[key][0], rel=1e-5) == found[number][1][key][0]
+
+
+def test_a_model_beside_several_is_refused(folder: Path) -> None:
+    """Nobody could say which of them a request without a name is for."""
+    models.doubler(folder / "model.onnx")
+    with pytest.raises(LoadError, match="one or the other"):
+        load(folder)
+
+
+def test_code_beside_several_models_that_nobody_calls_is_refused(folder: Path) -> None:
+    """The message says where it belongs."""
+    (folder / "handler.py").write_text("def preprocess(item):\n    return item.json()\n")
+    with pytest.raises(LoadError, match="in a model's folder"):
+        load(folder)
+    (folder / "handler.py").unlink()
+    (folder / "models" / "deep" / "handler.py").write_text("def handle_batch(items):\n    pass\n")
+    with pytest.raises(LoadError, match="expected preprocess"):
+        load(folder)

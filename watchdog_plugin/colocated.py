@@ -1,0 +1,120 @@
+"""Several models in one function: who asks for which, and all of them at once.
+
+A folder ``models`` in the function's own holds a folder for each model, named as requests name it:
+``/v2/models/NAME/...``, and ``/NAME`` for requests of other forms. Where all of them run stage by
+stage they share one executor, so whoever is let in costs nobody of any model his deadline. Knows
+models by name, and neither how they are read nor how they run.
+"""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from carpool.errors import NotFound
+from carpool.strict import nearest
+from watchdog_plugin import answers, oip
+from watchdog_plugin.item import read_head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.function import Function
+    from watchdog_plugin.item import Item
+
+__all__ = ["Colocated"]
+
+_MODELS = "/v2/models/"
+
+
+class _Work:
+    """A batch under way.
+
+    Attributes:
+        answers: by the item's place in the batch.
+        parts: of each model's function, the places of its items and its own work.
+    """
+
+    __slots__ = ("answers", "parts")
+
+    def __init__(self) -> None:
+        self.answers: dict[int, Answer] = {}
+        self.parts: list[tuple[Function[Any], list[int], Any]] = []
+
+
+class Colocated:
+    """Gives every request to the model that it names.
+
+    Args:
+        functions: by the name of their model; none needs the main thread.
+    """
+
+    on_main_thread = False
+
+    def __init__(self, functions: Mapping[str, Function[Any]]) -> None:
+        self._functions = functions
+        counts = [function.at_once for function in functions.values()]
+        self.at_once = sum(counts) if min(counts) > 1 else 1
+        self._whose = functools.lru_cache(maxsize=1024)(self._find)
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """As `Function.warm_up`, each model."""
+        for function in self._functions.values():
+            function.warm_up(sizes)
+
+    def decode(self, items: Sequence[Item]) -> _Work:
+        """Sort the items by model, and have each model's read together."""
+        work = _Work()
+        places: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            whose = self._whose(read_head(item.head).path)
+            if isinstance(whose, NotFound):
+                work.answers[place] = answers.failure(whose.status, whose)
+            else:
+                places.setdefault(whose, []).append(place)
+        for name, own in places.items():
+            function = self._functions[name]
+            work.parts.append((function, own, function.decode([items[place] for place in own])))
+        return work
+
+    def run(self, work: _Work) -> None:
+        """Run each model over its items: all at once if they take several, else in turn."""
+        parts = [(function, part) for function, _, part in work.parts]
+        if len(parts) > 1 and self.at_once > 1:
+            with ThreadPoolExecutor(len(parts)) as threads:
+                list(threads.map(_run, parts))  # raises what one of them raised
+            return
+        for each in parts:
+            _run(each)
+
+    def encode(self, work: _Work) -> list[Answer]:
+        """One answer an item, in order."""
+        for function, places, part in work.parts:
+            work.answers.update(zip(places, function.encode(part), strict=True))
+        return [work.answers[place] for place in range(len(work.answers))]
+
+    def headers(self, work: _Work) -> list[tuple[str, str]]:
+        """What each model's function says."""
+        return [header for function, _, part in work.parts for header in function.headers(part)]
+
+    def _find(self, path: str) -> str | NotFound:
+        """The name of the model that a path is about."""
+        names = list(self._functions)
+        if oip.owns(path) and not path.startswith(_MODELS):
+            return names[0]  # about the server, which any of them knows
+        named = unquote(path.removeprefix(_MODELS).lstrip("/").partition("/")[0])
+        if named in self._functions:
+            return named
+        hint = nearest(named, names)
+        return NotFound(
+            f"model {named[:80]!r} is not known; this function serves {', '.join(names)}: "
+            f"expected {_MODELS}NAME/infer or /NAME{'; ' + hint if hint else ''}"
+        )
+
+
+def _run(part: tuple[Function[Any], Any]) -> None:
+    function, work = part
+    function.run(work)

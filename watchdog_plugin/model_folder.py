@@ -1,0 +1,98 @@
+"""Which model file a handler serves: the one it is told, a variant of several, or model.onnx.
+
+Variants are what `carpool register` has written into the function's folder, run in it as it is:
+``variants/APP/variants.json`` with the model files beside it. ``model_variant`` names one; the
+scaler sets it in the instances that it starts. Without it, and without a model.onnx, it is the most
+accurate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from carpool import forms
+from carpool.errors import ConfigError
+from carpool.latency.variant_set import VariantSet
+from carpool.strict import nearest
+from carpool.variants.variant_file import read_variants
+from watchdog_plugin.function import LoadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from watchdog_plugin.settings import HandlerSettings
+
+__all__ = ["ModelFile", "find", "listing", "several"]
+
+_LIST = "variants.json"
+
+
+class ModelFile(NamedTuple):
+    """A file, and the variant that it is; empty: the model has none."""
+
+    path: Path
+    variant: str = ""
+
+
+def find(settings: HandlerSettings) -> ModelFile | None:
+    """The model to serve; None: there is none.
+
+    Raises:
+        LoadError: the variant that is named is not there, or the list cannot be read.
+    """
+    if settings.model_path_given:
+        return ModelFile(settings.model_path, settings.variant)
+    there = listing(settings.function_dir)
+    if there is not None and (settings.variant or not settings.model_path.exists()):
+        return _variant(there, settings.variant)
+    return ModelFile(settings.model_path) if settings.model_path.exists() else None
+
+
+def several(settings: HandlerSettings) -> dict[str, HandlerSettings]:
+    """What each of several models in ``models/NAME`` is served by; empty: there are none.
+
+    Raises:
+        LoadError: there is another model beside them.
+    """
+    folders = sorted((settings.function_dir / "models").glob("*/model.onnx"))
+    other = find(settings)
+    if folders and other:
+        msg = f"{other.path} and the models in {folders[0].parents[1]}: expected one or the other"
+        raise LoadError(msg)
+    return {
+        path.parent.name: replace(
+            settings, function_dir=path.parent, model_path=path, model_name=path.parent.name
+        )
+        for path in folders
+    }
+
+
+def listing(folder: Path) -> Path | None:
+    """The list of variants in a function's folder, if there is one.
+
+    Raises:
+        LoadError: there are several.
+    """
+    place = folder / "variants"
+    found = sorted({*place.glob(_LIST), *place.glob(f"*/{_LIST}")})
+    if len(found) > 1:
+        names = ", ".join(str(path) for path in found)
+        msg = f"variants of several applications, {names}: expected those of one"
+        raise LoadError(msg)
+    return found[0] if found else None
+
+
+def _variant(there: Path, name: str) -> ModelFile:
+    try:
+        variants = read_variants(there)
+        chosen = name or VariantSet(variants).best.name
+    except ConfigError as error:
+        raise LoadError(str(error)) from error
+    form: Any = forms.loads(there.read_text(encoding="utf-8"))
+    files = {entry["name"]: entry.get("file", "") for entry in form["variants"]}
+    if not files.get(chosen):
+        hint = nearest(chosen, files) or f"there are {', '.join(files)}"
+        msg = f"model_variant = {chosen!r}: expected one of {there} that has a file; {hint}"
+        raise LoadError(msg)
+    return ModelFile(there.parent / files[chosen], chosen)
