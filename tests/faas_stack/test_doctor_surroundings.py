@@ -142,6 +142,18 @@ def test_a_gateway_is_asked_what_it_is(doctor: Doctor) -> None:
     assert "0, as faasd gives functions none" == found[2]["expected"]
 
 
+def test_a_provider_that_names_the_scaler(doctor: Doctor) -> None:
+    """Functions need not say what the provider tells their sidecars; else they have to."""
+    info = {"provider": "carpool", "orchestration": "docker", "version": {}}
+    for scaler, found in (({}, ["scaler-address"]), ({"scaler": "scaler:8090"}, [])):
+        with answering({"/system/info": {**info, **scaler}, "/system/functions": []}) as provider:
+            assert found == checks(doctor.says(SCALED, "--gateway", provider))
+    for option, missing in ([], True), (["--scaler=scaler:8090"], False):
+        command = ["carpool", "provider", "docker", *option]
+        doctor.compose({"provider": {"entrypoint": command}, "gateway": GATEWAY})
+        assert missing == ("scaler-address" in checks(doctor.says(SCALED)))
+
+
 def test_carpools_own_provider_has_no_such_bounds(doctor: Doctor) -> None:
     """The provider over containers is no Community Edition, and may have GPUs."""
     info = {"provider": "carpool", "orchestration": "docker", "version": {}}
@@ -151,6 +163,38 @@ def test_carpools_own_provider_has_no_such_bounds(doctor: Doctor) -> None:
     info["orchestration"] = "process"
     with answering({"/system/info": info, "/system/functions": []}) as provider:
         assert ["gpu"] == checks(doctor.says({"labels": labels}, "--gateway", provider))
+
+
+def test_a_provider_that_says_what_it_has(doctor: Doctor) -> None:
+    """Limits are held against its machine, as the provider will; so are GPUs."""
+    machine = {"cpus": 2.0, "gpus": 0, "memory_mb": 1000.0}
+    info = {"provider": "carpool", "orchestration": "process", "machine": machine}
+    half, two = {"limits": {"cpu": "500m"}}, {"limits": {"cpu": "1"}, **labels("scale.min", "2")}
+    with answering({"/system/info": info, "/system/functions": []}) as provider:
+        asked = ("--gateway", provider)
+        assert [] == doctor.says_of({"a": two, "b": {}}, *asked)
+        (found,) = doctor.says_of({"a": two, "b": half}, *asked)
+        large = {"limits": {"memory": "2Gi"}}
+        (second,) = doctor.says_of({"a": large}, *asked)
+        assert ["gpu"] == checks(doctor.says(labels("gpu", "50"), *asked))
+        machine["gpus"] = 1
+        assert [] == doctor.says(labels("gpu", "50"), *asked)
+        scaled = {**SCALED, "limits": {"cpu": "9"}}
+        assert ["scaler-address"] == checks(doctor.says(scaled, *asked))
+    assert ("room", "functions.b.limits", "1 x 0.5 core") == (
+        *(found["check"], found["where"]),
+        found["value"],
+    )
+    assert "none would fit; of 2 cores and 953.7 MiB, a (2 x 1 core) were promised" in found["mend"]
+    assert ("room", "2 GiB", "at most 953.7 MiB") == (
+        *(second["check"], second["value"]),
+        second["expected"],
+    )
+
+
+def labels(name: str, text: str) -> dict[str, Any]:
+    """A function with one setting."""
+    return {"labels": {f"com.carpool.{name}": text}}
 
 
 @pytest.mark.parametrize(("gpus", "found"), [("", ["gpu"]), ("0", ["gpu"]), ("2", [])])
@@ -193,3 +237,19 @@ def test_the_stack_of_this_repository_is_well(doctor: Doctor) -> None:
         "secrets": ["carpool-scaler-token"],
     }
     assert [] == doctor.says(scaled, "--compose", "faas_stack/compose.yaml")
+
+
+def test_what_the_running_scaler_complains_of(doctor: Doctor) -> None:
+    """`carpool up` leaves in the folder where its scaler is; one that has ended says nothing."""
+    note = "the gateway counts 80/s where the sidecars count 50/s"
+    lines = {"functions": [{"name": "fn", "notes": [note]}], "trouble": "no gateway"}
+    for folder in (".carpool", ".secrets"):
+        (doctor.folder / folder).mkdir()
+    (doctor.folder / ".secrets" / "carpool-scaler-token").write_text("t")
+    with answering({"/v1/functions": lines}) as scaler:
+        (doctor.folder / ".carpool" / "scaler.url").write_text(f"{scaler}\n")
+        found = doctor.says(SCALED)
+    assert [("running", "functions.fn", note), ("running", "scaler", "no gateway")] == [
+        (each["check"], each["where"], each["value"]) for each in found
+    ]
+    assert [] == doctor.says(SCALED)

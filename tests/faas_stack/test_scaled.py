@@ -1,0 +1,88 @@
+"""What functions with a scaling policy are run with beside what was deployed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.settings import FunctionSettings
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.secrets import SecretStore
+from tests.faas_stack.rig import IMAGE, story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faas_stack.rig import Rig
+
+POLICY = {"com.carpool.scale.policy": "infless", "com.carpool.scale.min": "0"}
+SECRET = "carpool-scaler-token"
+
+
+def deployment(labels: dict[str, str] | None = None, **env: str) -> Deployment:
+    """A function with these labels."""
+    settings = FunctionSettings.from_labels(labels or {}, {})
+    return Deployment("fn", "image", labels=labels or {}, env_vars=env, settings=settings)
+
+
+def test_fronts_and_instances_are_told_where_the_scaler_is(tmp_path: Path) -> None:
+    """By a variable, with the token as a secret; and they are the same deployment as before."""
+    access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
+    for scaled in (deployment(POLICY, mode="http"), deployment(sidecar_class="c1", mode="http")):
+        equipped = access.equip(scaled)
+        assert ("scaler:8090", "http") == (
+            equipped.env_vars["sidecar_scaler"],
+            equipped.env_vars["mode"],
+        )
+        assert ((SECRET,), scaled.uid) == (equipped.secrets, equipped.uid)
+        assert equipped == access.equip(equipped)
+    assert 20 < len((tmp_path / SECRET).read_text())
+
+
+def test_others_are_left_alone(tmp_path: Path) -> None:
+    """Functions that nobody scales, and those that name a scaler themselves."""
+    access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
+    for alone in (deployment(), deployment(POLICY, sidecar_scaler="mine:1")):
+        assert alone is access.equip(alone)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_one_token_for_all_unless_somebody_gives_another(tmp_path: Path) -> None:
+    """Made once; a namespace has the same, until it has its own."""
+    store = SecretStore(tmp_path)
+    store.create(SECRET, "theirs", b"another")
+    first = token_file(store, "second").read_bytes()
+    assert first == token_file(store).read_bytes() == token_file(store, "second").read_bytes()
+    assert b"another" == token_file(store, "theirs").read_bytes()
+
+
+@story()
+async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
+    """The bounds are those of its instances; what it is given is seen inside and nowhere else."""
+    rig.provider.fleet.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
+    await rig.deploy("fn", labels=POLICY)
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert (1, POLICY) == (status["replicas"], status["labels"])
+    assert set() == {"envVars", "secrets"} & status.keys()
+    seen = json.loads((await rig.call("GET", "/function/fn")).body)
+    assert "127.0.0.1:9" == seen["env"]["sidecar_scaler"]
+    assert [SECRET] == list(seen["secrets"])
+    assert seen["secrets"][SECRET] not in str(seen["env"])
+    info = json.loads((await rig.call("GET", "/system/info")).body)
+    assert "127.0.0.1:9" == info["scaler"]
+    await rig.call("PUT", "/system/functions", {"service": "fn", "image": IMAGE, "labels": POLICY})
+    assert 1 == rig.function("fn").replicas
+
+
+@pytest.mark.parametrize("text", ["scaler", "scaler:x", ":"])
+def test_bad_address_of_the_scaler(text: str, tmp_path: Path) -> None:
+    """It is named before anything is touched."""
+    from tests.docker.command import Command
+
+    done = Command(tmp_path).run("--scaler", text)
+    assert 2 == done.returncode
+    assert f"--scaler = '{text}': expected HOST:PORT" in done.stderr
+    assert [] == list(tmp_path.iterdir())
