@@ -19,8 +19,11 @@ import time
 
 def handle_batch(items):
     bodies = [item.bytes() for item in items]
-    time.sleep(2 if b"slow" in bodies else 0.01)
-    return [{"size": len(body), "end": body[-8:].decode()} for body in bodies]
+    time.sleep(2 if b"slow" in bodies else 0.01 + 0.004 * len(items))
+    return [
+        {"size": len(body), "end": body[-8:].decode(), "call": item.headers.get("x-call-id")}
+        for item, body in zip(items, bodies)
+    ]
 """
 HANDLER_TEST = "import unittest\n"
 
@@ -37,7 +40,10 @@ def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str
 
 
 def build_echo(folder: Path) -> None:
-    """A function in Python that tells of each body how long it is and how it ends."""
+    """A function in Python that tells of each body how long it is and how it ends.
+
+    A batch takes it 10 ms, and 4 ms for each member.
+    """
     (folder / "function").mkdir()
     (folder / "function" / "handler.py").write_text(HANDLER)
     (folder / "function" / "handler_test.py").write_text(HANDLER_TEST)

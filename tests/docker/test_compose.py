@@ -11,6 +11,8 @@ import json
 import re
 import secrets
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +32,29 @@ if TYPE_CHECKING:
 
 STACK = Path(__file__).resolve().parents[2] / "faas_stack"
 FILE = STACK / "compose.yaml"
-PROFILES = ("--profile", "dashboard", "--profile", "gateway", "--profile", "scaler")
+PROFILES = ("--profile", "dashboard", "--profile", "gateway")
 GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
+TARGETS = {"provider": "up", "scaler": "up", "sidecar": "down"}
+# A scaler that makes up its mind faster than one would have it in earnest.
+HASTY = """\
+services:
+  scaler:
+    command:
+      - --gateway=http://provider:8080
+      - --listen=0.0.0.0:8090
+      - --token-file=/var/lib/carpool/secrets/carpool-scaler-token
+      - --window=4s
+      - --hold=2s
+      - --prewarm=fixed
+      - '--prewarm-params={"keep_alive_s": 3}'
+"""
 
 
 class Compose:
     """A stack of a name of its own, on ports that are free."""
 
     def __init__(self, socket: str) -> None:
+        self.files = [FILE]
         self.name = f"carpool-test-{secrets.token_hex(4)}"
         self.env = {
             "CARPOOL_STACK": self.name,
@@ -49,7 +66,8 @@ class Compose:
 
     def __call__(self, *words: str) -> str:
         """Run a Compose command, which must succeed; what it printed."""
-        command = (require_tool("docker-compose"), "-p", self.name, "-f", str(FILE), *words)
+        files = [word for file in self.files for word in ("-f", str(file))]
+        command = (require_tool("docker-compose"), "-p", self.name, *files, *words)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.env.items():
                 patch.setenv(name, value)
@@ -85,8 +103,8 @@ def functions(stack: str) -> dict[str, str]:
 @pytest.mark.docker
 @pytest.mark.slow
 def test_the_stack_as_documented(compose: Compose) -> None:
-    """Provider and Prometheus come up, functions run and are watched, and outlive the provider."""
-    compose("up", "-d", "provider", "prometheus")
+    """All come up, functions run and are watched, and they outlive the provider."""
+    compose("up", "-d")
     url = compose.url("provider", 8080)
     wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
     secret = {"name": "key", "value": "word"}
@@ -98,7 +116,7 @@ def test_the_stack_as_documented(compose: Compose) -> None:
 
     prometheus = compose.url("prometheus", 9090)
     wait_until(
-        lambda: {"provider": "up", "sidecar": "down"}.items() <= targets(prometheus).items(),
+        lambda: TARGETS.items() <= targets(prometheus).items(),
         60,
         "the targets",  # the scripted instance has no metrics, but it is looked for
     )
@@ -113,26 +131,80 @@ def test_the_stack_as_documented(compose: Compose) -> None:
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_the_scaler_in_the_stack(compose: Compose, echo: str) -> None:
-    """A function that names the scaler is run by it, in containers of the plan's classes."""
-    compose("--profile", "scaler", "up", "-d", "provider", "scaler")
+def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) -> None:
+    """Instances follow the load, go and come back, and nobody wrote down where the scaler is."""
+    (tmp_path / "hasty.yaml").write_text(HASTY)
+    compose.files.append(tmp_path / "hasty.yaml")
+    compose("up", "-d", "provider", "scaler")
     url = compose.url("provider", 8080)
     wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
-    token = {"name": "carpool-scaler-token", "value": secrets.token_hex(16)}
-    assert 202 == requests.post(f"{url}/system/secrets", json=token, timeout=20).status_code
+    labels = {"slo": "1s", "batch.max": "8", "scale.policy": "infless", "scale.min": "0"}
     deployment = {
         "service": "fn",
         "image": echo,
-        "secrets": ["carpool-scaler-token"],
-        "envVars": {"sidecar_scaler": "scaler:8090"},
-        "labels": {"com.carpool.slo": "500ms", "com.carpool.scale.policy": "openfaas"},
+        "labels": {f"com.carpool.{name}": text for name, text in labels.items()},
+        "readOnlyRootFilesystem": True,
     }
     assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
-    wait_until(lambda: any("fn--" in name for name in functions(compose.name)), 90, "an instance")
-    answer = requests.post(f"{url}/function/fn", data=b"hello", timeout=60)
-    assert (200, "hello") == (answer.status_code, answer.json()["end"])
+    assert load(url, 20, "3s") >= 60
+    wait_until(lambda: "fn--b8-c1" in replicas(url), 60, "a plan after what was measured")
+    with ThreadPoolExecutor(1) as pool:
+        step = pool.submit(load, url, 300, "12s")
+        wait_until(lambda: replicas(url).get("fn--b8-c1", 0) > 1, 20, "a second instance")
+        assert step.result() >= 3600
+    wait_until(lambda: [1] == list(filter(None, replicas(url).values())), 90, "no instance")
+    wait_until(lambda: 1 == len(functions(compose.name)), 30, "no container but the front's")
+    assert load(url, 1000, "10ms") >= 10
+    keep_to_themselves(compose)
+    for service in ("provider", "scaler"):
+        shown = inspect(compose, service)
+        assert (True, "healthy") == (
+            shown["HostConfig"]["ReadonlyRootfs"],
+            shown["State"]["Health"]["Status"],
+        )
     requests.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=20)
     wait_until(lambda: not functions(compose.name), 60, "the scaler to take its instances away")
+
+
+def load(url: str, rate_rps: int, duration: str) -> int:
+    """How many requests of a load were answered, which must be all: they have no deadline."""
+    words = (
+        *("--url", f"{url}/function/fn", "--rate", str(rate_rps), "--duration", duration),
+        *("--data", "hello", "--header", "x-carpool-class: batch", "--arrivals", "uniform"),
+        *("--timeout", "60s", "--json"),
+    )
+    command = (sys.executable, "-m", "carpool", "load", *words)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    found = json.loads(done.stdout)
+    assert (found["requests"], {}) == (found["ok"], found["errors"])
+    return int(found["ok"])
+
+
+def replicas(url: str) -> dict[str, int]:
+    """How many replicas the functions of a provider have."""
+    listed = requests.get(f"{url}/system/functions", timeout=20).json()
+    return {function["name"]: function["replicas"] for function in listed}
+
+
+def inspect(compose: Compose, service: str) -> dict[str, Any]:
+    """A service's container as the engine shows it."""
+    engine = from_env()
+    try:
+        shown: dict[str, Any] = engine.containers.get(compose("ps", "-q", service).strip()).attrs
+        return shown
+    finally:
+        engine.close()
+
+
+def keep_to_themselves(compose: Compose) -> None:
+    """Nothing that can be seen from outside shows the token that all of them know."""
+    file = "/var/lib/carpool/secrets/carpool-scaler-token"
+    token = compose("exec", "-T", "provider", "cat", file).strip()
+    assert 20 < len(token)
+    engine = from_env()
+    for container in engine.containers.list(all=True):
+        assert token not in json.dumps(container.attrs), container.name
+    engine.close()
 
 
 def answers(url: str) -> bool:
@@ -168,7 +240,7 @@ def test_prometheus_reads_its_configuration() -> None:
 
 
 def test_the_dashboard_shows_what_there_is() -> None:
-    """Every metric in a panel is one that sidecar, provider or gateway exports."""
+    """Every metric in a panel is one that sidecar, provider, scaler or gateway exports."""
     dashboard: dict[str, Any] = json.loads(
         (STACK / "grafana" / "dashboards" / "carpool.json").read_text()
     )
@@ -176,11 +248,14 @@ def test_the_dashboard_shows_what_there_is() -> None:
         re.sub(r"_(bucket|sum|count)$", "", name)
         for panel in dashboard["panels"]
         for target in panel["targets"]
-        for name in re.findall(r"\b((?:batch|provider|gateway)_[a-z_]+)", target["expr"])
+        for name in re.findall(r"\b((?:batch|provider|scaler|gateway)_[a-z_]+)", target["expr"])
     }
-    provider = (STACK / "provider" / "metrics.py").read_text()
+    sources = [STACK / "provider" / "metrics.py", STACK.parent / "scaler" / "tally.py"]
+    ours = "".join(source.read_text() for source in sources)
     exported = {f"{m.name}{'_total' * (m.type == 'counter')}" for m in Metrics().collect()}
     exported |= {"batch_queue_requests", "batch_in_flight"}  # there once a batcher is
-    exported |= set(re.findall(r'"(provider_[a-z_]+)"', provider)) | GATEWAY
+    named = set(re.findall(r'"((?:provider|scaler)_[a-z_]+)"', ours))
+    exported |= named | {f"{name}_total" for name in named} | GATEWAY
     assert set() == shown - exported
-    assert {"batch_size", "provider_replicas", "gateway_functions_seconds"} <= shown
+    parts = {"batch_size", "provider_replicas", "scaler_instances", "gateway_functions_seconds"}
+    assert parts <= shown

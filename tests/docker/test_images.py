@@ -1,0 +1,167 @@
+"""Carpool's images by themselves, and models on the ONNX templates.
+
+Where of-watchdog's image cannot be pulled and no ``fwatchdog`` is on the PATH, a stand-in is in its
+place (``scripts/base_images.py`` says so loudly); everything else is what users run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from docker.client import from_env
+
+from tests.docker.functions import build_function
+from tests.docker.images import ROOT, TARGETS, build_image
+from tests.docker.stage import DockerStage
+from tests.faas_stack.rig import Rig, story
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+STAGE = DockerStage()
+TEMPLATES = ROOT / "templates"
+LABELS = {"com.carpool.slo": "5s", "com.carpool.batch.max": "16"}
+NET, GPU = "carpool-test-net:latest", "carpool-test-gpu:latest"
+INPUTS = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]
+BASE = "python:3.11-slim-bookworm"
+# What each may add to Python's own image; NumPy is 70 of the scaler's.
+LARGEST_MB = {"sidecar": 40, "scaler": 130, "provider": 50, "function": 65}
+
+
+def model_function(folder: Path, lang: str) -> None:
+    """A template's skeleton with its example as the model."""
+    shutil.copytree(TEMPLATES / lang / "function", folder / "function")
+    shutil.copy(folder / "function" / "example.onnx", folder / "function" / "model.onnx")
+    # Another one each time: a builder that has seen the same folder runs no tests again.
+    (folder / "function" / "mark").write_text(secrets.token_hex(8))
+
+
+@contextmanager
+def alone(image: str, **options: Any) -> Iterator[Any]:
+    """A container of an image without a provider: read-only, without privileges."""
+    engine = from_env()
+    container = engine.containers.run(
+        image,
+        detach=True,
+        read_only=True,
+        tmpfs={"/tmp": ""},
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        **options,
+    )
+    try:
+        yield container
+    finally:
+        container.remove(force=True, v=True)
+        engine.close()
+
+
+@pytest.mark.usefixtures("docker_images")
+@pytest.mark.parametrize("target", ["sidecar", "scaler", "function"])
+def test_image_by_itself(target: str, echo: str) -> None:
+    """On a read-only root, as an ordinary user, it comes up healthy and ends in good order."""
+    image = echo if target == "function" else f"carpool/{target}"
+    options: dict[str, dict[str, Any]] = {
+        "sidecar": {"environment": {"sidecar_upstreams": "127.0.0.1:9"}},
+        "scaler": {"command": ["--gateway", "http://127.0.0.1:9", "--listen", "127.0.0.1:8090"]},
+        "function": {},
+    }
+    with alone(image, **options[target]) as container:
+        # What the engine runs for its health check, and it would begin with after 10 s.
+        _, *check = container.attrs["Config"]["Healthcheck"]["Test"]
+        wait_until(lambda: container.exec_run(check).exit_code == 0, 30, f"{target} healthy")
+        assert 1 == container.exec_run(["touch", "/home/app/file"]).exit_code
+        assert b"uid=1000(app)" in container.exec_run(["id"]).output
+        container.stop(timeout=20)
+        container.reload()
+        assert 0 == container.attrs["State"]["ExitCode"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("docker_images")
+def test_images_are_small(target: str) -> None:
+    """What an image adds to Python's is its packages, without caches and compilers."""
+    engine = from_env()
+    size, base = (engine.images.get(name).attrs["Size"] for name in (f"carpool/{target}", BASE))
+    engine.close()
+    assert LARGEST_MB[target] > (size - base) / 1e6
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("docker_images")
+def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
+    """Labels, an ordinary user, a health check; no cache, no source tree, no build argument."""
+    engine = from_env()
+    shown = engine.images.get(f"carpool/{target}").attrs
+    history = " ".join(
+        step["CreatedBy"] for step in engine.images.get(f"carpool/{target}").history()
+    )
+    engine.close()
+    config = shown["Config"]
+    assert (f"carpool/{target}", "MIT", "app") == (
+        *(config["Labels"][f"org.opencontainers.image.{key}"] for key in ("title", "licenses")),
+        config["User"],
+    )
+    assert "CMD" == config["Healthcheck"]["Test"][0]
+    assert "/wheels" not in history
+    listed = subprocess.run(
+        (
+            "docker",
+            "run",
+            "--rm",
+            "--entrypoint",
+            "ls",
+            f"carpool/{target}",
+            "-A",
+            "/",
+            "/home/app",
+        ),
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert set() == {"src", "wheels", "constraints.txt", ".cache", "tests"} & set(listed)
+
+
+def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+    """A model dropped into the ONNX template is tested by the build, and served."""
+    model_function(tmp_path, "python3-onnx-batch")
+    printed = build_function(tmp_path, "python3-onnx-batch", NET)
+    assert re.search(r"Ran \d+ tests?", printed)
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("net", image=NET, labels=LABELS, readOnlyRootFilesystem=True)
+        path = "/function/net/v2/models/net/infer"
+        answer = await rig.call("POST", path, {"inputs": INPUTS})
+        assert (200, [1, 3]) == (answer.status, json.loads(answer.body)["outputs"][0]["shape"])
+
+    (tmp_path / "play").mkdir()
+    play(tmp_path / "play")
+
+
+def test_model_on_the_template_for_gpus(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
+    """The GPU template builds and serves; without a GPU, or without CUDA, on the CPU."""
+    options = ("--file", "docker/Dockerfile", "--target", "function-gpu")
+    build_image("carpool/function-gpu:latest", ROOT, *options)
+    model_function(tmp_path, "python3-onnx-batch-gpu")
+    assert re.search(r"Ran \d+ tests?", build_function(tmp_path, "python3-onnx-batch-gpu", GPU))
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("net", image=GPU, labels=LABELS)
+        answer = await rig.call("POST", "/function/net/v2/models/net/infer", {"inputs": INPUTS})
+        assert (200, [1, 3]) == (answer.status, json.loads(answer.body)["outputs"][0]["shape"])
+
+    (tmp_path / "play").mkdir()
+    play(tmp_path / "play")
