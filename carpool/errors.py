@@ -29,6 +29,7 @@ __all__ = [
     "Overloaded",
     "Problem",
     "QueueFull",
+    "Unfit",
     "answer",
     "body",
 ]
@@ -93,6 +94,12 @@ class BodyTooLarge(ClientFault):
     """The request is larger than the configured limit."""
 
     status: ClassVar[int] = 413
+
+
+class Unfit(ClientFault):
+    """What the caller needs, nothing here can give; the message says what comes closest."""
+
+    status: ClassVar[int] = 422
 
 
 class Overloaded(CarpoolError):

@@ -18,7 +18,7 @@ from carpool.strict import Problems, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["InstanceClass", "Plan", "Predicted", "Quantiles", "Route"]
+__all__ = ["InstanceClass", "OnOffer", "Plan", "Predicted", "Quantiles", "Route"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,36 @@ class InstanceClass:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where an application's requests go: shares by class, and the longest wait for a batch."""
+    """Where an application's requests go: shares by class, and the longest wait for a batch.
+
+    ``accuracy`` is the least that it may get: no class of a less accurate variant joins it.
+    """
 
     app: str
     weights: Mapping[str, float]
     max_wait_s: float
+    accuracy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OnOffer:
+    """A class that requests may choose, whether or not any instance of it runs.
+
+    Attributes:
+        name: The class; the plan has one of that name while it is wanted.
+        variant: Which variant of the model.
+        accuracy: Share of answers that are right.
+        latency_s: Seconds until an answer at the most, if an instance is there.
+        cost: Of a request in a full batch, in the units of the plan's prices.
+        load_s: Seconds until an instance that is not there could begin.
+    """
+
+    name: str
+    variant: str
+    accuracy: float
+    latency_s: float
+    cost: float = 0.0
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +119,7 @@ class Plan:
             keeps it.
         predicted: What the policy expects of the plan.
         explain: Why, in sentences an operator can read.
+        variants: What requests may choose from that say what they need; empty: they may not.
 
     Raises:
         ConfigError: everything that is wrong with it, each with a path such as ``classes[0].cpu``.
@@ -108,6 +134,7 @@ class Plan:
     keep_alive_s: float | None = None
     predicted: Predicted = Predicted()
     explain: tuple[str, ...] = ()
+    variants: tuple[OnOffer, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold a plan made by a policy to the same form as one that came over the wire."""
@@ -133,6 +160,7 @@ class Plan:
         fields["classes"] = tuple(InstanceClass(**item) for item in fields.get("classes", ()))
         fields["routes"] = tuple(Route(**item) for item in fields.get("routes", ()))
         fields["explain"] = tuple(fields.get("explain", ()))
+        fields["variants"] = tuple(OnOffer(**item) for item in fields.get("variants", ()))
         predicted = dict(fields.get("predicted", {}))
         if "latency_s" in predicted:
             predicted["latency_s"] = Quantiles(**predicted["latency_s"])
@@ -148,6 +176,7 @@ class Plan:
         latency_s = _fields(self.predicted.latency_s)
         form["predicted"] = {**_fields(self.predicted), "latency_s": latency_s}
         form["explain"] = list(self.explain)
+        form["variants"] = [_fields(item) for item in self.variants]
         return form
 
     def to_json(self) -> str:
@@ -155,13 +184,15 @@ class Plan:
         return json.dumps(self.to_form(), ensure_ascii=False, separators=(",", ":"))
 
 
-def _fields(item: Plan | InstanceClass | Route | Predicted | Quantiles) -> dict[str, Any]:
+def _fields(
+    item: Plan | InstanceClass | OnOffer | Route | Predicted | Quantiles,
+) -> dict[str, Any]:
     return {name: getattr(item, name) for name in _NAMES[type(item)]}
 
 
 _NAMES = {
     kind: tuple(field.name for field in dataclasses.fields(kind))
-    for kind in (Plan, InstanceClass, Route, Predicted, Quantiles)
+    for kind in (Plan, InstanceClass, OnOffer, Route, Predicted, Quantiles)
 }
 
 # A class is deployed as a function of its own, so both names are what OpenFaaS admits.
@@ -191,8 +222,19 @@ _CLASS = forms.record(
     required=frozenset({"name", "cpu", "batch_size", "replicas"}),
 )
 _ROUTE = forms.record(
-    {"app": _WORD, "weights": forms.share_map(), "max_wait_s": _AMOUNT},
+    {"app": _WORD, "weights": forms.share_map(), "max_wait_s": _AMOUNT, "accuracy": _RATIO},
     required=frozenset({"app", "weights", "max_wait_s"}),
+)
+_ON_OFFER = forms.record(
+    {
+        "name": _NAME,
+        "variant": _WORD,
+        "accuracy": _RATIO,
+        "latency_s": _ABOVE_ZERO,
+        "cost": _AMOUNT,
+        "load_s": _AMOUNT,
+    },
+    required=frozenset({"name", "variant", "accuracy", "latency_s"}),
 )
 _QUANTILES = forms.record({p: forms.maybe(_AMOUNT) for p in ("p50", "p95", "p99")}, frozenset())
 _PREDICTED = forms.record(
@@ -215,6 +257,7 @@ _PLAN = forms.record(
         "keep_alive_s": forms.maybe(_AMOUNT),
         "predicted": _PREDICTED,
         "explain": forms.each(_ANY_TEXT),
+        "variants": forms.each(_ON_OFFER, unique="name"),
     },
     required=frozenset({"function", "version", "policy", "classes", "routes"}),
 )

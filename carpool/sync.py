@@ -76,13 +76,23 @@ class ClassReport:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReport:
-    """An instance as a front sidecar sees it; ``idle_s`` is how long it has had no batch."""
+    """An instance as a front sidecar sees it.
+
+    Attributes:
+        address, name: Where it is, and of which class.
+        up, in_flight: Whether it can be reached, and how many batches it holds.
+        idle_s: For how long it has had no batch.
+        batches, seats, exec_s: What it gave back since the last report, as in a `ClassReport`.
+    """
 
     address: str
     name: str
     up: bool
     in_flight: int
     idle_s: float
+    batches: int = 0
+    seats: int = 0
+    exec_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +188,14 @@ class SyncAnswer:
         revision: Of plan and addresses; as in the report if nothing has changed.
         plan: What to follow, if that has changed.
         instances: Addresses of the ready instances by class, with a plan.
+        conditions: How those instances are that are not well, by address.
     """
 
     interval_s: float
     revision: str = ""
     plan: Plan | None = None
     instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As it travels."""
@@ -192,6 +204,7 @@ class SyncAnswer:
             "revision": self.revision,
             "plan": self.plan.to_form() if self.plan else None,
             "instances": dict(self.instances),
+            "conditions": dict(self.conditions),
         }
         return orjson.dumps(form)
 
@@ -205,7 +218,7 @@ class SyncAnswer:
         form = _checked(_loads(text), ANSWER)
         plan = Plan.from_form(form["plan"]) if form["plan"] is not None else None
         instances = {name: tuple(of_class) for name, of_class in form["instances"].items()}
-        return cls(form["interval_s"], form["revision"], plan, instances)
+        return cls(form["interval_s"], form["revision"], plan, instances, form["conditions"])
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:

@@ -43,7 +43,17 @@ _CLASS_REPORT = _all(
     base_s=_SECONDS,
     per_item_s=_SECONDS,
 )
-_INSTANCE = _all(address=_ADDRESS, name=_CLASS, up=_flag, in_flight=_COUNT, idle_s=_SECONDS)
+_INSTANCE = _all(
+    address=_ADDRESS,
+    name=_CLASS,
+    up=_flag,
+    in_flight=_COUNT,
+    idle_s=_SECONDS,
+    batches=_COUNT,
+    seats=_COUNT,
+    exec_s=_SECONDS,
+)
+_CONDITION = forms.text("overloaded or interfered", "overloaded|interfered")
 REPORT = _all(
     function=_FUNCTION,
     sender=_SENDER,
@@ -76,4 +86,5 @@ ANSWER = _all(
     revision=_REVISION,
     plan=forms.maybe(forms.anything),
     instances=forms.mapping(forms.each(_ADDRESS)),
+    conditions=forms.mapping(_CONDITION),
 )

@@ -90,8 +90,10 @@ class Api:
 
     def _document(self, path: str, query: str) -> Any:  # noqa: ANN401  JSON
         if path == _FUNCTIONS:
-            trouble = self._loop.unreachable
-            return {"functions": [self._line(c) for c in self._functions], "trouble": trouble}
+            troubles = self._loop.unreachable, *self._functions.troubles.values()
+            trouble = "; ".join(filter(None, troubles))
+            lines = [self._line(control) for control in self._functions]
+            return {"functions": lines, "trouble": trouble, "advice": self._planners.advice}
         if path.startswith(f"{_FUNCTIONS}/"):
             return self._whole(path.removeprefix(f"{_FUNCTIONS}/"))
         if path == "/v1/shadow":
@@ -137,11 +139,13 @@ class Api:
             "requests": dict(roll.fates),
             "batches": dict(roll.batches),
             "seats": dict(roll.seats),
+            "exec_s": dict(roll.exec_s),
             "idle_s": roll.idle_s(now_s),
             "load_s": roll.load_s(),
             "exec": {name: list(line) for name, line in roll.lines.items()},
             "remarks": control.remarks,
             "reasons": roll.reasons(),
+            "conditions": control.conditions.unwell,
             "decisions": [dataclasses.asdict(decision) for decision in control.decisions],
         }
 

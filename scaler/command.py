@@ -119,6 +119,8 @@ def _status(args: argparse.Namespace) -> int:
     notes = [f"{line['name']}: {note}" for line in found["functions"] for note in line["notes"]]
     for note in [*notes, *filter(None, [found["trouble"]])]:
         sys.stdout.write(f"! {note}\n")
+    for sentence in found.get("advice", ()):
+        sys.stdout.write(f"{sentence}\n")
     return 1 if notes or found["trouble"] else 0
 
 

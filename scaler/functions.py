@@ -43,6 +43,7 @@ class Functions:
         arrivals: By function, application and minute, since they were taken last.
         active: Whether anything may be told: not before the first round is over.
         ownerless: Classes of functions that the gateway does not list, by function and class.
+        troubles: What is wrong with other sources, by who it is.
     """
 
     def __init__(self, means: Means, pace: Pace | None = None) -> None:
@@ -56,6 +57,7 @@ class Functions:
         self.arrivals: Counter[tuple[str, str, int]] = Counter()
         self.active = False
         self.ownerless: dict[str, dict[str, Status]] = {}
+        self.troubles: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Control]:
         return iter(self._controls.values())
@@ -84,7 +86,7 @@ class Functions:
         for name, control in list(self._controls.items()):
             deployed = classes.pop(name, {})
             base = listed.get(name)
-            control.observe(base, deployed)
+            control.observe(base, deployed, self.now())
             if base is None and not deployed:
                 del self._controls[name]
         self.ownerless = {name: found for name, found in classes.items() if name not in listed}
@@ -111,8 +113,14 @@ class Functions:
         """What the front that has reported this is told."""
         interval_s, orders = self.interval_s(control), control.orders
         if orders.plan is None or not self.active or report.revision == orders.revision:
-            return SyncAnswer(interval_s, report.revision)
-        return SyncAnswer(interval_s, orders.revision, orders.plan, orders.instances)
+            return SyncAnswer(interval_s, report.revision, conditions=control.conditions.unwell)
+        return SyncAnswer(
+            interval_s,
+            orders.revision,
+            orders.plan,
+            orders.instances,
+            control.conditions.unwell,
+        )
 
     def interval_s(self, control: Control) -> float:
         """When a sidecar of a function should sync again."""

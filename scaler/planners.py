@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
 from scaler.core.guard import Guard, Limits
+from scaler.core.infaas.node_rules import crowded, unwell
 from scaler.core.placement import Cluster
 from scaler.core.snapshot import Snapshot
 from scaler.policy_choice import chosen_policy
@@ -39,7 +41,7 @@ class Setting:
 
     Attributes:
         prices: What resources cost.
-        nodes: The servers; none: there is always room.
+        nodes: The servers; none: they are not known.
         policies: Parameters by policy, as in a scenario.
         policy: The one for all functions; empty: as each one's label says.
         limits: How fast plans may follow.
@@ -68,6 +70,10 @@ class Planners:
         setting: What they plan with.
         shadow: A policy that sees the same, and is not followed.
 
+    Attributes:
+        nodes: The servers: as set, or as somebody has found out meanwhile.
+        advice: What whoever runs the servers might do, as of the last round.
+
     Raises:
         ConfigError: the policy for all functions cannot be used.
     """
@@ -77,8 +83,15 @@ class Planners:
         self._guards: dict[str, Guard] = {}
         self._wrong: dict[str, str] = {}
         self.shadow = shadow
+        self.nodes = setting.nodes
+        self.advice: list[str] = []
         if setting.policy:
             self._guards[setting.policy] = self._guard(setting.policy)
+
+    @property
+    def given(self) -> bool:
+        """Whether somebody has said which servers there are."""
+        return bool(self._setting.nodes)
 
     def plan(
         self, controls: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
@@ -105,13 +118,14 @@ class Planners:
                     guard.notes.get(view.name, []),
                     planning.unplaced.get(view.name, 0.0),
                 )
+        self.advice = [*crowded(room), *unwell(_by_hardware(controls.values()))]
         self._cast_shadow(tuple(views.values()), now_s)
         return outcomes
 
     def _cast_shadow(self, views: tuple[FunctionView, ...], now_s: float) -> None:
         if self.shadow is None:
             return
-        cluster = Cluster(self._setting.nodes) if self._setting.nodes else None
+        cluster = Cluster(self.nodes) if self.nodes else None
         known = tuple(view for view in views if math.isfinite(view.rate_rps))
         try:
             self.shadow.plan(Snapshot(now_s, known, cluster, self._setting.prices))
@@ -132,9 +146,9 @@ class Planners:
 
     def _room(self, views: Iterable[FunctionView]) -> Cluster | None:
         """The servers with the instances that there are, wherever they may be."""
-        if not self._setting.nodes:
+        if not self.nodes:
             return None
-        cluster = Cluster(self._setting.nodes)
+        cluster = Cluster(self.nodes)
         for view in views:
             for kind in view.plan.classes if view.plan else ():
                 found = view.instances.get(kind.name)
@@ -144,3 +158,15 @@ class Planners:
                     if node is not None:
                         cluster.place(size, node)
         return cluster
+
+
+def _by_hardware(controls: Iterable[Control]) -> dict[str, Counter[str]]:
+    """How the instances of variants are, by what they run on."""
+    found: dict[str, Counter[str]] = {}
+    for control in controls:
+        kinds = {kind.name: kind for kind in control.plan.classes} if control.plan else {}
+        for name, counts in control.conditions.by_class().items():
+            if name in kinds:
+                hardware = "GPU" if kinds[name].gpu else "core"
+                found.setdefault(hardware, Counter()).update(counts)
+    return found

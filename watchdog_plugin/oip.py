@@ -73,11 +73,15 @@ class OpenInference:
     Args:
         signature: the model's inputs and outputs.
         name: the only model name that is answered; empty takes any, there is only one model.
+        variant: which of a model's variants this is: its version, by which a request may name it,
+            and a name that it answers to as well; empty: there are none.
     """
 
-    def __init__(self, signature: Signature, name: str) -> None:
+    def __init__(self, signature: Signature, name: str, variant: str = "") -> None:
         self._signature = signature
         self._name = name
+        self._variant = variant
+        self._version = variant or _VERSION
 
     def route(self, method: str, path: str) -> str | Answer:
         """The name of the model that is to infer, or the answer of a path that infers nothing.
@@ -90,11 +94,11 @@ class OpenInference:
         if match is None:
             return self._about_server(path)
         name, version, verb = unquote(match[1]), match[2], match[3]
-        if self._name and name != self._name:
+        if self._name and name not in (self._name, self._variant):
             msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
             raise NotFound(msg)
-        if version not in (None, _VERSION):
-            msg = f"model version {version[:80]!r} is not known; there is {_VERSION!r}"
+        if version not in (None, _VERSION, self._version):
+            msg = f"model version {version[:80]!r} is not known; there is {self._version!r}"
             raise NotFound(msg)
         if verb == "/ready":
             return answers.json_answer({"name": name, "ready": True})
@@ -123,7 +127,7 @@ class OpenInference:
                 raise BadRequest(msg)
             inputs[spec.name] = array
         tails.end()
-        head = {"model_name": name or self._name or _DEFAULT_NAME, "model_version": _VERSION}
+        head = {"model_name": name or self._name or _DEFAULT_NAME, "model_version": self._version}
         wanted = self._wanted(body)
         rows = self._signature.rows(inputs, len(requests))
         heads = [head | {"id": r.body["id"]} if "id" in r.body else head for r in requests]
@@ -187,7 +191,7 @@ class OpenInference:
     def _about_model(self, name: str) -> dict[str, Any]:
         return {
             "name": name,
-            "versions": [_VERSION],
+            "versions": [self._version],
             "platform": "onnxruntime_onnx",
             "inputs": _described(self._signature.inputs.values()),
             "outputs": _described(self._signature.outputs.values()),

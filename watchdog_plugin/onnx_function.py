@@ -95,12 +95,12 @@ class OnnxFunction:
 
     on_main_thread = False
 
-    def __init__(self, model: Model, author: Author, name: str) -> None:
+    def __init__(self, model: Model, author: Author, name: str, variant: str = "") -> None:
         self._model = model
         self.at_once = model.at_once
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
-        self._protocol = OpenInference(model.signature, name)
+        self._protocol = OpenInference(model.signature, name, variant)
         self._instances = Instances(model.signature, self._postprocess)
         # Most items of a batch share one head, and batches repeat the same few.
         self._way = functools.lru_cache(maxsize=1024)(self._find_way)

@@ -72,16 +72,18 @@ class VariantSet:
         """As `LatencyModel.configurations`."""
         return self._chosen.configurations(max_batch)
 
+    @property
+    def best(self) -> Variant:
+        """The most accurate, of equals the quickest."""
+        return max(self.variants, key=lambda v: (v.accuracy, v.saturation_rps))
+
     @cached_property
     def _tables(self) -> Mapping[str, Table]:
         return {variant.name: variant.table() for variant in self.variants}
 
     @cached_property
     def _chosen(self) -> Table:
-        if self.default:
-            return self._tables[self.default]
-        best = max(self.variants, key=lambda v: (v.accuracy, v.saturation_rps))
-        return self._tables[best.name]
+        return self._tables[self.default or self.best.name]
 
 
 def model_of(model: LatencyModel, variant: str) -> LatencyModel:

@@ -6,7 +6,7 @@
 and back to Active when that is over; unloading leads to Inactive from anywhere. Measurements are
 noisy, so a state is left at another threshold than it is entered, and only when several
 observations in a row say so. An instance that gets no requests, as nobody selects it, has no
-latency: after as many observations it counts as Active again, and the next requests will tell.
+latency: after a longer while it counts as Active again, and the next requests will tell.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Thresholds:
         interfered: Times its profile's latency above which it is interfered with.
         calm: Times of it at which it is not any more.
         observations: So many in a row must say so.
+        rest: So many in a row without a batch, and an interfered one is tried again.
 
     Raises:
         ValueError: a state would be left before it is entered.
@@ -51,11 +52,12 @@ class Thresholds:
     interfered: float = 1.5
     calm: float = 1.2
     observations: int = 2
+    rest: int = 10
 
     def __post_init__(self) -> None:
         """Refuse states that no instance could rest in."""
         ordered = 0 < self.relieved <= self.overloaded and 0 < self.calm <= self.interfered
-        if not ordered or self.observations < 1:
+        if not ordered or self.observations < 1 or self.rest < 1:
             message = f"{self}: expected relieved <= overloaded, calm <= interfered, all above 0"
             raise ValueError(message)
 
@@ -105,7 +107,8 @@ class InstanceState:
         if said is not self._pending:
             self._pending, self._seen = said, 0
         self._seen += 1
-        if self._seen >= self._thresholds.observations:
+        resting = self.state is State.INTERFERED and latency_s is None
+        if self._seen >= (self._thresholds.rest if resting else self._thresholds.observations):
             self.state = said
         return self.state
 

@@ -128,6 +128,16 @@ class Cluster:
         cores = sum(room.cpu for room in self._room)
         return cores / _MILLION, sum(map(sum, self._gpus)) / _MILLION
 
+    def used(self, node: int) -> dict[str, float]:
+        """The share of each resource that is taken on server number ``node``, of what it has."""
+        whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
+        found = {"cores": 1 - room.cpu / whole.cpu}
+        if shares:
+            found["GPUs"] = 1 - sum(shares) / (_WHOLE_GPU * len(shares))
+        if math.isfinite(whole.memory):
+            found["memory"] = 1 - room.memory / whole.memory
+        return found
+
     def best_fit(self, size: Resources) -> int | None:
         """The server with the least left of those with room for this size, the first of equals."""
         ranking = self._rankings.get(size) or self._ranked(size)

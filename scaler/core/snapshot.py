@@ -6,6 +6,7 @@ Amounts are measured or forecast by whoever makes the snapshot; nothing here say
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ class AppLoad:
         rate_rps: Requests per second to plan for.
         process: What is known of the way they arrive; None: nothing but the rate.
         accuracy: The least accuracy of its answers, where a model has variants.
+        cost: The most that a request of it may cost.
+        variant: The only variant that it may be served by; empty: any.
+        chooses: Its requests choose their variant themselves, whatever a plan's routes say.
     """
 
     name: str
@@ -38,6 +42,9 @@ class AppLoad:
     rate_rps: float
     process: ArrivalProcess | None = None
     accuracy: float = 0.0
+    cost: float = math.inf
+    variant: str = ""
+    chooses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ class FunctionView:
         plan: The plan in force; None before the first.
         instances: By class of the plan in force.
         queued: Requests waiting.
+        load_s: How long its instances were seen to load; 0: nobody has seen one.
         min_instances, max_instances: Bounds on instances, of all classes together.
+        error: By what part batches are known to exceed the model; None: nobody has measured it.
     """
 
     name: str
@@ -76,6 +85,8 @@ class FunctionView:
     queued: int = 0
     min_instances: int = 0
     max_instances: int | None = None
+    load_s: float = 0.0
+    error: float | None = None
 
     @property
     def rate_rps(self) -> float:

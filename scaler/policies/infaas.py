@@ -21,9 +21,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from carpool.latency.variant_set import VariantSet
+from carpool.plan import OnOffer
 from scaler.core.infaas.demand import Rates
 from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.offers import Offers
+from scaler.core.infaas.node_rules import crowded
+from scaler.core.infaas.offers import Offers, longest_s, single_offers
 from scaler.core.infaas.program import available, program
 from scaler.core.infaas.published import SLACK, published
 from scaler.core.infaas.task import Need, Option, Task
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Infaas"]
 
+_LOAD_STEP_S = 0.5
 _PLANNERS = {"greedy": greedy, "published": published, "program": program}
 
 
@@ -104,9 +108,15 @@ class Infaas:
             missing_rps = unplaced_rps(view, task, solution)
             if missing_rps:
                 unplaced[view.name] = missing_rps
-            plan = variant_plan(view, offers, task, solution, missing_rps)
+            on_offer = _on_offer(view, offers, snapshot.prices)
+            plan = variant_plan(view, offers, task, solution, missing_rps, on_offer)
             if plan:
                 plans[view.name] = plan
+        advice = tuple(crowded(room))
+        for view in snapshot.functions:
+            found = plans.get(view.name)
+            if advice and found is not None and found is not view.plan:
+                plans[view.name] = replace(found, explain=(*found.explain, *advice))
         return Planning(plans, unplaced)
 
     def _ranked(self, view: FunctionView, prices: Prices) -> list[Offer]:
@@ -123,7 +133,7 @@ class Infaas:
         """The offer that all applications can use and that takes a request for the least."""
         suiting = [offer for offer in offers if all(offer.suits(app) for app in view.apps)]
         if view.name not in self._chosen and suiting:
-            best = min(suiting, key=lambda o: _cost(o, prices) / o.size.rate_high)
+            best = min(suiting, key=lambda o: _of_request(o, prices))
             self._chosen[view.name] = best.size.name
         return [offer for offer in suiting if offer.size.name == self._chosen[view.name]]
 
@@ -143,19 +153,27 @@ class Infaas:
         most = math.inf if view.max_instances is None else view.max_instances
         whole = (free[0] + used[0], free[1] + used[1])
         task = Task(options, running, (), params.loading, whole, most)
-        now = replace(task, needs=self._needs(view, offers, demand.now))
+        costs = [_of_request(o, snapshot.prices) for o in offers]
+        now = replace(task, needs=self._needs(view, offers, costs, demand.now))
         if any(now.missing(now.solution(running))):
             return now
-        return replace(task, needs=self._needs(view, offers, demand.peak))
+        return replace(task, needs=self._needs(view, offers, costs, demand.peak))
 
     def _needs(
-        self, view: FunctionView, offers: Sequence[Offer], rates_rps: Sequence[float]
+        self,
+        view: FunctionView,
+        offers: Sequence[Offer],
+        costs: Sequence[float],
+        rates_rps: Sequence[float],
     ) -> tuple[Need, ...]:
         miss = 1 - view.percentile if self._params.reserve else 1.0
         needs = []
         for app, rate_rps in zip(view.apps, rates_rps, strict=True):
             need_rps = rate_rps * self._params.slack
-            worth = tuple(o.worth_rps(app, rate_rps, need_rps, miss) for o in offers)
+            worth = tuple(
+                o.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
+                for o, cost in zip(offers, costs, strict=True)
+            )
             needs.append(Need(need_rps, worth))
         return tuple(needs)
 
@@ -194,4 +212,29 @@ class Infaas:
 
 
 def _cost(offer: Offer, prices: Prices) -> float:
+    """Of an instance for a second."""
     return prices.per_second(offer.size.resources) or offer.size.units
+
+
+def _of_request(offer: Offer, prices: Prices) -> float:
+    """Of a request in a full batch."""
+    return _cost(offer, prices) / offer.size.rate_high
+
+
+def _on_offer(view: FunctionView, offers: Sequence[Offer], prices: Prices) -> tuple[OnOffer, ...]:
+    """What requests may choose from: the classes there could be, and each variant one by one."""
+    if not isinstance(view.model, VariantSet):
+        return ()
+    singles = single_offers(view, offers)
+    seen_s = math.ceil(view.load_s / _LOAD_STEP_S) * _LOAD_STEP_S  # or every start would be news
+    return tuple(
+        OnOffer(
+            name=offer.size.name,
+            variant=offer.size.variant,
+            accuracy=offer.accuracy,
+            latency_s=longest_s(offer.size),
+            cost=_of_request(offer, prices),
+            load_s=max(offer.load_s, seen_s),
+        )
+        for offer in (*offers, *singles)
+    )

@@ -11,7 +11,9 @@ What is added is found by one of two searches:
 * ``priced`` is ours (`priced_search`): the cheapest cover of the rate and of a reserve for random
   arrivals, at a price of cores that lets all functions fit on the servers. On the paper's measured
   tables the largest batch is often not the most efficient size. Batches wait for company for as
-  long as they could still be served after a batch that has just begun.
+  long as they could still be served after a batch that has just begun. Below the least rate at
+  which batches fill in time (Eq. 1) they do not wait: there the paper has instances for single
+  requests, which cost no less.
 
 Deviations from the paper: rates are not rounded to whole batches per second unless asked; the
 objective of a function is that of its tightest application; an instance's release frees no room
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Infless"]
 
+_STILL = 0.9  # of the least rate at which batches fill: above it they go on waiting
+
 
 class Infless:
     """Instances of several sizes, added and released one by one, each at an efficient rate."""
@@ -56,7 +60,8 @@ class Infless:
         Attributes:
             search: what finds new instances: ``priced``, or the paper's ``published``.
             alpha: how near to the most they can take instances are held, from 0 to 1.
-            offset: part by which predicted execution times are raised.
+            offset: part by which predicted execution times are raised, until it is measured how
+                far off they are.
             rounded: whether rates are in whole batches per second, as printed.
             aim: what ``priced`` saves: ``resources`` by INFless's weights, ``cost`` by the bill's
                 prices, or ``servers`` in use.
@@ -142,21 +147,32 @@ class Infless:
         return room
 
     def _add_least(self, draft: Draft, room: Cluster | None) -> None:
-        """The smallest size up to the least number; if that is none, to name what to start."""
+        """The smallest size up to the least number; if that is none, to name what to start.
+
+        Of those as small the one that takes the most: it is there when the load comes.
+        """
         if draft.sizes:
-            smallest = min(draft.sizes, key=lambda size: (size.units, size.exec_s))
+            smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_high))
             lacking = self._least(draft.view) - draft.instances.total()
             placed = place_up_to(room, smallest.resources, lacking) if lacking > 0 else 0
             if placed or not draft.instances:
                 draft.instances[smallest] += placed
 
     def _finished(self, draft: Draft, prices: Prices) -> Plan:
-        batching = [size.exec_s for size in draft.instances if size.batch > 1]
-        executions = 2 if self._priced else 1
-        slo_s = Objective.of(draft.view, 0.0).slo_s
-        wait_s = max(slo_s - executions * max(batching), 0.0) if batching else 0.0
         keep_alive_s = self._params.keep_alive_s
+        wait_s = self._wait_s(draft)
         return next_plan(draft, "infless", prices, wait_s=wait_s, keep_alive_s=keep_alive_s)
+
+    def _wait_s(self, draft: Draft) -> float:
+        """How long a request may wait for company; not at all where batches would not fill."""
+        batching = [size.exec_s for size in draft.instances if size.batch > 1]
+        plan = draft.view.plan
+        waits = plan is not None and any(route.max_wait_s for route in plan.routes)
+        share = _STILL if waits else 1.0  # or it would change with every rate near the least
+        if not batching or draft.view.rate_rps < share * dispatch.rate_low(draft.instances):
+            return 0.0
+        executions = 2 if self._priced else 1
+        return max(Objective.of(draft.view, 0.0).slo_s - executions * max(batching), 0.0)
 
 
 def _said(draft: Draft, released: Counter[Size]) -> list[str]:

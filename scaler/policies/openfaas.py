@@ -8,7 +8,9 @@ most; when the alert is over, at once the least. The step is ``step_percent`` of
 Community Edition has no more than five replicas.
 
 An instance that is no longer wanted stays for the keep-alive, as `Plan.keep_alive_s` says. The
-defaults for its size and keep-alive are those with which INFless was compared (ASPLOS'22, 5.1).
+defaults for its size and keep-alive are those with which INFless was compared (ASPLOS'22, 5.1). A
+model that is known on one size of instance alone runs on that; without a GPU on the servers, or any
+that the model is known on, instances have none.
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ class OpenFaas:
         return Planning(plans, unplaced)
 
     def _draft(self, view: FunctionView, now_s: float, room: Cluster | None) -> Draft:
-        size = given_size(view, self._params.cpu, self._params.gpu, 1)
+        size = given_size(view, *self._size(view, room), 1)
         draft = Draft(view, (size,) if size else (), needed_rps=view.rate_rps)
         if size is None:
             return draft
@@ -137,6 +139,15 @@ class OpenFaas:
         if there < replicas:
             draft.explain.append(f"There is no room for {replicas - there} more.")
         return draft
+
+    def _size(self, view: FunctionView, room: Cluster | None) -> tuple[float, float]:
+        """Cores and percent of a GPU: as given, as far as there are such instances."""
+        known = {(c.cpu, c.gpu) for c in view.model.configurations(view.max_batch)}
+        if len(known) == 1:
+            return known.pop()
+        there = room is None or any(node.gpus for node in room.nodes)
+        with_gpu = there and any(gpu for _, gpu in known)
+        return self._params.cpu, self._params.gpu if with_gpu else 0.0
 
     def _replicas(self, view: FunctionView, size: Size, now_s: float) -> int:
         memory = self._seen.setdefault(view.name, _Memory(replicas=self._params.min_replicas))

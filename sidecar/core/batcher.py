@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from sidecar.core.dispatch import Upstream
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
+    from sidecar.core.selecting import Selecting
 
 __all__ = ["Batcher"]
+
+_NOWHERE = Route({})
 
 
 class Batcher:
@@ -74,6 +77,7 @@ class Batcher:
     ) -> None:
         self._policy = policy
         self._routes: Mapping[str, Route] = {}
+        self._selecting: Selecting | None = None
         self._version: int | None = None
         self._batch_max = batch_max
         self._queue_max = queue_max
@@ -209,6 +213,7 @@ class Batcher:
         routes: Mapping[str, Route],
         upstreams: Sequence[Upstream],
         version: int | None = None,
+        selecting: Selecting | None = None,
     ) -> None:
         """Go on under another plan, losing nothing.
 
@@ -218,13 +223,18 @@ class Batcher:
                 go anywhere.
             upstreams: the instances from now on; those that stay must be the same objects.
             version: of the plan; batches carry it.
+            selecting: chooses for requests that say what they need; None: there is no choice.
         """
-        self._version = version
+        self._version, self._selecting = version, selecting
         self.upstreams.keep(upstreams)
         for upstream in upstreams:
             self.upstreams.add(upstream)
         self._policy, self._routes = policy, routes
-        self._forecast = None
+        self.choose_again()
+
+    def choose_again(self) -> None:
+        """Instances are others, or otherwise, than when those who wait were routed."""
+        self._forecast, self._hungry = None, True
         for request in self._queue.clear():
             self._enqueue(request)
         self._reroute()
@@ -300,6 +310,10 @@ class Batcher:
         self._parts.split_by_route()
 
     def _route(self, request: Request) -> Route:
+        if request.demand is not None:
+            chosen = self._selecting.route(request.demand) if self._selecting else None
+            # Where nothing fits any more it waits for what did: less it did not ask for.
+            return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
         routes = self._routes
         return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE
 

@@ -53,12 +53,13 @@ class Route:
         """Whether ``upstream`` may take this route's requests."""
         return self.weights is None or self.weights.get(upstream.instance_class, 0.0) > 0
 
-    def behind(self, upstream: Upstream) -> tuple[float, float]:
-        """Sorts the instance first that is furthest behind its share."""
+    def behind(self, upstream: Upstream) -> tuple[bool, float, float]:
+        """Sorts the instance first that is furthest behind its share, those strained last."""
         if self.weights is None:
-            return 0.0, upstream.served
+            return upstream.strained, 0.0, upstream.served
         name = upstream.instance_class
-        return self.served.get(name, 0.0) / self.weights[name], upstream.served
+        share = self.served.get(name, 0.0) / self.weights[name]
+        return upstream.strained, share, upstream.served
 
 
 ANYWHERE = Route()
@@ -79,6 +80,9 @@ class Upstream:
         served: seats sent to it.
         exec_time: what is known of its execution times; shared by the instances of a class.
         ejected_until: it gets no batch before this time.
+        strained: it gets one only where no other is free: somebody has seen it overloaded.
+        shunned: it gets none: it is slowed by others, and there are instances that are not.
+        variant: of the model, where that has several.
     """
 
     name: str
@@ -91,12 +95,15 @@ class Upstream:
     served: float = 0.0
     exec_time: ExecTime = field(default_factory=ExecTime)
     ejected_until: float = 0.0
+    strained: bool = False
+    shunned: bool = False
+    variant: str = ""
     _strikes: int = 0
     _ejections: int = 0
 
     def takes(self, now: float) -> bool:
         """Whether it may be sent batches at all."""
-        return self.up and self.ejected_until <= now
+        return self.up and self.ejected_until <= now and not self.shunned
 
     @property
     def free(self) -> bool:

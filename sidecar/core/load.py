@@ -39,6 +39,7 @@ class Taken:
 
     Attributes:
         period_s: Since then.
+        instances: The same by instance.
         late: Answers that came after the deadline.
         latency: Times from arrival to answer.
     """
@@ -46,6 +47,7 @@ class Taken:
     period_s: float = 0.0
     apps: dict[str, AppLoad] = field(default_factory=dict)
     classes: dict[str, Executed] = field(default_factory=dict)
+    instances: dict[str, Executed] = field(default_factory=dict)
     idle: Spread = field(default_factory=dict)
     late: int = 0
     latency: Spread = field(default_factory=dict)
@@ -85,10 +87,14 @@ class Load:
 
     def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
         """A batch came back; ``idle``: nothing waits or is executed any more."""
-        found = self._counted.classes.setdefault(batch.instance_class, Executed())
-        found.batches += 1
-        found.seats += batch.seats
-        found.exec_s += batch.exec_s
+        counted = self._counted
+        for found in (
+            counted.classes.setdefault(batch.instance_class, Executed()),
+            counted.instances.setdefault(batch.upstream.name, Executed()),
+        ):
+            found.batches += 1
+            found.seats += batch.seats
+            found.exec_s += batch.exec_s
         self._counted.late += sum([now > request.deadline for request in batch.requests])
         latency = self._counted.latency
         for request in batch.requests:

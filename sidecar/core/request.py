@@ -11,6 +11,7 @@ from sidecar.core.states import State
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from carpool.variants.demand import Demand
     from sidecar.core.dispatch import Route
 
 __all__ = ["Request"]
@@ -31,6 +32,7 @@ class Request:
         payload: whatever the shell needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
         promised: when it was predicted, on admission, to be answered; 0 if nothing was.
+        demand: what it needs, where it says so itself and its variant is chosen by that; or None.
         route: which instances may take it, set on admission.
         state: where it is in its life (`sidecar.core.states`).
     """
@@ -40,6 +42,7 @@ class Request:
         "arrived",
         "background",
         "deadline",
+        "demand",
         "depart",
         "id",
         "key",
@@ -75,6 +78,7 @@ class Request:
         self.payload = payload
         self.depart = arrived
         self.promised = 0.0
+        self.demand: Demand | None = None
         self.route: Route = ANYWHERE
         self.state = State.NEW
 

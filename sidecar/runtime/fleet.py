@@ -4,29 +4,36 @@ Without a plan every instance is alike and the function's own batch policy decid
 which class each address belongs to, how large its batches are, which applications go there, and
 how long a request of each may wait; that is a window by application over the plan's routes. Plans
 replace each other under load: who waits goes on under the new one, and an instance that is not in
-it any more gives back what it has and is let go.
+it any more gives back what it has and is let go. How the instances of variants are, overloaded or
+interfered with, the scaler tells; it holds for a while, and then all are taken for well again.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool import address
 from carpool.errors import ConfigError, Conflict, Problem
 from carpool.strict import Problems
+from carpool.variants.instance_states import State
 from sidecar.core.dispatch import Upstream
 from sidecar.core.exec_time import ExecTime
+from sidecar.core.selecting import Selecting
 from sidecar.policies.planned import policy_of, routes_of
 from sidecar.runtime.instances import Instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from carpool.plan import InstanceClass, Plan
+    from carpool.plan import InstanceClass, OnOffer, Plan
     from sidecar.core.batcher import Batcher
 
 __all__ = ["Fleet"]
+
+_HOLDS_S = 10.0  # what the scaler said of instances; it says it anew with every answer
 
 
 class Fleet:
@@ -38,6 +45,7 @@ class Fleet:
     Attributes:
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
+        selecting: chooses among the plan's variants; None where it has none.
     """
 
     def __init__(self, batcher: Batcher) -> None:
@@ -47,6 +55,10 @@ class Fleet:
         self._leaving: list[Instance] = []
         self._exec_times: dict[InstanceClass, ExecTime] = {}
         self.plan: Plan | None = None
+        self.selecting: Selecting | None = None
+        self._offered: tuple[OnOffer, ...] = ()
+        self._conditions: Mapping[str, State] = {}
+        self._forget: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(self._by_address.values())
@@ -86,8 +98,21 @@ class Fleet:
         self.plan = plan
         for gone in self._by_address.keys() - members.keys():
             self._leaving.append(self._by_address.pop(gone))
-        self._batcher.replan(policy_of(plan), routes_of(plan), upstreams, plan.version)
+        self._choose_from(plan)
+        routes = routes_of(plan)
+        self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.selecting)
         self.let_go()
+
+    def judged(self, conditions: Mapping[str, State]) -> None:
+        """Somebody who sees all fronts says how instances are: these so, the others well."""
+        if self._forget:
+            self._forget.cancel()
+            self._forget = None
+        if conditions:
+            self._forget = asyncio.get_running_loop().call_later(_HOLDS_S, self.judged, {})
+        if conditions != self._conditions:
+            self._conditions = conditions
+            self._look()
 
     def let_go(self) -> None:
         """Close the instances that left the plan and hold no batch any more."""
@@ -105,6 +130,8 @@ class Fleet:
 
     def close(self) -> None:
         """Stop probing and close all connections."""
+        if self._forget:
+            self._forget.cancel()
         for instance in (*self._by_address.values(), *self._leaving):
             instance.close()
 
@@ -113,15 +140,46 @@ class Fleet:
         upstream = known.upstream if known else Upstream(name, instance_class.batch_size)
         upstream.batch_max = instance_class.batch_size
         upstream.instance_class = instance_class.name
+        upstream.variant = instance_class.variant
         upstream.exec_time = self._exec_times[_kind(instance_class)]
         if not known:
             self._join(upstream)
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        instance = Instance(upstream, lambda changed: self.on_change(changed))  # noqa: PLW0108 - late
+        instance = Instance(upstream, self._changed)
         self._by_address[upstream.name] = instance
         instance.watch()
+
+    def _choose_from(self, plan: Plan) -> None:
+        """Have a choice among what the plan offers, with the instances as they are."""
+        if not plan.variants:
+            self.selecting = None
+        elif self.selecting is None or plan.variants != self._offered:
+            self.selecting = Selecting(plan.variants)
+        self._offered = plan.variants
+        self._look(again=False)
+
+    def _look(self, *, again: bool = True) -> None:
+        """See how the instances are; choose again for those who wait, if that is news."""
+        by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
+        for instance in self:
+            if instance.up:
+                by_class[instance.upstream.instance_class].append(instance.upstream)
+        states = {}
+        for name, upstreams in by_class.items():
+            said = {u: self._conditions.get(u.name, State.ACTIVE) for u in upstreams}
+            well = State.ACTIVE in said.values()
+            for upstream, state in said.items():
+                states[name, upstream.name] = state
+                upstream.strained = state is State.OVERLOADED
+                upstream.shunned = state is State.INTERFERED and well
+        if self.selecting and self.selecting.see(states) and again:
+            self._batcher.choose_again()
+
+    def _changed(self, instance: Instance) -> None:
+        self._look()
+        self.on_change(instance)
 
 
 def _kind(instance_class: InstanceClass) -> InstanceClass:

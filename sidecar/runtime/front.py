@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import BadRequest, CarpoolError
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport, SyncAnswer
+from carpool.variants.instance_states import State
+from sidecar.core.load import Executed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from sidecar.core.batcher import Batcher
-    from sidecar.core.load import Executed, Load
+    from sidecar.core.load import Load
     from sidecar.runtime.fleet import Fleet
     from sidecar.runtime.metrics import Metrics
 
@@ -29,6 +31,7 @@ __all__ = ["Front"]
 log = logging.getLogger(__name__)
 
 _DIGITS = 6
+_NOTHING = Executed()
 
 
 class Front:
@@ -112,7 +115,7 @@ class Front:
             self.starving,
             tuple(AppReport(name, app.arrivals, app.gaps) for name, app in taken.apps.items()),
             self._classes(taken.classes),
-            self._instances(now),
+            self._instances(now, taken.instances),
             taken.idle,
             fates,
             taken.latency,
@@ -127,11 +130,13 @@ class Front:
         """
         plan = answer.plan
         if plan is None:
+            self._fleet.judged(_states(answer))
             return
         if plan.function != self._function:
             message = f"a plan for {plan.function!r}: expected {self._function!r}"
             raise BadRequest(message)
         self._fleet.apply(plan, answer.instances)
+        self._fleet.judged(_states(answer))
         self._revision = answer.revision
         self._write_down(answer)
         self._changed()
@@ -176,14 +181,27 @@ class Front:
             )
         return tuple(reports)
 
-    def _instances(self, now: float) -> tuple[InstanceReport, ...]:
-        return tuple(
-            InstanceReport(
-                instance.upstream.name,
-                instance.upstream.instance_class,
+    def _instances(
+        self, now: float, executed: Mapping[str, Executed]
+    ) -> tuple[InstanceReport, ...]:
+        reports = []
+        for instance in self._fleet:
+            upstream = instance.upstream
+            idle_s = max(0.0, now - (upstream.landed or instance.since))
+            found = executed.get(upstream.name, _NOTHING)
+            report = InstanceReport(
+                upstream.name,
+                upstream.instance_class,
                 instance.up,
-                instance.upstream.in_flight,
-                round(max(0.0, now - (instance.upstream.landed or instance.since)), _DIGITS),
+                upstream.in_flight,
+                round(idle_s, _DIGITS),
+                found.batches,
+                found.seats,
+                round(found.exec_s, _DIGITS),
             )
-            for instance in self._fleet
-        )
+            reports.append(report)
+        return tuple(reports)
+
+
+def _states(answer: SyncAnswer) -> dict[str, State]:
+    return {address: State(word) for address, word in answer.conditions.items()}

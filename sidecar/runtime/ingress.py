@@ -16,6 +16,7 @@ from carpool import durations
 from carpool.errors import BadRequest
 from carpool.strict import nearest
 from sidecar.core.request import Request
+from sidecar.runtime import demands
 from sidecar.runtime.seats import seats
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
+    from carpool.variants.demand import Demand
 
 __all__ = ["Ingress", "Rider", "fingerprint"]
 
@@ -31,7 +33,7 @@ __all__ = ["Ingress", "Rider", "fingerprint"]
 _PASSED = frozenset(
     (b"accept", b"content-type", b"inference-header-content-length", b"x-carpool-app")
 )
-_READ = frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain"))
+_READ = frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | demands.HEADERS
 _REPEATED = _PASSED | _READ  # callers send the same values again and again
 _PASSED_ONCE = frozenset((b"traceparent", b"tracestate", b"x-call-id"))
 _ONCE = _PASSED_ONCE | {b"x-start-time"}
@@ -50,6 +52,7 @@ class Rider(NamedTuple):
     head: bytes
     call_id: str
     explain: bool
+    names: tuple[str, str] = ("", "")
 
 
 class _Fare(NamedTuple):
@@ -62,6 +65,9 @@ class _Fare(NamedTuple):
     objective_s: float
     timeout_s: float
     explain: bool
+    demand: Demand | None
+    names: tuple[str, str]
+    json_length: bytes
 
 
 def fingerprint(request: Request) -> int:
@@ -81,6 +87,7 @@ class Ingress:
     def __init__(self, settings: FunctionSettings, wall_clock: Callable[[], float]) -> None:
         self._slo_s = settings.slo_s if settings.slo_s is not None else math.inf
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
+        self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
         self._fares: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], _Fare] = {}
         self._ids = 0
@@ -93,8 +100,8 @@ class Ingress:
             unread_s: how long it may have lain in its socket before.
 
         Raises:
-            BadRequest: an ill-formed ``X-Timeout``, an application nobody declared, or a class
-                that does not exist.
+            BadRequest: an ill-formed ``X-Timeout`` or demand, an application nobody declared, or
+                a class that does not exist.
         """
         repeated, once = [], []
         for pair in exchange.headers:
@@ -109,14 +116,20 @@ class Ingress:
             if len(self._fares) >= _FARES_MAX:
                 self._fares.clear()
             self._fares[ticket] = fare
-        objective_s, head, call_id = fare.objective_s - unread_s, fare.head, ""
+        demand = fare.demand
+        if fare.names[0]:
+            said = demands.in_body(exchange.body, fare.json_length)
+            if said is not None:
+                demand = self._complete(demands.stricter(demand, said), fare.app, fare.objective_s)
+        objective_s = fare.objective_s if demand is None else demand.latency_s
+        objective_s, head, call_id = objective_s - unread_s, fare.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
         self._ids += 1
-        return Request(
+        request = Request(
             self._ids,
             fare.key,
             exchange.received,
@@ -125,8 +138,10 @@ class Ingress:
             size_bytes=len(exchange.body),
             background=fare.background,
             app=fare.app,
-            payload=Rider(exchange, head, call_id, fare.explain),
+            payload=Rider(exchange, head, call_id, fare.explain, fare.names),
         )
+        request.demand = demand
+        return request
 
     def _fare(self, method: str, target: str, headers: _Pairs) -> _Fare:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
@@ -135,15 +150,31 @@ class Ingress:
         app = read(b"x-carpool-app", b"*").decode("latin-1")
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
+        objective_s = math.inf if background else self._objective_s(app)
+        demand = demands.in_headers(dict(headers))
         return _Fare(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
             app=app,
             background=background,
-            objective_s=math.inf if background else self._objective_s(app),
+            objective_s=objective_s,
             timeout_s=_timeout_s(timeout.decode("latin-1")) if timeout is not None else math.inf,
             explain=read(b"x-carpool-explain") == b"1",
+            demand=self._complete(demand, app, objective_s) if demand else None,
+            names=demands.names(target),
+            json_length=read(b"inference-header-content-length", b""),
         )
+
+    def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:
+        """A demand with what its application asks for in any case, and an objective.
+
+        Whoever names a latency may wait for longer than is usual.
+        """
+        if demand is None:
+            return None
+        latency_s = objective_s if demand.latency_s == math.inf else demand.latency_s
+        accuracy = max(demand.accuracy, self._app_accuracy.get(app, 0.0))
+        return demand._replace(latency_s=latency_s, accuracy=accuracy)
 
     def _objective_s(self, app: str) -> float:
         if app == "*" or not self._app_slo_s:

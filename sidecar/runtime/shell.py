@@ -30,7 +30,7 @@ from carpool.errors import (
 from carpool.http.client import ConnectionFailed
 from sidecar.core.batch import Refusal
 from sidecar.core.isolation import Fault
-from sidecar.runtime import egress
+from sidecar.runtime import choosing, egress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,6 +53,7 @@ __all__ = ["Shell"]
 log = logging.getLogger(__name__)
 
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
+_VARIANT_HEADER = "x-carpool-variant"
 _FAILED_FROM = 500  # an item's status from which it counts as failed by the function
 
 
@@ -132,8 +133,13 @@ class Shell:
             raise self._does_not_start()
         self._dirty(exchange.received)
         request = self._ingress.read(exchange, self._unread_s)
+        chooses = request.demand is not None or self._fleet.selecting is not None
+        if chooses:
+            choosing.admitted(request, self._fleet, planned=self.front is not None)
         if self.load:
             self.load.arrived(request.app, exchange.received)
+        if chooses and self._unfit(exchange, request):
+            return
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
             self._refuse(exchange, refusal)
@@ -173,6 +179,17 @@ class Shell:
 
     def _does_not_start(self) -> Overloaded:
         return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
+
+    def _unfit(self, exchange: Exchange, request: Request) -> bool:
+        """Whether nothing fits what the request demands; if so its caller has been told."""
+        selecting = self._fleet.selecting
+        if request.demand is None or selecting is None:
+            return False
+        error = choosing.objection(request.demand, selecting)
+        if error is not None:
+            self._metrics.refused("unfit")
+            exchange.fail(error)
+        return error is not None
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         self._metrics.refused(refusal.value)
@@ -275,12 +292,14 @@ class Shell:
         self._metrics.padded(*answers.padding)
         self._ledger.record(batch, "answered")
         explained = self._explained(batch)
+        variant = batch.upstream.variant
+        chosen = ((_VARIANT_HEADER, variant),) if variant else ()
         failures = 0
         for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
             if request not in waiting:
                 continue
             failures += status >= _FAILED_FROM
-            headers = head.headers
+            headers = (*head.headers, *chosen) if chosen else head.headers
             if request.payload.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explained, wait)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError, Problem
-from carpool.plan import InstanceClass, Plan, Predicted, Quantiles, Route
+from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Quantiles, Route
 
 PLAN = Plan(
     function="classify",
@@ -22,13 +22,14 @@ PLAN = Plan(
         InstanceClass("gpu", 1.0, 32, 1, "", 25.0, 2048.0, 0.05, 120.0, 600.0),
     ),
     routes=(
-        Route("web", {"small": 0.25, "gpu": 0.75}, 0.1),
+        Route("web", {"small": 0.25, "gpu": 0.75}, 0.1, 0.9),
         Route("*", {"gpu": 1.0}, 0.02),
     ),
     prewarm_s=30.0,
     keep_alive_s=600.0,
     predicted=Predicted(Quantiles(0.06, 0.11, 0.15), 2.1e-6, 11.5, 0.004),
     explain=("gpu takes web's bulk: 75 % of 320 requests per second",),
+    variants=(OnOffer("small", "int8", 0.93, 0.16, 1e-6, 0.4),),
 )
 FORM: dict[str, Any] = json.loads(PLAN.to_json())
 
@@ -62,13 +63,15 @@ def test_a_plan_survives_the_journey() -> None:
 def test_the_form_has_every_documented_key() -> None:
     """The JSON form has exactly the documented keys, present even where nothing is known."""
     bare = json.loads(Plan("f", 1, "fixed", (InstanceClass("a", 1, 1, 1),)).to_json())
-    keys = "function version policy classes routes prewarm_s keep_alive_s predicted explain"
+    keys = (
+        "function version policy classes routes prewarm_s keep_alive_s predicted explain variants"
+    )
     assert keys.split() == list(bare)
     keys = "name cpu batch_size replicas variant gpu memory_mb exec_s rate_low rate_high"
     assert set(keys.split()) == set(bare["classes"][0])
     keys = "latency_s cost_per_request mean_batch slo_miss_ratio"
     assert set(keys.split()) == set(bare["predicted"])
-    assert {"app", "weights", "max_wait_s"} == set(FORM["routes"][0])
+    assert {"app", "weights", "max_wait_s", "accuracy"} == set(FORM["routes"][0])
 
 
 def test_what_is_not_known_may_be_left_out() -> None:
@@ -113,6 +116,8 @@ def test_what_is_not_known_may_be_left_out() -> None:
         ("explain", "why", "explain", "a list"),
         ("explain/0", 1, "explain[0]", "a text"),
         ("clases", [], "clases", "did you mean 'classes'?"),
+        ("routes/0/accuracy", 1.5, "routes[0].accuracy", "0 to 1"),
+        ("variants/0/latency_s", 0, "variants[0].latency_s", "above 0"),
     ],
 )
 def test_one_fault_is_one_problem_with_its_path(

@@ -1,10 +1,14 @@
-"""Everything is killed at random under load; every request still gets an answer."""
+"""Everything is killed at random under load; every request still gets an answer.
+
+A minute long; ten with ``chaos_seconds=600 pytest -m slow tests/live/test_chaos.py``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import random
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faas_stack.test_up import carpool, descendants
-from tests.live.stack import BACKGROUND, Stack, load, stack, write_function
+from tests.live.stack import BACKGROUND, Stack, kept_up, load, stack, write_function
 from tests.live.test_live import until_planned
 from tests.waiting import wait_until
 
@@ -23,14 +27,22 @@ if TYPE_CHECKING:
 _DURATION_S = float(os.environ.get("chaos_seconds", "60"))
 _RATE_RPS = 80
 _PAUSE_S = 3.0
-_VICTIMS = ("carpool scaler run", "watchdog_plugin", "-m sidecar")
+_PARTS = ("carpool scaler run", "watchdog_plugin", "-m sidecar")
+_PROVIDER = "carpool up"
+_GRACE_S = 1.5  # after the provider is back: who had been connected learns of it
 
 
-def kill_at_random(running: Stack, until: threading.Event, draw: random.Random) -> list[str]:
+def kill_at_random(
+    running: Stack, until: threading.Event, draw: random.Random, victims: tuple[str, ...]
+) -> list[str]:
     """Until it is over, some process of the stack dies every now and then."""
     killed = []
     while not until.wait(_PAUSE_S * draw.uniform(0.5, 1.5)):
-        victim = draw.choice(_VICTIMS)
+        victim = draw.choice(victims)
+        if victim == _PROVIDER:
+            running.up.process.kill()
+            killed.append(victim)
+            continue
         found = running.processes(victim)
         if found and running.kill_one(draw.choice(found)):
             killed.append(victim)
@@ -44,33 +56,67 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
     write_function(tmp_path, **{"scale.min": "2"})
     with stack(tmp_path) as running:
-        asyncio.run(load(running.url, 20, 3, BACKGROUND))
-        until_planned(running)
-        until, killed = threading.Event(), list[str]()
-        killer = threading.Thread(
-            target=lambda: killed.extend(kill_at_random(running, until, random.Random(seed)))
-        )
-        killer.start()
+        outcome, killed = _under_fire(running, seed, _PARTS)
+        told = _judge(outcome, killed, seed)
+        assert [] == outcome.broken, told
+        _all_is_well(running)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(_DURATION_S + 300)
+def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
+    """Started again, it has what it had; only who calls while it is away gets no answer."""
+    seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
+    write_function(tmp_path, **{"scale.min": "2"})
+    with kept_up(tmp_path) as running:
+        victims = (*_PARTS, *_PARTS, _PROVIDER)
+        outcome, killed = _under_fire(running, seed, victims)
+        told = _judge(outcome, killed, seed)
+        for at_s in outcome.broken_s:
+            assert any(gone <= at_s <= back + _GRACE_S for gone, back in running.away), told
+        _all_is_well(running)
+        database = sqlite3.connect(tmp_path / ".carpool" / "scaler.db")
+        assert [("ok",)] == database.execute("PRAGMA integrity_check").fetchall()
+        database.close()
+
+
+def _under_fire(running: Stack, seed: int, victims: tuple[str, ...]) -> tuple[Outcome, list[str]]:
+    """Load for the whole time, while they die."""
+    asyncio.run(load(running.url, 20, 3, BACKGROUND))
+    until_planned(running)
+    until, killed = threading.Event(), list[str]()
+    draw = random.Random(seed)
+    killer = threading.Thread(
+        target=lambda: killed.extend(kill_at_random(running, until, draw, victims))
+    )
+    killer.start()
+    try:
         outcome = asyncio.run(load(running.url, _RATE_RPS, _DURATION_S, BACKGROUND))
+    finally:
         until.set()
         killer.join()
-        _judge(outcome, killed, seed)
-        wait_until(lambda: running.explain().get("ready", 0) >= 2, 60, "two instances again")
-        wait_until(lambda: running.explain().get("notes") == [], 90, "all is well again")
-        wait_until(lambda: list(running.replicas().values()) == [2], 30, "two replicas")
-        wait_until(lambda: 2 == len(running.processes("watchdog_plugin")), 30, "no orphan")
-        after = asyncio.run(load(running.url, 20, 2, BACKGROUND))
-        assert {200: 40} == dict(after.statuses)
+    return outcome, killed
 
 
-def _judge(outcome: Outcome, killed: list[str], seed: int) -> None:
-    """A break at the provider would be a lost answer; who was with a killed front gets a 502."""
+def _all_is_well(running: Stack) -> None:
+    """What is planned is there, and nothing else; the next requests are answered."""
+    wait_until(lambda: running.explain().get("ready", 0) >= 2, 60, "two instances again")
+    wait_until(lambda: running.explain().get("notes") == [], 90, "all is well again")
+    wait_until(lambda: list(running.replicas().values()) == [2], 30, "two replicas")
+    wait_until(lambda: 2 == len(running.processes("watchdog_plugin")), 30, "no orphan")
+    after = asyncio.run(load(running.url, 20, 2, BACKGROUND))
+    assert {200: 40} == dict(after.statuses)
+
+
+def _judge(outcome: Outcome, killed: list[str], seed: int) -> str:
+    """Everybody has an answer, or a broken connection; who was with a killed front gets a 502."""
     told = f"seed {seed}, killed {killed}, {outcome.statuses}, {outcome.broken[:3]}"
-    assert ([], []) == (outcome.broken, outcome.wrong), told
-    assert _RATE_RPS * _DURATION_S == outcome.answered, told
-    assert {200} <= set(outcome.statuses) <= {200, 429, 502, 503}, told
-    fronts = killed.count("-m sidecar")
-    assert outcome.statuses[200] >= outcome.answered - 150 * (fronts + 1), told
+    assert [] == outcome.wrong, told
+    assert _RATE_RPS * _DURATION_S == outcome.answered + len(outcome.broken), told
+    assert {200} <= set(outcome.statuses) <= {200, 404, 429, 502, 503}, told
+    hops = killed.count("-m sidecar") + 4 * killed.count(_PROVIDER)
+    assert outcome.statuses[200] >= outcome.answered - 150 * (hops + 1), told
+    return told
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,6 +139,7 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     """
     command = [sys.executable, "-m", "watchdog_plugin.registration.trial", str(path)]
     command += [str(chosen.validation), str(threads), ",".join(map(str, chosen.batches))]
+    command.append(str(time.monotonic()))
     try:
         ran = subprocess.run(  # noqa: S603  our own module
             command, capture_output=True, text=True, timeout=chosen.timeout_s, check=False

@@ -51,6 +51,17 @@ def _int8(source: Path, target: Path) -> None:
     quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
 
 
+def _fp16(source: Path, target: Path) -> None:
+    """With weights and arithmetic in sixteen bits, its inputs and outputs as they were."""
+    try:
+        import onnx  # noqa: PLC0415  slow
+        from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
+    except ImportError as error:
+        msg = f"halving needs the package onnx: pip install onnx ({error})"
+        raise RecipeFailed(msg) from error
+    onnx.save(convert_float_to_float16(onnx.load(str(source)), keep_io_types=True), str(target))
+
+
 def _single(source: Path, target: Path) -> None:
     """For one request at a time: every size is known in advance."""
     session = ort.InferenceSession(str(source), providers=["CPUExecutionProvider"])
@@ -77,5 +88,6 @@ RECIPES: dict[str, Callable[[Path, Path], None]] = {
     "folded": _folded,
     "fused": _fused,
     "int8": _int8,
+    "fp16": _fp16,
     "single": _single,
 }

@@ -19,6 +19,7 @@ __all__ = ["Demand", "Rates"]
 
 _UNLIKELY = 3.0  # standard deviations of a count
 _STEP = 1.02  # rates are rounded up to a power of this, so that small changes change nothing
+_SILENT = 0.1  # requests that an average still expects when nobody comes any more
 _NEVER_RPS = 1e-9
 
 
@@ -73,6 +74,8 @@ class Rates:
         memory.mean = rate_rps + aged * (memory.mean - rate_rps)
         if rate_rps * passed_s > expected + _UNLIKELY * math.sqrt(expected) + 1:
             memory.mean = rate_rps
+        if not rate_rps and memory.mean * self._smoothing_s < _SILENT:
+            memory.mean = 0.0
         memory.at_s = now_s
         wanted = _rounded(memory.mean)
         while memory.seen and memory.seen[-1][1] <= wanted:

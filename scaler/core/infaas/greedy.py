@@ -6,14 +6,15 @@ ones come in the place of others, until nothing gets cheaper: its downgrade. A f
 looks cheap may end in a dear place, so each option has its turn in being the first.
 
 Of several needs the one with the least choice comes first, and what its instances have left over
-works for the others.
+works for the others. Which of them comes first can make a difference, so it is tried both ways
+round; and then instances of a few options give way to others that do for all that lack them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from scaler.core.infaas.task import Need, Solution
@@ -27,25 +28,33 @@ __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
 _ROUNDING = 1e-9
 _PAIRED = 4  # options whose mixtures are tried too
+_MIXED = 8  # options of which several give way at once
 _STEPS = 100  # of settling; each makes it cheaper, so there is an end to them anyway
 
 
 def greedy(task: Task) -> Solution:
     """What takes all that is needed, or as much of it as there is room for."""
-    return need_by_need(task, _cheapest)
+    if len(task.needs) <= 1:
+        return need_by_need(task, _cheapest)
+    orders = (task.by_choice, task.by_choice[::-1])
+    ways = [_exchanged(task, need_by_need(task, _cheapest, order)) for order in orders]
+    return min(ways, key=lambda way: (sum(task.missing(way)), task.change_cost(way.counts)))
 
 
-def need_by_need(task: Task, solve: Callable[[Task], Counts]) -> Solution:
+def need_by_need(
+    task: Task, solve: Callable[[Task], Counts], order: Sequence[int] | None = None
+) -> Solution:
     """Solve for each need with what the others before it have left over.
 
     Args:
         task: All of it.
         solve: Answers for a task of one need.
+        order: Of the needs; None: those with the least choice first.
     """
     counts = [0] * len(task.options)
     left = [0.0] * len(task.options)
     shares: list[list[float]] = [[]] * len(task.needs)
-    for number in task.by_choice:
+    for number in task.by_choice if order is None else order:
         need = task.needs[number]
         spare_rps = sum([there * worth for there, worth in zip(left, need.worth, strict=True)])
         lacking = Need(need.lacking(spare_rps), need.worth)
@@ -94,20 +103,61 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
     tried_ones = _firsts(task) if options is None else options
     useful = [n for n in tried_ones if task.needs[0].worth[n]]
     for _ in range(_STEPS):
-        ways = [(task.change_cost(tried), tried) for tried in _replaced(task, counts, useful)]
-        least = cost - _ROUNDING * abs(cost)
+        ways = sorted(_replaced(task, counts, useful, cost))
         better = next(
-            (
-                way
-                for way in sorted(ways)
-                if way[0] < least and task.fits(way[1]) and lack(task, way[1]) <= short
-            ),
-            None,
+            (way for way in ways if task.fits(way[1]) and lack(task, way[1]) <= short), None
         )
         if better is None:
             break
         cost, counts = better
     return counts
+
+
+def _exchanged(task: Task, solution: Solution) -> Solution:
+    """The same with others in the place of instances of a few options, while that is cheaper."""
+    if any(task.missing(solution)):
+        return solution
+    for _ in range(_STEPS):
+        ways = sorted(_exchanges(task, solution.counts))
+        found = (task.solution(counts) for _, counts in ways if task.fits(counts))
+        better = next((each for each in found if not any(task.missing(each))), None)
+        if better is None:
+            break
+        solution = better
+    return solution
+
+
+def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
+    """Ways to do without some instances for less, and what each costs."""
+    cost = task.change_cost(counts)
+    least = cost - _ROUNDING * abs(cost)
+    some = [option for option, count in enumerate(counts) if count]
+    gone = [{option: fewer} for option in some for fewer in {1, counts[option]}]
+    gone += [{one: 1, two: 1} for one, two in combinations(some, 2)]
+    for several in (2, 3):
+        gone += [{o: counts[o] for o in chosen} for chosen in combinations(some[:_MIXED], several)]
+    for fewer in gone:
+        without = tuple(n - fewer.get(option, 0) for option, n in enumerate(counts))
+        saved = task.change_cost(without)
+        lacking = task.missing(task.solution(without))
+        for come in range(len(counts)):
+            more = _wanted(task, lacking, come)
+            if more is not None and come not in fewer:
+                tried = saved + _dearer(task, counts, come, more)
+                if tried < least:
+                    yield tried, _plus(without, come, more)
+
+
+def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
+    """How many instances of an option take all that is lacking; None: it cannot."""
+    time = 0.0
+    for need, rate_rps in zip(task.needs, lacking, strict=True):
+        if rate_rps:
+            worth = need.worth[option]
+            if not worth:
+                return None
+            time += rate_rps / worth
+    return math.ceil(time - _ROUNDING)
 
 
 def lack(task: Task, counts: Counts) -> float:
@@ -198,17 +248,28 @@ def _trimmed(task: Task, counts: Counts) -> Counts:
     return counts
 
 
-def _replaced(task: Task, counts: Counts, useful: list[int]) -> Iterator[Counts]:
-    """One instance of an option less, or all of them, and others in their place."""
-    worth = task.needs[0].worth
+def _replaced(
+    task: Task, counts: Counts, useful: list[int], cost: float
+) -> Iterator[tuple[float, Counts]]:
+    """One instance of an option less, or all of them, and others in their place, if cheaper."""
+    worth, least = task.needs[0].worth, cost - _ROUNDING * abs(cost)
     for gone, there in enumerate(counts):
         for fewer in {1, there} if there else ():
             without = _plus(counts, gone, -fewer)
             lacking = lack(task, without)
+            saved = cost - task.cost_of(gone, there) + task.cost_of(gone, there - fewer)
             for come in useful:
                 if come != gone:
-                    wanted = math.ceil(lacking / worth[come] - _ROUNDING)
-                    yield _plus(without, come, max(wanted, 0))
+                    more = max(math.ceil(lacking / worth[come] - _ROUNDING), 0)
+                    tried = saved + _dearer(task, counts, come, more)
+                    if tried < least:
+                        yield tried, _plus(without, come, more)
+
+
+def _dearer(task: Task, counts: Counts, option: int, more: int) -> float:
+    """What so many more of an option cost."""
+    there = counts[option]
+    return task.cost_of(option, there + more) - task.cost_of(option, there)
 
 
 def _plus(counts: Counts, option: int, more: int) -> Counts:

@@ -17,12 +17,12 @@ from scaler.core.search.staffing import needed_rps
 from scaler.core.sizing import Size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from carpool.latency import LatencyModel
     from scaler.core.snapshot import AppLoad, FunctionView
 
-__all__ = ["Offer", "Offers"]
+__all__ = ["Offer", "Offers", "longest_s", "single_offers"]
 
 _KEPT = 1024  # lists kept; a scaler has fewer functions
 
@@ -43,7 +43,8 @@ class Offer:
 
     def suits(self, app: AppLoad) -> bool:
         """Whether it answers the application accurately and soon enough."""
-        return self.accuracy >= app.accuracy and _in_time(self.size, app.slo_s)
+        named = app.variant in ("", self.size.variant)
+        return named and self.accuracy >= app.accuracy and _in_time(self.size, app.slo_s)
 
     def worth_rps(self, app: AppLoad, rate_rps: float, need_rps: float, miss: float) -> float:
         """What an instance takes of a need, if as many run as it takes alone; 0: it does not suit.
@@ -106,8 +107,28 @@ def _variants(model: LatencyModel) -> list[tuple[str, float, LatencyModel]]:
     return [(each.name, each.accuracy, model.of(each.name) or model) for each in model.variants]
 
 
+def single_offers(view: FunctionView, offers: Sequence[Offer]) -> list[Offer]:
+    """Each variant for one request at a time, where that is not among the offers.
+
+    No objective that is known of asks for it, but the next request may.
+    """
+    known = {offer.size.variant for offer in offers if offer.size.batch == 1}
+    found = []
+    for variant, accuracy, model in _variants(view.model):
+        for configuration in () if variant in known else model.configurations(1):
+            size = _size(variant, model, configuration, view.percentile)
+            if size:
+                found.append(Offer(size, accuracy, model.load_s))
+    return found
+
+
+def longest_s(size: Size) -> float:
+    """How long an answer takes at the most: a batch may have left just before a request came."""
+    return size.exec_s if size.batch == 1 else 2 * size.exec_s
+
+
 def _in_time(size: Size, slo_s: float) -> bool:
-    return size.exec_s <= (slo_s if size.batch == 1 else slo_s / 2)
+    return longest_s(size) <= slo_s
 
 
 def _size(

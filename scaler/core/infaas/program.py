@@ -12,6 +12,10 @@ The paper found a commercial solver too slow for this, at 23 s for 50 architectu
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +24,14 @@ from carpool.errors import ConfigError, Problem
 from scaler.core.infaas.task import Solution
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scaler.core.infaas.task import Task
 
 __all__ = ["available", "program"]
 
 _GAP = 1e-6  # of the optimum that a solution may be above it
+_STDOUT, _STDERR = 1, 2
 _DEAR = 1e4  # a request per second uncovered, in times the dearest way to take one
 
 
@@ -62,16 +69,32 @@ def program(task: Task) -> Solution:
     for number, need in enumerate(task.needs):
         unfit = [2 * kinds + number * kinds + o for o, w in enumerate(need.worth) if not w]
         upper[unfit] = 0.0
-    solved = optimize.milp(
-        weights,
-        constraints=optimize.LinearConstraint(rows, least, most),
-        integrality=np.arange(size) < kinds,
-        bounds=optimize.Bounds(np.zeros(size), upper),
-        options={"mip_rel_gap": _GAP},
-    )
+    with _aside():
+        solved = optimize.milp(
+            weights,
+            constraints=optimize.LinearConstraint(rows, least, most),
+            integrality=np.arange(size) < kinds,
+            bounds=optimize.Bounds(np.zeros(size), upper),
+            options={"mip_rel_gap": _GAP},
+        )
     counts = tuple(int(count) for count in np.rint(solved.x[:kinds]))
     shares = solved.x[2 * kinds : size - needs].reshape(needs, kinds)
     return Solution(counts, np.maximum(shares, 0.0).tolist())
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """What the solver prints goes to standard error: HiGHS does so however it is told not to."""
+    sys.stdout.flush()
+    library = ctypes.CDLL(None)
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield
+    finally:
+        library.fflush(None)  # or what it has printed would follow later
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
 
 
 def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:

@@ -82,11 +82,13 @@ class Task:
 
     def change_cost(self, counts: Counts) -> float:
         """What the program minimises: the cost of going from what runs to this."""
-        cost = 0.0
-        for option, count, before in zip(self.options, counts, self.running, strict=True):
-            more = count - before
-            cost += option.cost * (more + self.loading * option.load_s * max(more, 0))
-        return cost
+        return sum([self.cost_of(option, count) for option, count in enumerate(counts)])
+
+    def cost_of(self, option: int, count: int) -> float:
+        """The part of it that is for one option: it does not depend on the others."""
+        kind, more = self.options[option], count - self.running[option]
+        loading = self.loading * kind.load_s * more if more > 0 else 0.0
+        return kind.cost * (more + loading)
 
     def fits(self, counts: Counts) -> bool:
         """Whether there is room for so many."""

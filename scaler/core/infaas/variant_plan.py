@@ -17,6 +17,7 @@ from scaler.core.sizing import matching
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from carpool.plan import OnOffer
     from scaler.core.infaas.offers import Offer
     from scaler.core.infaas.task import Counts, Need, Solution, Task
     from scaler.core.snapshot import AppLoad, FunctionView
@@ -32,6 +33,7 @@ def variant_plan(
     task: Task,
     solution: Solution,
     missing_rps: float,
+    on_offer: tuple[OnOffer, ...] = (),
 ) -> Plan | None:
     """The next plan; the one in force if nothing but words has changed, None without any class.
 
@@ -41,6 +43,7 @@ def variant_plan(
         task: What was to be decided, with a need for each application.
         solution: What was.
         missing_rps: Requests per second for which there is nothing.
+        on_offer: What requests may choose from.
     """
     fleet: Fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
     shares = [
@@ -76,6 +79,7 @@ def variant_plan(
         routes=_routes(view, weights),
         predicted=_predicted(view, task, solution),
         explain=tuple(explain),
+        variants=on_offer,
     )
     return before if before and unchanged(plan, before) else plan
 
@@ -139,8 +143,10 @@ def _target(
 
 def _routes(view: FunctionView, weights: Mapping[str, Mapping[str, float]]) -> tuple[Route, ...]:
     known = [app for app in view.apps if app.name in weights]
+    # Requests that choose for themselves follow no route; one is there if nobody else comes.
+    known = [app for app in known if not app.chooses] or known
     strictest = max(known, key=lambda app: (app.accuracy, -app.slo_s))
     everybody = weights[strictest.name]
     others = [app for app in known if weights[app.name] != everybody]
-    routes = [Route(app.name, weights[app.name], 0.0) for app in others]
-    return (Route("*", everybody, 0.0), *routes)
+    routes = [Route(app.name, weights[app.name], 0.0, app.accuracy) for app in others]
+    return (Route("*", everybody, 0.0, strictest.accuracy), *routes)

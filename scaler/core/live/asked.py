@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scaler.core.live.class_function import Status
 
-__all__ = ["Asked"]
+__all__ = ["PAUSE_S", "Asked"]
 
-_PAUSE_S = 1.0
+PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
 _CALM_S = 60.0
 _ANSWER_S = 5.0  # by then a gateway lists what it has accepted
@@ -30,6 +30,8 @@ class Asked:
         seen: Whether the gateway has listed that count since.
         most: The gateway's limit, as far as it has shown.
         lacking_s: Since when instances are missing that were asked for.
+        refusals: How often in a row the gateway has not done what was asked.
+        cautious: Since it refused something, instances are asked for one by one.
         given_up: Instances that were missing for too long are not asked for just now.
         pause_s: Before the next try, after something went wrong.
         free_s: When the next try may be.
@@ -41,8 +43,10 @@ class Asked:
     seen: bool = False
     most: float = math.inf
     lacking_s: float | None = None
+    refusals: int = 0
+    cautious: bool = False
     given_up: bool = False
-    pause_s: float = _PAUSE_S
+    pause_s: float = PAUSE_S
     free_s: float = -math.inf
     trouble: str = ""
     trouble_s: float = -math.inf
@@ -59,9 +63,9 @@ class Asked:
 
     def well(self, now_s: float) -> None:
         """All is as it should be; who fights for a count makes it so again and again."""
-        self.lacking_s, self.given_up = None, False
+        self.lacking_s, self.given_up, self.cautious = None, False, False
         if now_s >= self.trouble_s + _CALM_S:
-            self.trouble, self.pause_s = "", _PAUSE_S
+            self.trouble, self.pause_s = "", PAUSE_S
 
     def compare(self, status: Status, now_s: float) -> None:
         """Hold what the gateway lists against what it was asked for."""

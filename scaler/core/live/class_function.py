@@ -62,6 +62,11 @@ class Status:
         return cls(str(document.get("name", "")), int(replicas), int(available), document)
 
     @property
+    def invocations(self) -> float:
+        """How many requests there were for it, as far as the gateway counts."""
+        return float(self.document.get("invocationCount") or 0)
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """Its labels."""
         return self.document.get("labels") or {}

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import spread
 from carpool.errors import ConfigError
+from carpool.latency.variant_set import VariantSet
 from carpool.plan import Plan
 from carpool.settings import FunctionSettings
 from scaler.core import diff
 from scaler.core.live.action import Sight
 from scaler.core.live.class_function import kind_of
+from scaler.core.live.conditions import Conditions, Ground
+from scaler.core.live.corrected import Correction
 from scaler.core.live.decisions import Decisions
+from scaler.core.live.demanded import demanded
 from scaler.core.live.doubts import Doubts
 from scaler.core.live.first_plan import first_plan, found_plan
 from scaler.core.live.learned import Learned
 from scaler.core.live.orders import Orders
 from scaler.core.live.presence import Presence, Scene
 from scaler.core.live.rates import Rates
+from scaler.core.live.recount import Recount
 from scaler.core.live.roll import Roll
 from scaler.core.live.rollout import Rollout
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
@@ -74,6 +79,8 @@ class Control:
         plan: What should run; None before the first.
         orders: What its fronts are told.
         decisions: The latest ones.
+        correction: How far off its latency model is.
+        conditions: How the instances of its variants are.
         notes: What is not as it should be.
         remarks: Why it has another plan than its policy wanted.
         unplaced_rps: The part of its rate for which there is no room.
@@ -85,6 +92,8 @@ class Control:
         self.plan: Plan | None = None
         self.orders = Orders(means.epoch)
         self.decisions = Decisions()
+        self.correction = Correction()
+        self.conditions = Conditions()
         self.notes: list[str] = []
         self.remarks: list[str] = []
         self.unplaced_rps = 0.0
@@ -98,14 +107,19 @@ class Control:
         self._deployed: Mapping[str, Status] = {}
         self._read: tuple[Mapping[str, str], Mapping[str, str]] | None = None
         self._doubts = Doubts()
+        self._recounts: dict[str, Recount] = {}
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
         self.notes += self._wrong
 
-    def observe(self, base: Status | None, deployed: Mapping[str, Status]) -> None:
+    def observe(
+        self, base: Status | None, deployed: Mapping[str, Status], now_s: float | None = None
+    ) -> None:
         """The gateway lists this of it; ``base`` is None once the user has removed it."""
         self._base, self._deployed = base, deployed
+        if base is not None and now_s is not None:
+            self.recounted("the gateway", base.invocations, now_s)
         if base is None or (base.labels, base.annotations) == self._read:
             return
         self._read, self._wrong = (base.labels, base.annotations), []
@@ -117,11 +131,21 @@ class Control:
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
         """A front has said how it goes."""
+        beside_s = self.roll.idle_beside_s(report.sender, now_s)
         self.roll.reported(report, now_s)
-        if self._prewarm is not None:
-            for number, count in report.idle.items():
-                for _ in range(min(count, _OBSERVED)):
-                    self._prewarm.observe(spread.middle_s(number), wall_s)
+        self._compare(report)
+        self.conditions.reported(report)
+        if self._prewarm is None or beside_s is None:
+            return
+        for number, count in report.idle.items():
+            idle_s = min(spread.middle_s(number), beside_s)  # all of its fronts were idle together
+            for _ in range(min(count, _OBSERVED)):
+                self._prewarm.observe(idle_s, wall_s)
+
+    def recounted(self, source: str, total: float, now_s: float) -> None:
+        """Somebody else has counted so many requests by now."""
+        recount = self._recounts.setdefault(source, Recount(source))
+        recount.note(total, self.roll.arrivals.total(), now_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
         """Instances by class, ready and loading."""
@@ -134,11 +158,12 @@ class Control:
 
     def view(self, now_s: float) -> FunctionView | None:
         """What a policy sees of it; None while it has no latency model."""
-        model = self._model or self._learned.model(
-            self.roll.lines, self.roll.batches, self.roll.load_s()
-        )
+        model = self._plain_model()
         if model is None:
             return None
+        corrected = self.correction.of(model)
+        if self._model is not None:  # one that was learned from batches corrects itself
+            model = corrected
         settings = self.settings
         own = {kind.name for kind in self.plan.classes} if self.plan else set()
         return FunctionView(
@@ -153,6 +178,8 @@ class Control:
             queued=self.roll.queued(now_s),
             min_instances=settings.scale_min,
             max_instances=settings.scale_max,
+            load_s=self.roll.load_s(),
+            error=self.correction.error,
         )
 
     def first_plan(self) -> Plan:
@@ -189,14 +216,22 @@ class Control:
             return self._rollout.step({}, {}, sight, now_s)
         self.wanted = self._presence.wanted(self.plan, self._scene(now_s, wall_s))
         kinds = {kind.name: kind for kind in self.plan.classes}
+        ground = Ground(self._model, kinds, ready, self.roll.lines)
+        for sentence in self.conditions.look(ground, now_s):
+            self.decisions.add(sentence, wall_s)
+        self.wanted = self.conditions.more(self.wanted, self.settings.scale_max)
         actions = self._rollout.step(kinds, self.wanted, sight, now_s)
         self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
         self.notes = [
             *self._wrong,
             *self._rollout.notes,
             *self._doubts.said(self._deployed, ready, now_s),
+            *(text for recount in self._recounts.values() for text in recount.said()),
+            *filter(None, [self.correction.alarm()]),
         ]
         self.decisions.note(self.notes, wall_s)
+        if news := self.correction.news():
+            self.decisions.add(news, wall_s)
         return actions
 
     def done(self, action: Action, now_s: float, wall_s: float) -> None:
@@ -204,9 +239,9 @@ class Control:
         self._rollout.succeeded(action, now_s)
         self.decisions.add(f"Done: {action}.", wall_s)
 
-    def refused(self, action: Action, reason: str, now_s: float) -> None:
-        """The gateway has refused ``action``, or could not be reached."""
-        self._rollout.failed(action, reason, now_s)
+    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool) -> None:
+        """The gateway has ``refused`` an action, or could not be reached."""
+        self._rollout.failed(action, reason, now_s, refused=refused)
 
     @property
     def changing(self) -> bool:
@@ -221,6 +256,7 @@ class Control:
             "plan": self._formed[1],
             "version": self.orders.version,
             "roll": self.roll.to_form(),
+            "correction": self.correction.to_form(),
         }
 
     def prewarm_form(self) -> dict[str, Any] | None:
@@ -236,21 +272,41 @@ class Control:
         self.plan = Plan.from_form(form["plan"]) if form.get("plan") else None
         self.orders.version = int(form.get("version", 0))
         self.roll.absorb(form.get("roll", {}), now_s)
+        self.correction.absorb(form.get("correction", (1.0, 0.0)))
         if self._prewarm is not None and prewarm is not None:
             self._prewarm.absorb(prewarm)
+
+    def _plain_model(self) -> LatencyModel | None:
+        """What somebody has named, or else what its batches have told."""
+        return self._model or self._learned.model(
+            self.roll.lines, self.roll.batches, self.roll.load_s()
+        )
+
+    def _compare(self, report: FrontReport) -> None:
+        """Hold measured execution times against the model; variants have several, and none here."""
+        model = self._plain_model()
+        if model is None or isinstance(model, VariantSet) or self.plan is None:
+            return
+        sizes = {kind.name: (kind.cpu, kind.gpu) for kind in self.plan.classes}
+        for found in report.classes:
+            if found.name in sizes:
+                self.correction.observe(
+                    model, sizes[found.name], found.batches, found.seats, found.exec_s
+                )
 
     def _apps(self, now_s: float) -> tuple[AppLoad, ...]:
         settings = self.settings
         rates = self.roll.rates.at(now_s, self.roll.silent_s)
         slo_s = settings.slo_s or _NO_OBJECTIVE_S
+        choosing, rates = demanded(rates, slo_s)
         if not settings.apps:
-            return (AppLoad("*", slo_s, sum(rates.values())),)
+            return (AppLoad("*", slo_s, sum(rates.values())), *choosing)
         apps = tuple(
             AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
             for app in settings.apps
         )
         others = AppLoad(_OTHERS, slo_s, rates.get("*", 0.0))
-        return (*apps, others) if others.rate_rps else apps
+        return (*apps, others, *choosing) if others.rate_rps else (*apps, *choosing)
 
     def _scene(self, now_s: float, wall_s: float) -> Scene:
         roll, settings = self.roll, self.settings

@@ -16,6 +16,7 @@ __all__ = ["Rates"]
 
 _DEVIATIONS = 2.0
 _MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
+_KNOWN_S = 60.0  # an application of which nothing comes for so long is forgotten
 _SILENT_S = 5.0  # without a word for so long, sidecars have not no load: nothing is known of it
 
 
@@ -58,6 +59,9 @@ class Rates:
             stretches.append(_Stretch(now_s - period_s, now_s, count))
             while stretches[0].end_s <= now_s - self._window_s:
                 stretches.popleft()
+        gone_s = now_s - max(self._window_s, _KNOWN_S)
+        for app in [a for a, s in self._stretches.items() if s[-1].end_s <= gone_s]:
+            del self._stretches[app]
 
     def at(self, now_s: float, silent_s: float = _SILENT_S) -> dict[str, float]:
         """Requests per second by application; not a number where nobody has said for long."""

@@ -167,6 +167,16 @@ class Roll:
             idle.append(front.report.idle_s + now_s - front.heard_s)
         return min(idle, default=None)
 
+    def idle_beside_s(self, sender: str, now_s: float) -> float | None:
+        """For how long nothing has happened at any other front; None while something does."""
+        idle_s = math.inf
+        for front in self._live(now_s):
+            if front.report.sender != sender:
+                if front.report.idle_s is None:
+                    return None
+                idle_s = min(idle_s, front.report.idle_s + now_s - front.heard_s)
+        return idle_s
+
     def follows(self, version: int, now_s: float) -> bool:
         """Whether every front is under a plan of this version or a later one."""
         versions = [front.report.version for front in self._live(now_s)]

@@ -7,6 +7,8 @@ the instances themselves have announced, and names the actions that are due. Fir
 missing is started. What is too many goes only once all that is wanted has announced itself and the
 front sidecars follow a plan without it, so capacity never drops below what is needed, and a class
 that never becomes ready takes nothing away: it is given up after a while, and tried again later.
+Only where the gateway refuses what is missing again and again, for want of room or because there
+are as many functions as it admits, goes what the plan does not have, one instance at a time.
 
 An action that fails is repeated after a pause that doubles. A count that is another than was asked
 for, at once, is the gateway's limit; if it was right before, somebody else has changed it. Either
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError
 from scaler.core.live.action import Action
-from scaler.core.live.asked import Asked
+from scaler.core.live.asked import PAUSE_S, Asked
 from scaler.core.live.class_function import MADE_FROM_LABEL, class_function, name_of
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Rollout"]
 
 _PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
+_REFUSALS = 2  # one may be chance
 _SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
 
 
@@ -94,15 +97,18 @@ class Rollout:
     def succeeded(self, action: Action, now_s: float) -> None:
         """The gateway has accepted ``action``."""
         state = self._classes.setdefault(action.kind, Asked())
-        state.asked_s, state.seen = now_s, False
+        state.asked_s, state.seen, state.refusals = now_s, False, 0
         if action.verb == "scale":
             state.asked = action.replicas
         elif action.verb == "delete":
             state.asked = None
 
-    def failed(self, action: Action, reason: str, now_s: float) -> None:
-        """The gateway has refused ``action``, or could not be reached."""
-        self._classes.setdefault(action.kind, Asked()).wrong(f"{action} failed: {reason}", now_s)
+    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
+        """The gateway has ``refused`` an action, or could not be reached."""
+        state = self._classes.setdefault(action.kind, Asked())
+        state.wrong(f"{action} failed: {reason}", now_s)
+        state.refusals += refused
+        state.cautious |= refused
 
     def _grow(
         self,
@@ -147,7 +153,8 @@ class Rollout:
         made_from = document["labels"][MADE_FROM_LABEL]
         if status.labels.get(MADE_FROM_LABEL) != made_from:
             return Action("update", kind.name, name, document=document)
-        asked = min(count, state.most) if not state.given_up else status.replicas
+        most = status.replicas + 1 if state.cautious else state.most
+        asked = min(count, most) if not state.given_up else status.replicas
         if status.replicas < asked and not state.pends(int(asked), now_s):
             return Action("scale", kind.name, name, replicas=int(asked))
         return None
@@ -194,6 +201,8 @@ class Rollout:
             and (action := self._reduction(name, status, kinds, wanted))
             and not self._classes[name].pends(action.replicas, now_s)
         ]
+        if self.awaited and surplus and (room := self._room_made(surplus[0], sight, now_s)):
+            actions.append(room)
         if self.awaited or not surplus:
             self._unsettled_s = None
         elif self._unsettled_s is None:
@@ -201,6 +210,18 @@ class Rollout:
         elif sight.settled or now_s >= self._unsettled_s + _SETTLE_S:
             actions += surplus
         return [action for action in actions if action]
+
+    def _room_made(self, surplus: Action, sight: Sight, now_s: float) -> Action | None:
+        """One instance less of what is too many, if that holds what was refused; which is due."""
+        refused = [state for state in self._classes.values() if state.refusals >= _REFUSALS]
+        if not refused:
+            return None
+        for state in refused:
+            state.refusals, state.free_s, state.pause_s = _REFUSALS - 1, now_s, PAUSE_S
+        left = sight.deployed[surplus.kind].replicas - 1
+        if surplus.verb == "delete" and left <= 0:
+            return surplus
+        return Action("scale", surplus.kind, surplus.name, replicas=left)
 
     def _reduction(
         self,

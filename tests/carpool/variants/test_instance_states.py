@@ -69,11 +69,12 @@ def test_a_backlog_is_no_interference() -> None:
 
 
 def test_an_instance_that_gets_nothing_is_tried_again() -> None:
-    """Nobody selects an interfered instance, so without evidence it becomes Active."""
+    """Nobody selects an interfered instance, so after a rest it becomes Active."""
     instance = loaded()
     for _ in range(2):
         instance.observe(*SLOW)
-    assert State.INTERFERED is instance.observe(0.0, None)
+    for _ in range(9):
+        assert State.INTERFERED is instance.observe(0.0, None)
     assert State.ACTIVE is instance.observe(0.0, None)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from examples import sequences
 from tests.sidecar.runtime.conftest import on_loop
+from tests.watchdog_plugin import models
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 Start = Any  # a context manager's maker; conftest says which
 
@@ -63,3 +66,117 @@ async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long
     assert {b"1"} == {size for _, size in together}
     assert {3, 4, 5} == set(first_ended)
     capfd.readouterr()
+
+
+@on_loop
+async def test_two_models_in_one_function_run_side_by_side(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Both are asked at once, with deadlines; everybody gets his model's answer, in time."""
+    write(tmp_path / "models" / "words", sequences.recurrent())
+    models.deep(tmp_path / "models" / "deep" / "model.onnx")
+    rows = [json.dumps({"instances": [[n + place / 16 for place in range(16)]]}) for n in range(8)]
+    settings = {**lazy(tmp_path), "carpool_slo": "20s"}
+    async with sidecar(**settings) as running:
+
+        async def ask(number: int) -> object:
+            if number % 2:
+                target, text = "/v2/models/words/infer", body(5 + number, number)
+            else:
+                target, text = "/deep", rows[number // 2]
+            response = await running.ask(text, target=target)
+            assert 200 == response.status
+            return words(response.body) if number % 2 else json.loads(response.body)
+
+        together = await asyncio.gather(*map(ask, range(16)))
+        alone = [await ask(number) for number in range(16)]
+        unknown = await running.ask("{}", target="/v2/models/none/infer")
+
+    for one, other in zip(alone, together, strict=True):
+        if isinstance(one, dict):
+            assert isinstance(other, dict)
+            assert pytest.approx(one["predictions"][0], rel=1e-5) == other["predictions"][0]
+        else:
+            assert one == other
+    assert 404 == unknown.status
+    capfd.readouterr()
+
+
+@on_loop
+async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All that was taken in is answered, in the middle of the model or not."""
+    write(tmp_path, sequences.recurrent())
+    async with sidecar(**lazy(tmp_path)) as running:
+        asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(14)]
+        await until_in_flight(running)
+        running.process.send_signal(signal.SIGTERM)
+        answers = await asyncio.gather(*asked)
+
+    assert [200] * 14 == [answer.status for answer in answers]
+    capfd.readouterr()
+
+
+@on_loop
+async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Another one starts, and whoever was in flight is asked again."""
+    write(tmp_path, sequences.recurrent())
+    async with sidecar(**lazy(tmp_path)) as running:
+        expected = [words((await running.ask(body(30, n))).body) for n in range(6)]
+        asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(6)]
+        await until_in_flight(running)
+        os.kill(running.handler_pid(), signal.SIGKILL)
+        answers = await asyncio.gather(*asked)
+
+    assert [200] * 6 == [answer.status for answer in answers]
+    assert expected == [words(answer.body) for answer in answers]
+    capfd.readouterr()
+
+
+@on_loop
+async def test_callers_who_leave_are_nobody_elses_affair(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Half of them hang up in the middle of their sequence."""
+    write(tmp_path, sequences.recurrent())
+    async with sidecar(**lazy(tmp_path)) as running:
+        asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(12)]
+        await until_in_flight(running)
+        for leaver in asked[::2]:
+            leaver.cancel()
+        answers = await asyncio.gather(*asked[1::2])
+        again = await running.ask(body(3, 1))
+
+    assert [30] * 6 == [len(words(answer.body)) for answer in answers]
+    assert 3 == len(words(again.body))
+    capfd.readouterr()
+
+
+def write(folder: Path, pair: Any) -> None:
+    """An encoder and a decoder into a model's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in zip(("model", "decoder"), pair, strict=True):
+        (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
+
+
+def lazy(folder: Path) -> dict[str, str]:
+    """The settings of a function that runs stage by stage."""
+    return {
+        "fprocess": f"{sys.executable} -m watchdog_plugin",
+        "function_dir": str(folder),
+        "carpool_executor": "lazy",
+        "carpool_batch_max": "8",
+    }
+
+
+async def until_in_flight(running: Any) -> None:
+    """Wait until the handler has several batches."""
+
+    async def poll() -> None:
+        while await running.metric("batch_in_flight") < 2:  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(poll(), 20)

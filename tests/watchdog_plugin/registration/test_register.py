@@ -48,14 +48,15 @@ def test_every_recipe_becomes_a_measured_variant(
     """Accuracy, latencies, loading and memory are known of each, and the progress is shown."""
     assert 0 == register(tmp_path)
     variants = {v.name: v for v in read_variants(tmp_path / "registry/demo/variants.json")}
-    recipes = ["plain", "folded", "fused", "int8", "single"]
+    recipes = ["plain", "folded", "fused", "int8", "fp16", "single"]
     assert [f"small-{recipe}-t1" for recipe in recipes] == list(variants)
     assert 0.9 == variants["small-plain-t1"].accuracy
     assert 0.8 <= variants["small-int8-t1"].accuracy <= 0.95
+    assert 0.85 <= variants["small-fp16-t1"].accuracy <= 0.95
     assert {1, 4} == variants["small-plain-t1"].latencies_s.keys()
     assert {1} == variants["small-single-t1"].latencies_s.keys()
     assert all(v.load_s > 0 and v.memory_mb > 1 for v in variants.values())
-    assert "[5/5] small-single-t1: accuracy 0.9000" in capsys.readouterr().out
+    assert "[6/6] small-single-t1: accuracy 0.9000" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("model")

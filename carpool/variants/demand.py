@@ -1,0 +1,103 @@
+"""What a request that chooses its variant itself asks for, and the name it is counted under.
+
+Whoever scales sees demands as applications of their own, named by what they ask:
+``latency=0.1,accuracy=0.75``, ``variant=small-int8-t1``. Names are coarse, so that there are few.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple, Self
+
+from carpool.variants.selection import Asked
+
+__all__ = ["Demand"]
+
+_FIELDS = ("latency", "accuracy", "cost")
+_PAIR = re.compile(r"(latency|accuracy|cost|variant)=([^,\s=]+)")
+_LEAST = 1e-15
+_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # in every power of ten
+
+
+class Demand(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        latency_s: An answer within so many seconds.
+        accuracy: At least so accurate.
+        cost: For at most so much.
+        variant: This one and no other, whatever the rest; empty: any that fits.
+    """
+
+    latency_s: float = math.inf
+    accuracy: float = 0.0
+    cost: float = math.inf
+    variant: str = ""
+
+    @property
+    def asked(self) -> Asked:
+        """What a variant has to hold."""
+        return Asked(self.latency_s, self.accuracy, self.cost)
+
+    @property
+    def name(self) -> str:
+        """As it is counted; `parse` reads it."""
+        if self.variant:
+            return f"variant={self.variant}"
+        given = {
+            "latency": "" if self.latency_s == math.inf else f"{self.latency_s:.5g}",
+            "accuracy": "" if not self.accuracy else f"{self.accuracy:.6g}",
+            "cost": "" if self.cost == math.inf else f"{self.cost:.4g}",
+        }
+        return ",".join(f"{key}={text}" for key, text in given.items() if text) or "latency=inf"
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """The demand of that name; None: it is an application's."""
+        pairs = [_PAIR.fullmatch(part) for part in name.split(",")]
+        found = {match[1]: match[2] for match in pairs if match}
+        if len(found) != len(pairs):
+            return None
+        try:
+            amounts = {key: float(found[key]) for key in _FIELDS if key in found}
+        except ValueError:
+            return None
+        if not all(amount >= 0 for amount in amounts.values()):  # nor is it a number
+            return None
+        return cls(
+            amounts.get("latency", math.inf),
+            min(amounts.get("accuracy", 0.0), 1.0),
+            amounts.get("cost", math.inf),
+            found.get("variant", ""),
+        )
+
+    def coarse(self, latency_s: float, accuracy: float, cost: float) -> Self:
+        """The same in steps: what suits this suits that, unless nothing else would suit that.
+
+        Args:
+            latency_s: The least that anything takes which suits.
+            accuracy: The least that anything has which suits.
+            cost: The least that anything costs which suits.
+        """
+        return self._replace(
+            latency_s=min(max(_down(self.latency_s), _up(latency_s)), self.latency_s),
+            accuracy=max(math.floor(accuracy * 1e6) / 1e6, 0.0) if self.accuracy else 0.0,
+            cost=min(max(_down(self.cost), _up(cost)), self.cost),
+        )
+
+
+def _down(amount: float) -> float:
+    """The next step that is not above."""
+    if not _LEAST < amount < math.inf:
+        return amount
+    power = 10.0 ** math.floor(math.log10(amount))
+    return max((s * power for s in _STEPS if s * power <= amount * (1 + 1e-9)), default=power)
+
+
+def _up(amount: float) -> float:
+    """In four digits, not below; next to nothing is nothing."""
+    if not _LEAST < amount < math.inf:
+        return 0.0
+    power = 10.0 ** (math.floor(math.log10(amount)) - 3)
+    return math.ceil(amount / power - 1e-9) * power

@@ -1,0 +1,62 @@
+"""When to add a server: INFaaS's three rules (ATC'21, section 4.2.3), as advice to who can.
+
+1. Some resource is used by more than 80 % on every server.
+2. Every instance on some kind of hardware is interfered with.
+3. More than 80 % of the instances are overloaded.
+
+The paper asks of servers in 2 and 3. Through the OpenFaaS API nobody learns which instance is on
+which server, so here it is the instances that are asked. No server is ever added from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.variants.instance_states import State
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Mapping
+
+    from scaler.core.placement import Cluster
+
+__all__ = ["crowded", "unwell"]
+
+_MUCH = 0.8
+
+
+def crowded(cluster: Cluster | None) -> list[str]:
+    """The first rule; nothing where the servers are not known."""
+    if cluster is None or not cluster.nodes:
+        return []
+    used = [cluster.used(node) for node in range(len(cluster.nodes))]
+    advice = []
+    for resource in ("cores", "GPUs", "memory"):
+        shares = [each[resource] for each in used if resource in each]
+        if shares and min(shares) > _MUCH:
+            where = "the only server" if len(shares) == 1 else f"all {len(shares)} servers"
+            advice.append(
+                f"Add a server: {resource} are used by {min(shares):.0%} or more on {where} that "
+                f"{'has' if len(shares) == 1 else 'have'} any."
+            )
+    return advice
+
+
+def unwell(states: Mapping[str, Counter[str]]) -> list[str]:
+    """The second and third rule.
+
+    Args:
+        states: Instances by how they are, for each kind of hardware.
+    """
+    advice = []
+    for hardware, counts in states.items():
+        total = counts.total()
+        if total and counts[State.INTERFERED.value] == total:
+            advice.append(
+                f"Add a server with {hardware}s: all {total} instances on one are interfered with."
+            )
+    total = sum(counts.total() for counts in states.values())
+    overloaded = sum(counts[State.OVERLOADED.value] for counts in states.values())
+    if total and overloaded > _MUCH * total:
+        advice.append(f"Add a server: {overloaded} of {total} instances are overloaded.")
+    return advice

@@ -1,0 +1,45 @@
+"""Requests that say what they need of a variant, as applications of their own.
+
+Fronts count them under the names of their demands (`carpool.variants.demand`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from carpool.variants.demand import Demand
+from scaler.core.snapshot import AppLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["demanded"]
+
+
+def demanded(
+    rates_rps: Mapping[str, float], slo_s: float
+) -> tuple[tuple[AppLoad, ...], dict[str, float]]:
+    """The loads that choose their variants, and the rates of everybody else.
+
+    Args:
+        rates_rps: Requests per second, by the name that they are counted under.
+        slo_s: The objective of those that name no latency.
+    """
+    loads, others = [], {}
+    for name, rate_rps in rates_rps.items():
+        demand = Demand.parse(name)
+        if demand is None:
+            others[name] = rate_rps
+            continue
+        load = AppLoad(
+            name,
+            demand.latency_s if 0 < demand.latency_s < math.inf else slo_s,
+            rate_rps,
+            accuracy=demand.accuracy,
+            cost=demand.cost,
+            variant=demand.variant,
+            chooses=True,
+        )
+        loads.append(load)
+    return tuple(loads), others

@@ -1,0 +1,201 @@
+"""The options of ``carpool scaler run``: what they are, and what a scaler is made with by them.
+
+All mistakes in them are reported together, before anything is started.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool import address, durations, forms, plugins
+from carpool.basic_auth import credentials
+from carpool.files import read_text
+from carpool.latency.variant_set import VariantSet
+from carpool.strict import Problems
+from carpool.variants.variant_file import read_variants
+from scaler.core.cost import Prices
+from scaler.core.guard import Limits
+from scaler.core.live.control import Means
+from scaler.core.live.shadow import Shadow
+from scaler.core.scenario import read_scenario
+from scaler.gateway import Gateway
+from scaler.planners import Setting
+from scaler.policy_choice import chosen_policy
+from scaler.prometheus import Prometheus
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from carpool.latency import LatencyModel
+    from scaler.core.prewarm import PrewarmPolicy
+    from scaler.core.scenario import Scenario
+
+__all__ = ["Options", "add_flags", "read_options"]
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The options of ``carpool scaler run``."""
+    add = parser.add_argument
+    add("--policy", default="", help="for all functions (default: each one's label)")
+    add("--params", default="{}", help="the policy's parameters, before the scenario's; JSON")
+    add("--gateway", default="http://127.0.0.1:8080", metavar="URL", help="(default: %(default)s)")
+    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    add("--namespace", default="", help="of the functions (default: the gateway's own)")
+    add(
+        "--listen",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="HOST:PORT or unix:PATH; may be repeated (default: 127.0.0.1:8090)",
+    )
+    add("--token-file", type=Path, metavar="FILE", help="what sidecars and people must present")
+    add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="what must last")
+    add("--scenario", type=Path, metavar="FILE", help="models, servers, prices and parameters")
+    add(
+        "--variants",
+        action="append",
+        default=[],
+        metavar="FUNCTION=FILE",
+        help="what carpool register wrote for its model; may be repeated",
+    )
+    add("--prewarm", default="breakeven", help="policy for functions that may have no instances")
+    add("--prewarm-params", default="{}", help="its parameters; JSON")
+    add(
+        "--shadow", default="", metavar="POLICY", help="plan with another one, and do not follow it"
+    )
+    add("--interval", default="500ms", metavar="TIME", help="between rounds (default: %(default)s)")
+    add("--sync", default="500ms", metavar="TIME", help="between syncs (default: %(default)s)")
+    add("--window", default="10s", metavar="TIME", help="of rates (default: %(default)s)")
+    add("--hold", default="60s", metavar="TIME", help="before fewer (default: %(default)s)")
+    add("--patience", default="120s", metavar="TIME", help="for a start (default: %(default)s)")
+    add("--prometheus", default="", metavar="URL", help="a second count of requests")
+    add("--dry-run", action="store_true", help="say what would be done, and do nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the flags say."""
+
+    listen: tuple[str, ...]
+    token: str
+    gateway: Gateway
+    store: Path
+    setting: Setting
+    means: Means
+    shadow: Shadow | None
+    prometheus: Prometheus | None
+    interval_s: float
+    sync_s: float
+
+
+def read_options(args: argparse.Namespace) -> Options:
+    """What the flags say.
+
+    Raises:
+        ConfigError: options, a scenario or a policy that cannot be used.
+    """
+    problems = Problems()
+    token = _token(args.token_file, problems)
+    listen = tuple(args.listen or ["127.0.0.1:8090"])
+    for text in listen:
+        _check_address(text, token, problems)
+    times = {
+        name: _duration(f"--{name}", getattr(args, name), problems)
+        for name in ("interval", "sync", "window", "hold", "patience")
+    }
+    params = _params("--params", args.params, problems)
+    prewarm_params = _params("--prewarm-params", args.prewarm_params, problems)
+    auth = problems.attempt(lambda: credentials(args.basic_auth)) if args.basic_auth else None
+    scenario = problems.attempt(lambda: read_scenario(args.scenario)) if args.scenario else None
+    prewarm = problems.attempt(lambda: _prewarm(args.prewarm, prewarm_params))
+    models: dict[str, LatencyModel] = dict(_variant_sets(args.variants, problems))
+    if args.prometheus and not args.prometheus.startswith(("http://", "https://")):
+        problems.add("--prometheus", args.prometheus, "a URL such as http://127.0.0.1:9090")
+    problems.raise_if_any()
+    setting = _setting(args.policy, params, scenario, Limits(window_s=times["hold"]))
+    if scenario:
+        models |= {function.name: function.model for function in scenario.functions}
+    return Options(
+        listen,
+        token,
+        Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
+        args.store,
+        setting,
+        Means(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
+        Shadow(args.shadow, chosen_policy(args.shadow, setting.policies)) if args.shadow else None,
+        Prometheus(args.prometheus, args.namespace) if args.prometheus else None,
+        times["interval"],
+        times["sync"],
+    )
+
+
+def _setting(
+    policy: str, params: dict[str, Any], scenario: Scenario | None, limits: Limits
+) -> Setting:
+    policies = dict(scenario.policies) if scenario else {}
+    if params:
+        policies[policy] = {**policies.get(policy, {}), **params}
+    prices, nodes = (scenario.prices, scenario.nodes) if scenario else (Prices(), ())
+    return Setting(prices, nodes, policies, policy, limits)
+
+
+def _prewarm(name: str, params: dict[str, Any]) -> partial[PrewarmPolicy]:
+    """What makes a policy for each function; the first is made here, so that mistakes show."""
+    policy_class = plugins.resolve("prewarm", name)
+    plugins.build(policy_class, params)
+    return partial(plugins.build, policy_class, params)
+
+
+def _variant_sets(texts: Sequence[str], problems: Problems) -> Iterator[tuple[str, VariantSet]]:
+    """Latency models of functions by the files of their variants."""
+    for text in texts:
+        name, _, file = text.partition("=")
+        if not name or not file:
+            problems.add("--variants", text, "FUNCTION=FILE")
+            continue
+        found = problems.attempt(lambda: VariantSet(read_variants(Path(file))))  # noqa: B023
+        if found is not None:
+            yield name, found
+
+
+def _token(path: Path | None, problems: Problems) -> str:
+    token = (read_text(path, problems) or "").strip() if path else ""
+    if path and not token and not problems:
+        problems.add("--token-file", path, "a file with a token")
+    return token
+
+
+def _check_address(text: str, token: str, problems: Problems) -> None:
+    where = problems.attempt(lambda: address.parse(text, "--listen"))
+    if where and not (where.path or token or where.host in _LOOPBACK):
+        expected = "a loopback address or unix:PATH, or a token"
+        problems.add("--listen", text, expected, "name a --token-file")
+
+
+def _duration(name: str, text: str, problems: Problems) -> float:
+    try:
+        found = durations.parse(text)
+    except ValueError:
+        found = math.nan
+    if not found > 0:
+        problems.add(name, text, "a duration above zero such as 500ms")
+    return found
+
+
+def _params(name: str, text: str, problems: Problems) -> dict[str, Any]:
+    try:
+        found = forms.loads(text)
+    except forms.NotJsonError:
+        found = None
+    if not isinstance(found, dict):
+        problems.add(name, text, 'a JSON object such as {"alpha": 0.5}')
+        return {}
+    return found

@@ -1,0 +1,134 @@
+"""What requests say that they need of a variant: in headers, or as parameters of the protocol.
+
+    X-Carpool-Latency: 150ms      {"inputs": [...], "parameters": {"carpool_latency": "150ms",
+    X-Carpool-Accuracy: 0.75                                       "carpool_accuracy": 0.75,
+    X-Carpool-Cost: 2e-5                                           "carpool_cost": 2e-5}}
+    X-Carpool-Variant: NAME       and "carpool_variant", or NAME as the version or model in the path
+
+Said in several ways, the strictest counts. Who says nothing demands nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from carpool import durations
+from carpool.errors import BadRequest
+from carpool.variants.demand import Demand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["HEADERS", "in_body", "in_headers", "names", "stricter"]
+
+_WORDS = ("latency", "accuracy", "cost", "variant")
+HEADERS = frozenset(f"x-carpool-{word}".encode() for word in _WORDS)
+_PARAMETER = "carpool_"
+_MARK = b'"carpool_'
+_SHOWN = 80
+_INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
+
+
+def in_headers(headers: Mapping[bytes, bytes]) -> Demand | None:
+    """What the headers of a request ask for; None: nothing.
+
+    Raises:
+        BadRequest: a value that cannot be meant.
+    """
+    given: dict[str, object] = {
+        word: headers[name].decode("latin-1")
+        for word in _WORDS
+        if (name := f"x-carpool-{word}".encode()) in headers
+    }
+    return _demand(given, "X-Carpool-{}".format) if given else None
+
+
+def in_body(body: bytes, json_length: bytes) -> Demand | None:
+    """What the parameters of an inference request ask for; None: nothing.
+
+    Args:
+        body: As it was sent.
+        json_length: How many bytes of it are JSON, in digits; empty: all.
+
+    Raises:
+        BadRequest: a value that cannot be meant.
+    """
+    text = body[: int(json_length)] if json_length.isdigit() else body
+    if _MARK not in text:
+        return None
+    try:
+        form: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None  # the handler will say what is wrong with it
+    parameters = form.get("parameters") if isinstance(form, dict) else None
+    if not isinstance(parameters, dict):
+        return None
+    given = {w: parameters[_PARAMETER + w] for w in _WORDS if _PARAMETER + w in parameters}
+    return _demand(given, lambda word: f"the parameter carpool_{word}".lower()) if given else None
+
+
+def names(target: str) -> tuple[str, str]:
+    """The model and the version that an inference request's path names; empty: none."""
+    match = _INFER.match(target)
+    return (match[1], match[2] or "") if match else ("", "")
+
+
+def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
+    """What holds if both are asked for."""
+    if one is None or other is None:
+        return one or other
+    if one.variant and other.variant and one.variant != other.variant:
+        msg = f"two variants are asked for, {one.variant!r:.60} and {other.variant!r:.60}"
+        raise BadRequest(msg)
+    return Demand(
+        min(one.latency_s, other.latency_s),
+        max(one.accuracy, other.accuracy),
+        min(one.cost, other.cost),
+        one.variant or other.variant,
+    )
+
+
+def _demand(given: Mapping[str, object], called: Callable[[str], str]) -> Demand:
+    demand = Demand()
+    for word, value in given.items():
+        text = str(value)
+        try:
+            demand = _with(demand, word, text)
+        except ValueError as error:
+            expected = _EXPECTED[word]
+            msg = f"{called(word.capitalize())} = {text[:_SHOWN]!r}: expected {expected}"
+            raise BadRequest(msg) from error
+    return demand
+
+
+def _with(demand: Demand, word: str, text: str) -> Demand:
+    if word == "variant":
+        if not text:
+            raise ValueError
+        return demand._replace(variant=text)
+    if word == "latency":
+        return demand._replace(latency_s=_above_zero(durations.parse(text)))
+    amount = float(text)
+    if word == "cost":
+        return demand._replace(cost=_above_zero(amount))
+    if not 0 <= amount <= 1:
+        raise ValueError
+    return demand._replace(accuracy=amount)
+
+
+def _above_zero(amount: float) -> float:
+    if not 0 < amount < math.inf:
+        raise ValueError
+    return amount
+
+
+_EXPECTED = {
+    "latency": "a duration such as 150ms",
+    "accuracy": "a share from 0 to 1 such as 0.75",
+    "cost": "an amount above 0, in the units of the scaler's prices",
+    "variant": "the name of a variant",
+}

@@ -1,0 +1,100 @@
+"""A trained, registered model of two architectures, and a function that serves it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from carpool.variants.variant_file import read_variants
+from watchdog_plugin.registration.command import main as register
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.variants.variant import Variant
+
+__all__ = ["INPUTS", "body", "write_function"]
+
+INPUTS = 16
+_CLASSES = 3
+
+
+def _points(rows: int, seed: int) -> tuple[Any, Any]:
+    """Points and their class: by how far from the middle they are, which no line tells apart."""
+    x = np.random.default_rng(seed).normal(size=(rows, INPUTS)).astype(np.float32)
+    squares = (x[:, :4] ** 2).sum(axis=1)
+    return x, np.digitize(squares, [2.75, 4.75])
+
+
+def _train(path: Path, width: int) -> None:
+    """Random features and the best lines through them: a network of one hidden layer."""
+    onnx = pytest.importorskip("onnx")
+    x, labels = _points(6000, 1)
+    draw = np.random.default_rng(2)
+    first = draw.normal(size=(INPUTS, width)).astype(np.float32)
+    first[4:] *= 0.05
+    shift = draw.normal(size=width).astype(np.float32)
+    hidden = np.maximum(x @ first + shift, 0)
+    wanted = np.eye(_CLASSES)[labels]
+    ridge = hidden.T @ hidden + 1e-2 * len(x) * np.eye(width)
+    second = np.linalg.solve(ridge, hidden.T @ wanted).astype(np.float32)
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"]),
+        helper.make_node("Add", ["a", "shift"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "second"], ["y"]),
+    ]
+    held = {"first": first, "shift": shift, "second": second}
+    graph = helper.make_graph(
+        nodes,
+        "rings",
+        [helper.make_tensor_value_info("x", floats, ["n", INPUTS])],
+        [helper.make_tensor_value_info("y", floats, ["n", _CLASSES])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+
+
+def write_function(folder: Path, **annotations: str) -> dict[str, Variant]:
+    """A stack file with the function ``rings``, registered in its own folder; its variants."""
+    home = folder / "rings"
+    home.mkdir()
+    x, labels = _points(1000, 3)
+    np.savez(folder / "validation.npz", x=x, labels=labels)
+    for name, width, threads in (("narrow", 24, 1), ("wide", 1000, 2)):
+        _train(folder / f"{name}.onnx", width)
+        flags = ["--app", "rings", "--validation", str(folder / "validation.npz")]
+        flags += ["--threads", str(threads), "--batch", "1,4,8", "--recipes", "plain"]
+        flags += ["--registry", str(home / "variants")]
+        assert 0 == register([str(folder / f"{name}.onnx"), *flags])
+    labels_ = {
+        "com.carpool.slo": "400ms",
+        "com.carpool.batch.max": "8",
+        "com.carpool.scale.policy": "infaas",
+    }
+    function = {
+        "lang": "python3-onnx-batch",
+        "handler": "./rings",
+        "image": "rings:latest",
+        "labels": labels_,
+        "annotations": {f"com.carpool.{name}": text for name, text in annotations.items()},
+    }
+    document = {"provider": {"name": "openfaas"}, "functions": {"rings": function}}
+    (folder / "stack.yaml").write_text(json.dumps(document))
+    return {v.name: v for v in read_variants(home / "variants/rings/variants.json")}
+
+
+def body(seed: int = 4, **parameters: object) -> bytes:
+    """An inference request of one point."""
+    x, _ = _points(1, seed)
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, INPUTS], "data": x[0].tolist()}
+    form: dict[str, object] = {"inputs": [tensor]}
+    if parameters:
+        form["parameters"] = parameters
+    return json.dumps(form).encode()
