@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("faas_stack.up:main", "start a stack file's functions on this machine"),
+    "compare": ("faas_stack.compare.command:main", "compare policies, simulated or on a stack"),
     "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
     "load": ("faas_stack.load:main", "send open-loop load and report latency"),
     "doctor": ("faas_stack.doctor:main", "find settings that defeat each other, and the mend"),

@@ -7,10 +7,15 @@ with different parameters::
     policies:
       infless: {alpha: 0.8}
       published: {policy: infless, search: published}
+
+An entry may also say which ``executor`` the functions have while it plans, instead of their own::
+
+      lazybatching: {policy: fixed, executor: lazy}
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
@@ -20,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scaler.core.policy import ScalePolicy
+    from scaler.core.scenario import Scenario
 
-__all__ = ["chosen_policy"]
+__all__ = ["chosen_policy", "executed"]
 
 
 def chosen_policy(
@@ -41,6 +47,7 @@ def chosen_policy(
     """
     params = dict(policies.get(name, {}))
     target = params.pop("policy", name)
+    params.pop("executor", None)
     if not isinstance(target, str):
         expected = "a policy's name or pkg.module:Class"
         raise ConfigError([Problem(f"policies.{name}.policy", str(target), expected)])
@@ -48,3 +55,19 @@ def chosen_policy(
         plugins.resolve("scale", target), {**params, **(others or {})}
     )
     return made
+
+
+def executed(name: str, scenario: Scenario) -> Scenario:
+    """The scenario with the executor that its entry for the policy ``name`` asks for.
+
+    Raises:
+        ConfigError: it is no executor.
+    """
+    executor = scenario.policies.get(name, {}).get("executor")
+    if executor is None:
+        return scenario
+    if executor not in ("graph", "lazy"):
+        problem = Problem(f"policies.{name}.executor", str(executor), "graph or lazy")
+        raise ConfigError([problem])
+    functions = tuple(dataclasses.replace(each, executor=executor) for each in scenario.functions)
+    return dataclasses.replace(scenario, functions=functions)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scaler.core.guard import Guard
 from scaler.core.scenario import read_scenario
-from scaler.policy_choice import chosen_policy
+from scaler.policy_choice import chosen_policy, executed
 from simulator import flags, report, table
 from simulator.engine import Simulation
 from simulator.metrics import measured
@@ -17,7 +17,7 @@ from simulator.metrics import measured
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulator.engine import Outcome
+    from simulator.account import Outcome
 
 __all__ = ["main"]
 
@@ -34,10 +34,11 @@ def main(argv: list[str]) -> int:
     chosen = flags.parse(argv)
     scenario = chosen.applied(read_scenario(chosen.scenario))
     policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
+    scenarios = {name: executed(name, scenario) for name in chosen.policies}
     outcomes: dict[str, Outcome] = {}
     for name, policy in policies.items():
         guarded = Guard(policy) if chosen.guarded else policy
-        simulation = Simulation(scenario, guarded, chosen.settings, _progress(name))
+        simulation = Simulation(scenarios[name], guarded, chosen.settings, _progress(name))
         outcomes[name] = simulation.run()
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaler.core import cost
@@ -22,11 +21,11 @@ from simulator.execution import Executions
 from simulator.fleet import Fleet
 from simulator.held import Held
 from simulator.lane import Lane
-from simulator.rates import Rates
+from simulator.rates import LiveRates, Rates
 from simulator.regimes import Regimes
 from simulator.room import Room
 from simulator.settings import Settings
-from simulator.track import Track
+from simulator.track import Simulated, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,28 +34,9 @@ if TYPE_CHECKING:
     from scaler.core.policy import ScalePolicy
     from scaler.core.scenario import Function, Scenario
 
-__all__ = ["Outcome", "Simulation"]
+__all__ = ["Simulation"]
 
 _ASK_AGAIN_S = 1.0  # a function without instances is planned for out of turn, at most so often
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a scenario under one policy.
-
-    Attributes:
-        tracks: One a function.
-        planning_ms: How long each planning round took, in real time.
-        fragmentation: The unallocated share of servers in use, after each round.
-        unplaced: Requests per second that the policy found no room for, the most of all rounds.
-        simulated: Requests that were simulated one by one.
-    """
-
-    tracks: list[Track]
-    planning_ms: list[float] = field(default_factory=list)
-    fragmentation: list[float] = field(default_factory=list)
-    unplaced: dict[str, float] = field(default_factory=dict)
-    simulated: int = 0
 
 
 class Simulation:
@@ -84,10 +64,10 @@ class Simulation:
         self._room = Room(Cluster(scenario.nodes) if scenario.nodes else None)
         self._tracks = [self._track(each) for each in scenario.functions]
         self._callers = [caller for track in self._tracks for caller in track.lane.callers]
-        self._outcome = Outcome(self._tracks)
+        self._outcome = Simulated(self._tracks)
         self._regimes = Regimes() if self._settings.rate_level else None
 
-    def run(self) -> Outcome:
+    def run(self) -> Simulated:
         """Simulate all of it."""
         scenario, interval_s = self._scenario, self._settings.interval_s
         processes = [app.arrivals for function in scenario.functions for app in function.apps]
@@ -162,7 +142,8 @@ class Simulation:
         billing = cost.billing(scenario.prices)
         held = Held(billing, scenario.horizon_s)
         seed = f"{scenario.seed} {function.name}"
-        executions = Executions(function.model, billing, settings.noise, seed)
+        stages = function.stages if function.executor == "lazy" else 0
+        executions = Executions(function.model, billing, settings.noise, seed, stages)
         fleet = Fleet(executions, held, self._room, self._agenda)
         asked = -math.inf
 
@@ -174,7 +155,7 @@ class Simulation:
 
         fleet.lane = lane = Lane(function.apps, fleet, self._agenda, settings.queue_max, starving)
         first = [0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps]
-        track = Track(
-            function, fleet, held, lane, Rates(first, settings.window_s or settings.interval_s)
-        )
+        measure = LiveRates if settings.live_rates else Rates
+        rates = measure(first, settings.window_s or settings.interval_s)
+        track = Track(function=function, held=held, fleet=fleet, lane=lane, rates=rates)
         return track

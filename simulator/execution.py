@@ -39,10 +39,14 @@ class Executions:
         billing: What that costs.
         noise: Standard deviation of the logarithm of what times are multiplied with.
         seed: What the random numbers begin with.
+        stages: Of each model, where requests join those that run; 0: they wait for the next batch.
     """
 
-    def __init__(self, model: LatencyModel, billing: Billing, noise: float, seed: str) -> None:
+    def __init__(
+        self, model: LatencyModel, billing: Billing, noise: float, seed: str, stages: int = 0
+    ) -> None:
         self.model = model
+        self.stages = stages
         self.billing = billing
         self.noise = noise
         self.draw = random.Random(seed)  # noqa: S311  a simulation's, not a secret's
@@ -66,6 +70,7 @@ class Execution:
     Attributes:
         size: What such an instance occupies.
         load_s: How long one loads.
+        stages: As of the function.
     """
 
     def __init__(self, function: Executions, instance_class: InstanceClass) -> None:
@@ -75,11 +80,22 @@ class Execution:
         self._model = model_of(function.model, instance_class.variant)
         self.size = size_of(instance_class, function.model)
         self.load_s = self._model.load_s
+        self.stages = function.stages
         if self._known_size(instance_class.batch_size) is None:
             kind = instance_class
             given = f"batch {kind.batch_size} on {kind.cpu:g} cores and {kind.gpu:g} % of a GPU"
             expected = "a size that the latency model knows"
             raise ConfigError([Problem(f"class {kind.name} of the plan", given, expected)])
+
+    @property
+    def usual_s(self) -> list[float]:
+        """The median time of batches of one request, of two, and so on to the largest."""
+        sizes = range(1, self._class.batch_size + 1)
+        return [self._seconds(self._known_size(size) or size, 0.5) for size in sizes]
+
+    def cost(self, exec_s: float) -> float:
+        """What an execution of so many seconds costs."""
+        return self._function.billing.execution(self.size, exec_s)
 
     def run(self, batch: int) -> tuple[float, float]:
         """Seconds that a batch takes this time, and what executing it costs."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "parse"]
 
 _INTERVAL = "2s"
+_LIVE_INTERVAL, _LIVE_WINDOW = "500ms", "10s"  # of carpool scaler run
 _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
 _DURATION = "a duration above 0 such as 10s or 1m30s"
 
@@ -65,9 +66,11 @@ def parse(argv: Sequence[str]) -> Chosen:
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
-    interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else _INTERVAL)
+    usual = _LIVE_INTERVAL if flags.as_live else _INTERVAL
+    interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else usual)
+    window = flags.window or (_LIVE_WINDOW if flags.as_live else None)
     interval_s = _seconds(problems, "--interval", interval) or 1.0
-    window_s = _seconds(problems, "--window", flags.window) if flags.window else None
+    window_s = _seconds(problems, "--window", window) if window else None
     horizon_s = _seconds(problems, "--horizon", flags.horizon) if flags.horizon else None
     noise = _amount(problems, "--noise", flags.noise, "a number of at least 0 such as 0.1")
     queue_max = math.inf
@@ -86,6 +89,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         queue_max=queue_max,
         processes_known=flags.processes_known,
         cold=flags.cold,
+        live_rates=flags.as_live,
         rate_level=flags.rate_level,
     )
     return Chosen(
@@ -94,7 +98,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         settings=settings,
         horizon_s=horizon_s,
         seed=seed,
-        guarded=flags.guarded,
+        guarded=flags.guarded or flags.as_live,
         as_json=flags.json,
         report=flags.report,
     )
@@ -117,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--processes-known", action="store_true", help="tell policies how requests arrive")
     add("--cold", action="store_true", help="start without instances and measured rates")
     add("--guarded", action="store_true", help="plans pass the guard that a live scaler has")
+    expected = "rates, interval and guard of a live scaler, as carpool compare --live has them"
+    add("--as-live", action="store_true", help=expected)
     add("--horizon", help="how long to simulate, instead of what the scenario says")
     add("--seed", help="what random numbers begin with, instead of what the scenario says")
     return parser

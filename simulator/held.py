@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from carpool.latency import Resources
     from scaler.core.cost import Billing
     from simulator.instance import Instance
 
@@ -34,9 +35,13 @@ class Held:
 
     def count(self, instance: Instance, now: float) -> None:
         """Add the life of ``instance``, which ends now."""
-        end, size = min(now, self._horizon_s), instance.execution.size
-        alive_s = max(0.0, end - instance.started)
+        end = min(now, self._horizon_s)
+        alive_s, ready_s = max(0.0, end - instance.started), max(0.0, end - instance.ready)
+        self.add(instance.execution.size, alive_s, ready_s)
+
+    def add(self, size: Resources, alive_s: float, ready_s: float) -> None:
+        """Add instances of a size that were there for so long together, and ready for so long."""
         self.core_s += size.cpu * alive_s
         self.gpu_percent_s += size.gpu * alive_s
-        self.ready_core_s += size.cpu * max(0.0, end - instance.ready)
+        self.ready_core_s += size.cpu * ready_s
         self.cost += self._billing.lifetime(size, alive_s)

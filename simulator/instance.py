@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from carpool.latency import Resources
 from sidecar.core.dispatch import Upstream
+from simulator.staged_device import StagedDevice, room_of
 
 if TYPE_CHECKING:
     from carpool.plan import InstanceClass
@@ -37,6 +38,7 @@ class Instance:
     Attributes:
         kind: Its class in the plan that it is there for; the number of replicas says nothing.
         execution: What it does with batches.
+        device: Runs them stage by stage; None: as a whole.
         place: Where it is.
         upstream: How the sidecar sees it.
         phase: Where it is in its life.
@@ -52,6 +54,7 @@ class Instance:
     __slots__ = (
         "busy_until",
         "cold_before",
+        "device",
         "execution",
         "kind",
         "phase",
@@ -69,6 +72,7 @@ class Instance:
     ) -> None:
         self.kind = kind
         self.execution = execution
+        self.device = StagedDevice(execution) if execution.stages else None
         self.place = place
         self.upstream = Upstream(name, kind.batch_size, kind.name, up=True)
         self.phase = Phase.LOADING
@@ -97,5 +101,8 @@ class Instance:
         upstream = self.upstream
         upstream.batch_max, upstream.instance_class = kind.batch_size, kind.name
         upstream.exec_time = exec_time
+        if self.device:
+            self.device.employ(execution)
+            upstream.at_once = room_of(kind.batch_size)
         if self.phase is Phase.RESTING:
             self.phase = Phase.SERVING

@@ -157,15 +157,36 @@ class Lane:
     def _launch(self, batch: Batch, now: float) -> None:
         instance = self._fleet.alive[batch.upstream.name]
         self._upstreams.moved(batch.upstream)
+        self.waiting -= len(batch.requests)
+        if instance.device:
+            self.free -= not batch.upstream.free
+            instance.device.take(batch)
+            if not instance.device.busy:
+                self._run_stage(instance, now)
+            return
         if batch.upstream.in_flight == 1:
             self.free -= 1
             self._single += 1
         else:
             self._single -= 1
-        self.waiting -= len(batch.requests)
         exec_s, cost = instance.execution.run(batch.seats)
         instance.busy_until = end = max(instance.busy_until, now) + exec_s
         self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
+
+    def _run_stage(self, instance: Instance, now: float) -> None:
+        assert instance.device is not None  # noqa: S101  whoever calls has looked
+        stage_s = instance.device.begin(now)
+        if stage_s is not None:
+            instance.busy_until = end = now + stage_s
+            self._agenda.at(end + self.skipped_s, self._stage_ran, instance, end)
+
+    def _stage_ran(self, at_s: float, instance: Instance, now: float) -> None:
+        device = instance.device
+        assert device is not None  # noqa: S101  its stage has run
+        for batch, exec_s, cost in device.end():
+            self._land(at_s, batch, instance, now, exec_s, cost)
+        device.busy = False  # not before: who comes in place of those joins at this boundary
+        self._run_stage(instance, now)
 
     def _land(
         self,
@@ -186,14 +207,18 @@ class Lane:
         served = self.served
         served.cost += cost
         served.busy_core_s += exec_s * instance.execution.size.cpu
-        served.batches += 1
-        served.sizes[count] = served.sizes.get(count, 0) + 1
+        company = instance.device.company if instance.device else count
+        served.batches += count / company
+        served.sizes[company] = served.sizes.get(company, 0) + count / company
         self._record(requests, instance, now)
         self._futile = False
         idle = not batch.upstream.in_flight
         if instance.phase is Phase.SERVING:
-            self.free += idle
-            self._single += 1 - 2 * idle
+            if instance.device:
+                self.free += batch.upstream.in_flight == batch.upstream.at_once - 1
+            else:
+                self.free += idle
+                self._single += 1 - 2 * idle
         if self.waiting:
             self.step(now)
         if idle and not batch.upstream.in_flight:
@@ -218,8 +243,9 @@ class Lane:
             served.cold += sum([request.arrived < cold for request in requests])
 
     def _recount(self) -> None:
-        flights = [upstream.in_flight for upstream in self.batcher.upstreams]
-        sizes = [upstream.batch_max for upstream in self.batcher.upstreams]
-        self.free, self._single = flights.count(0), flights.count(1)
+        upstreams = list(self.batcher.upstreams)
+        sizes = [1 if each.at_once > 1 else each.batch_max for each in upstreams]
+        self.free = sum(each.free for each in upstreams)
+        self._single = sum(each.in_flight == each.at_once == 1 for each in upstreams)
         self.least, self._largest = min(sizes, default=0), max(sizes, default=0)
         self._futile = False

@@ -14,8 +14,7 @@ from simulator.served import Served
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulator.engine import Outcome
-    from simulator.track import Track
+    from simulator.account import Account, Outcome
 
 __all__ = ["measured"]
 
@@ -26,8 +25,8 @@ _MS_PER_S = 1000.0
 def measured(outcome: Outcome) -> dict[str, Any]:
     """The metrics of all functions together, and under ``functions`` of each."""
     common = {
-        "fragmentation": fmean(outcome.fragmentation),
-        "planning_ms": fmean(outcome.planning_ms),
+        "fragmentation": fmean(outcome.fragmentation) if outcome.fragmentation else None,
+        "planning_ms": fmean(outcome.planning_ms) if outcome.planning_ms else None,
     }
     each = {
         track.function.name: _of([track]) | common | {"apps": _by_app(track)}
@@ -36,7 +35,7 @@ def measured(outcome: Outcome) -> dict[str, Any]:
     return {**_of(outcome.tracks), **common, "functions": each}
 
 
-def _of(tracks: Sequence[Track]) -> dict[str, Any]:
+def _of(tracks: Sequence[Account]) -> dict[str, Any]:
     served = Served()
     for track in tracks:
         served.add(track.total)
@@ -65,7 +64,7 @@ def _of(tracks: Sequence[Track]) -> dict[str, Any]:
     }
 
 
-def _by_app(track: Track) -> dict[str, dict[str, float | None]]:
+def _by_app(track: Account) -> dict[str, dict[str, float | None]]:
     """Each application's requests, and the share of them that missed their objective."""
     missed = track.total.missed_by_app
     return {

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scaler.core.live import rates as live
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaler.core.arrivals.processes import Times
 
-__all__ = ["Rates"]
+__all__ = ["LiveRates", "Rates"]
 
 
 class Rates:
@@ -45,6 +47,23 @@ class Rates:
                 counts += [_between(each, start, now) for each in times]
         rates: list[float] = (counts / (now - start)).tolist()
         return rates
+
+
+class LiveRates(Rates):
+    """As a live scaler measures them: sidecars report each stretch when it is over."""
+
+    def __init__(self, first: Sequence[float], window_s: float) -> None:
+        super().__init__(first, window_s)
+        self._live = live.Rates(window_s)
+
+    def at(self, now: float) -> list[float]:
+        """As `Rates.at`."""
+        while self._stretches and self._stretches[0][1] <= now:
+            start_s, end_s, times = self._stretches.popleft()
+            counts = {str(number): len(each) for number, each in enumerate(times)}
+            self._live.note(counts, end_s - start_s, end_s)
+        measured = self._live.at(now)
+        return [measured[str(n)] for n in range(len(self._first))] if measured else self._first
 
 
 def _between(times: Times, start: float, end: float) -> int:

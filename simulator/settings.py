@@ -19,6 +19,7 @@ class Settings:
         queue_max: Most requests waiting for one function.
         processes_known: Policies are told how requests arrive, not only at which rate.
         cold: There are no instances at the start, and nothing was measured.
+        live_rates: Rates are measured as a live scaler does, which follows jumps.
         rate_level: Intervals like others before are not simulated again.
     """
 
@@ -28,4 +29,5 @@ class Settings:
     queue_max: float = math.inf
     processes_known: bool = False
     cold: bool = False
+    live_rates: bool = False
     rate_level: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from simulator.engine import Outcome
+    from simulator.account import Outcome
 
 __all__ = ["ROWS", "comparison", "number"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
+from simulator.account import Account, Moment, Outcome
 from simulator.instance import Phase
 from simulator.served import Served
 
@@ -14,62 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaler.core.arrivals.processes import Times
-    from scaler.core.scenario import Function
     from simulator.fleet import Fleet
-    from simulator.held import Held
     from simulator.lane import Lane
     from simulator.rates import Rates
 
-__all__ = ["Moment", "Track"]
+__all__ = ["Simulated", "Track"]
 
 
-class Moment(NamedTuple):
-    """A function at the end of an interval.
-
-    Attributes:
-        at_s: When that was.
-        rate_rps: Requests per second that came in the interval.
-        ready, loading: Instances.
-        missed: Requests that missed their objective, from the start.
-        cost: What all of it cost, from the start.
-    """
-
-    at_s: float
-    rate_rps: float
-    ready: int
-    loading: int
-    missed: float
-    cost: float
-
-
-@dataclass(slots=True)
-class Track:
+@dataclass(slots=True, kw_only=True)
+class Track(Account):
     """One function.
 
     Attributes:
-        function: As the scenario has it.
         fleet: Its instances.
-        held: What having them took.
         lane: Its queue.
         rates: What a scaler measures.
-        total: What became of its requests.
-        moments: How it was at the end of each interval.
-        came: How many requests of each application there were.
     """
 
-    function: Function
     fleet: Fleet
-    held: Held
     lane: Lane
     rates: Rates
-    total: Served = field(default_factory=Served)
-    moments: list[Moment] = field(default_factory=list)
-    came: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def requests(self) -> int:
-        """How many requests came."""
-        return self.came.total()
 
     def view(self, now: float, *, processes_known: bool) -> FunctionView:
         """What a scaling policy sees of it."""
@@ -121,3 +85,10 @@ class Track:
             count = counts.setdefault(instance.kind.name, [0, 0])
             count[instance.phase is Phase.LOADING] += 1
         return {name: Instances(*count) for name, count in counts.items()}
+
+
+@dataclass(slots=True)
+class Simulated(Outcome):
+    """What came of a scenario in simulated time; its tracks are all that there was."""
+
+    tracks: list[Track]

@@ -44,19 +44,19 @@ class _Equals:
     def note(self, upstream: Upstream, rank: int) -> None:
         """``upstream`` is here, or has another number of batches than before."""
         self._members[rank] = upstream
-        if not upstream.in_flight:
+        if upstream.free:
             heapq.heappush(self._free, (upstream.served, rank))
         elif upstream.in_flight == 1 and rank not in self._listed:
             self._listed.add(rank)
             heapq.heappush(self._one, rank)
 
     def first_free(self) -> tuple[int, Upstream] | None:
-        """The idle one that has served the least, the first of equals, and its rank."""
+        """The free one that has served the least, the first of equals, and its rank."""
         free, members = self._free, self._members
         while free:
             served, rank = free[0]
             upstream = members[rank]
-            if not upstream.in_flight and upstream.served == served:
+            if upstream.free and upstream.served == served:
                 return rank, upstream
             heapq.heappop(free)
         return None
@@ -108,7 +108,7 @@ class ManyUpstreams(Upstreams):
     def next_free(self, route: Route, now: float) -> Upstream | None:
         """As `Upstreams.next_free`."""
         del now
-        best: tuple[tuple[float, float], int] | None = None
+        best: tuple[tuple[float, ...], int] | None = None
         chosen: Upstream | None = None
         for equals in self._equals.values():
             found = equals.first_free() if _admits(route, equals) else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scaler.core.sizing import Size
 
-__all__ = ["rate_high", "rates", "release", "theta"]
+__all__ = ["rate_high", "rate_low", "rates", "release", "theta"]
 
 
 def rate_high(instances: Counter[Size]) -> float:

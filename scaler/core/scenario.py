@@ -70,6 +70,8 @@ class Function:
         percentile: Share of requests that must meet it.
         max_batch: Most requests in one batch.
         apps: Who calls it.
+        executor: How a batch runs: ``graph``, as a whole, or ``lazy``, stage by stage.
+        stages: How many of those its model has.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Function:
     percentile: float
     max_batch: int
     apps: tuple[App, ...]
+    executor: str = "graph"
+    stages: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,7 @@ class _Reader:
             percentile=form.get("percentile", 0.99),
             max_batch=form.get("max_batch", 32),
             apps=tuple(app for app in apps if app),
+            **{name: form[name] for name in ("executor", "stages") if name in form},
         )
 
     def _app(self, path: str, form: Mapping[str, Any], slo_s: float) -> App | None:

@@ -162,6 +162,8 @@ _FUNCTION = _record(
     slo_ms=_ABOVE_ZERO,
     percentile=_SHARE,
     max_batch=_SIZE,
+    executor=forms.text("graph or lazy", r"graph|lazy"),
+    stages=_SIZE,
     apps=_some(_APP, "application", unique="name"),
 )
 SCENARIO = _record(

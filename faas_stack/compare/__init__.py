@@ -1,0 +1,1 @@
+"""``carpool compare``: policies side by side, in simulated time or on a running stack."""

@@ -1,0 +1,168 @@
+"""``carpool compare``: one trace under several policies, and one table.
+
+``carpool compare SCENARIO --live`` replays it on a running stack, with real processes and in real
+time; without ``--live`` this is ``carpool simulate``. Either prints the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from carpool.strict import Problems, nearest
+from faas_stack.compare import stage
+from faas_stack.compare.trial import Request, Trial
+from faas_stack.interrupts import say
+from scaler.core.scenario import read_scenario
+from scaler.policy_choice import chosen_policy
+from simulator import app as simulation
+from simulator import flags, report, table
+from simulator.metrics import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scaler.core.scenario import Scenario
+    from simulator.account import Outcome
+
+__all__ = ["live", "main"]
+
+_ABOUT = "Replay a scenario's trace on a running stack under several policies, one after another."
+
+
+def main(argv: list[str]) -> int:
+    """Compare, print, and write a report if one is asked for.
+
+    Raises:
+        ConfigError: flags, a scenario, a stack file or policies that cannot be used.
+        StackFailed: the stack does not run.
+    """
+    if "--live" not in argv and not {"-h", "--help"} & set(argv):
+        return simulation.main(argv)
+    args = _parser().parse_args(argv)
+    chosen = flags.parse([str(args.scenario), *_simulated(args)])
+    scenario = chosen.applied(read_scenario(chosen.scenario))
+    for name in chosen.policies:
+        chosen_policy(name, scenario.policies)  # a mistake shows before anything is started
+    requests = _requests(scenario, args.data, args.path)
+    with _terminable():
+        outcomes = live(scenario, chosen.policies, args.yaml, requests, args.scaler.split())
+    results = {name: measured(outcome) for name, outcome in outcomes.items()}
+    if chosen.report:
+        chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
+    if chosen.as_json:
+        sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
+    else:
+        sys.stdout.write(table.comparison(results, outcomes))
+    return 0
+
+
+def live(
+    scenario: Scenario,
+    policies: Sequence[str],
+    stack: Path | None,
+    requests: dict[str, Request],
+    options: Sequence[str] = (),
+) -> dict[str, Outcome]:
+    """What comes of the scenario under each policy on a running stack.
+
+    Args:
+        scenario: What comes, and what is known of the models.
+        policies: Their names.
+        stack: The stack file; None: stand-ins that take as long as the scenario's models.
+        requests: What is sent, by function.
+        options: Further ones of ``carpool scaler run``.
+
+    Raises:
+        ConfigError: the stack file cannot be used, or is of another scenario.
+        StackFailed: the stack does not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="carpool-stage-") as folder:
+        if stack is None:
+            say("no stack file (-f): functions that take as long as the scenario's models stand in")
+            home = stage.write_stand_ins(scenario, Path(folder))
+        else:
+            home = stack
+            stage.check(scenario, stack)
+        # Who only waits takes no core, and may stand for servers that this machine is not.
+        trial = Trial(scenario, home, requests, options, confined=stack is not None)
+        return {policy: trial.run(policy) for policy in policies}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="carpool compare", description=_ABOUT)
+    add = parser.add_argument
+    add("scenario", type=Path, help="a scenario file, as of carpool simulate")
+    add("--policy", action="append", required=True, help="a scaling policy; may be repeated")
+    expected = "on a running stack; without it this is carpool simulate, with all its flags"
+    add("--live", action="store_true", help=expected)
+    add("-f", "--yaml", type=Path, metavar="FILE", help="the stack (default: stand-ins)")
+    expected = "the body of its requests; may be repeated (default: none)"
+    add("--data", action="append", default=[], metavar="NAME=TEXT|NAME=@FILE", help=expected)
+    expected = "behind /function/NAME, such as /v2/models/NAME/infer"
+    add("--path", action="append", default=[], metavar="NAME=PATH", help=expected)
+    expected = "further options of carpool scaler run, as one argument"
+    add("--scaler", default="", metavar="OPTIONS", help=expected)
+    add("--horizon", help="how long to replay, instead of what the scenario says")
+    add("--seed", help="what random numbers begin with, instead of what the scenario says")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
+    return parser
+
+
+def _simulated(args: argparse.Namespace) -> list[str]:
+    """The flags that are ``carpool simulate``'s too, which reads them strictly."""
+    given = {"--horizon": args.horizon, "--seed": args.seed, "--report": args.report}
+    texts = [text for name, value in given.items() if value for text in (name, str(value))]
+    named = [text for policy in args.policy for text in ("--policy", policy)]
+    return [*named, *texts, *(["--json"] if args.json else [])]
+
+
+def _requests(scenario: Scenario, data: Sequence[str], paths: Sequence[str]) -> dict[str, Request]:
+    problems = Problems()
+    names = [function.name for function in scenario.functions]
+    bodies: dict[str, bytes] = {}
+    for name, text in _by_name("--data", data, names, problems):
+        try:
+            bodies[name] = Path(text[1:]).read_bytes() if text[:1] == "@" else text.encode()
+        except OSError as error:
+            problems.add("--data", text, f"a readable file ({error.strerror})")
+    behind = dict(_by_name("--path", paths, names, problems))
+    for name, path in behind.items():
+        if not path.startswith("/") or " " in path or not path.isascii():
+            problems.add("--path", f"{name}={path}", "a path such as /v2/models/NAME/infer")
+    problems.raise_if_any()
+    return {name: Request(behind.get(name, ""), bodies.get(name, b"")) for name in names}
+
+
+def _by_name(
+    flag: str, texts: Sequence[str], names: Sequence[str], problems: Problems
+) -> list[tuple[str, str]]:
+    found = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in names:
+            hint = nearest(name, names) or f"the scenario has {', '.join(names)}"
+            problems.add(flag, text, "a function of the scenario, =, and what is meant", hint)
+        found.append((name, value))
+    return found
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends like Ctrl-C: with everything stopped that was started."""
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

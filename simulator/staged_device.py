@@ -1,0 +1,123 @@
+"""An instance with the executor `lazy` in simulated time: one stage of one batch after the other.
+
+Who joins whom is decided by the scheduler that decides it live. Stages of a model take equal parts
+of its time; what a stage takes this time is drawn as for whole batches. Knows no agenda: whoever
+owns it calls `end` when a stage has taken its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from watchdog_plugin.lazy.program import Node, Program
+from watchdog_plugin.lazy.rider import Rider
+from watchdog_plugin.lazy.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from sidecar.core.batch import Batch
+    from simulator.execution import Execution
+
+__all__ = ["Landing", "StagedDevice", "room_of"]
+
+_SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
+
+
+def room_of(batch_max: int) -> int:
+    """How many batches an instance takes at once, as its handler says it live."""
+    return batch_max + -(-batch_max // _SPARE)
+
+
+class Landing(NamedTuple):
+    """A batch of the sidecar's whose requests have all been answered.
+
+    Attributes:
+        batch: as it was sent.
+        exec_s: its part of the stages that its requests were in.
+        cost: of that.
+    """
+
+    batch: Batch
+    exec_s: float
+    cost: float
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A batch that was sent: who of it runs, and its part of the device's time."""
+
+    batch: Batch
+    left: int
+    exec_s: float = 0.0
+
+
+class StagedDevice:
+    """Executes stages.
+
+    Args:
+        execution: how long batches take.
+
+    Attributes:
+        busy: whether a stage runs; only its owner says that it no longer does.
+        company: how many were answered together last.
+    """
+
+    __slots__ = ("_execution", "_number", "_program", "_scheduler", "_stage_s", "busy", "company")
+
+    def __init__(self, execution: Execution) -> None:
+        self._scheduler = Scheduler()
+        self._number = 0
+        self._stage_s = 0.0
+        self.busy = False
+        self.company = 0
+        self.employ(execution)
+
+    def employ(self, execution: Execution) -> None:
+        """Newcomers are batched by this one's sizes and times."""
+        self._execution = execution
+        stages = execution.stages
+        self._program = Program(
+            "model", [Node([seconds / stages for seconds in execution.usual_s])] * stages
+        )
+
+    def take(self, batch: Batch) -> None:
+        """A batch has come; its requests are let in one by one."""
+        flight = _Flight(batch, len(batch.requests))
+        for request in batch.requests:
+            self._number += 1
+            rider = Rider(
+                self._number,
+                self._program,
+                request.arrived,
+                deadline=request.deadline,
+                payload=flight,
+            )
+            self._scheduler.add(rider)
+
+    def begin(self, now: float) -> float | None:
+        """Run the next stage; returns what it takes, or None if there is none to run."""
+        entry = self._scheduler.next(now)
+        if entry is None:
+            return None
+        self.busy = True
+        self._stage_s = self._execution.run(entry.seats)[0] / len(entry.program)
+        return self._stage_s
+
+    def end(self) -> list[Landing]:
+        """The stage has run; the batches that have been answered by it."""
+        entry = self._scheduler.table.top
+        assert entry is not None  # noqa: S101  a stage ran
+        share_s = self._stage_s / entry.seats
+        for rider in entry.riders:
+            rider.payload.exec_s += share_s
+        finished = self._scheduler.ran()
+        if finished:
+            self.company = len(finished)
+        landed = []
+        for rider in finished:
+            flight: _Flight = rider.payload
+            flight.left -= 1
+            if not flight.left:
+                cost = self._execution.cost(flight.exec_s)
+                landed.append(Landing(flight.batch, flight.exec_s, cost))
+        return landed
