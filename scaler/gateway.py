@@ -28,10 +28,18 @@ _REASON_CHARACTERS = 300
 
 
 class GatewayError(CarpoolError):
-    """The gateway cannot be reached, or has refused a call."""
+    """The gateway cannot be reached, or has refused a call.
+
+    Attributes:
+        answered: It has refused.
+    """
 
     status = 502
     retryable = True
+
+    def __init__(self, message: str, *, answered: bool = False) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 class Gateway:
@@ -72,6 +80,19 @@ class Gateway:
             message = f"{self.url}: the list of functions is none: {error}"
             raise GatewayError(message) from error
         return {status.name: status for status in found}
+
+    def info(self) -> dict[str, Any]:
+        """What it says of itself, and of what is behind it; nothing where it says nothing.
+
+        Raises:
+            GatewayError: it cannot be reached.
+        """
+        answer = self._call("GET", "/system/info")
+        try:
+            found = answer.json()
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def carry_out(self, action: Action) -> None:
         """Make one change.
@@ -118,4 +139,4 @@ class Gateway:
             return answer
         reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
         message = f"{method} {path} was answered {answer.status_code}: {reason}"
-        raise GatewayError(message)
+        raise GatewayError(message, answered=True)

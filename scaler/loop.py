@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, TypeVar
 from carpool.errors import CarpoolError
 from scaler.core.live.action import Action
 from scaler.gateway import GatewayError
+from scaler.machine import nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from scaler.core.live.control import Control
     from scaler.core.snapshot import FunctionView
     from scaler.functions import Functions
     from scaler.gateway import Gateway
     from scaler.keeping import Keeping
-    from scaler.planners import Planners
+    from scaler.planners import Outcome, Planners
     from scaler.tally import Tally
 
 __all__ = ["Loop"]
@@ -70,7 +71,7 @@ class Loop:
         self._due = asyncio.Event()
         self._told: set[str] = set()
         self._began_s = functions.now()
-        self._heard = False
+        self._heard = self._informed = False
         self.unreachable = ""
         functions.wake = self._due.set
 
@@ -135,9 +136,19 @@ class Loop:
             return
         if self.unreachable:
             log.warning("the gateway can be reached again")
+        if self.unreachable or not self._informed:
+            await self._learn_servers()
         self.unreachable = ""
         for control in self._functions.observe(listed):
             self._keeping.absorb(control)
+
+    async def _learn_servers(self) -> None:
+        """Where nobody has said which servers there are, whoever runs them may."""
+        self._informed = True
+        if self._planners.given:
+            return
+        with suppress(GatewayError):  # one that has no such page, which is none of its duties
+            self._planners.nodes = nodes_of(await self._in_thread(self._gateway.info))
 
     async def _plan(self) -> None:
         """Every function gets a plan from its policy; one without a model, a first one."""
@@ -153,12 +164,20 @@ class Loop:
                 views[name] = view
             elif control.plan is None:
                 control.follow(control.first_plan(), wall_s)
-        outcomes = await self._in_thread(lambda: self._planners.plan(by_name, views, now_s))
+        outcomes = await self._in_thread(lambda: self._planned(by_name, views, now_s))
         for name, outcome in outcomes.items():
             by_name[name].remarks = outcome.notes
             by_name[name].unplaced_rps = outcome.unplaced_rps
             if outcome.plan is not None:
                 by_name[name].follow(outcome.plan, wall_s)
+
+    def _planned(
+        self, by_name: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
+    ) -> dict[str, Outcome]:
+        began_s = time.perf_counter()
+        outcomes = self._planners.plan(by_name, views, now_s)
+        self._tally.planning_s += time.perf_counter() - began_s
+        return outcomes
 
     async def _act(self, control: Control) -> None:
         """Bring one function nearer to its plan."""
@@ -181,7 +200,7 @@ class Loop:
             self._tally.actions[action.verb, "failed"] += 1
             self._tell_once(f"{action} failed: {error}")
             if control:
-                control.refused(action, str(error), now_s)
+                control.failed(action, str(error), now_s, refused=error.answered)
             return
         log.info("%s", action)
         self._tally.actions[action.verb, "done"] += 1

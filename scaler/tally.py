@@ -36,7 +36,7 @@ class Tally(Collector):
         syncs: Messages by what they were, refused ones by why.
         actions: Calls of the gateway by verb and outcome.
         sync_s: Processor time that messages took, without reading and writing them.
-        rounds: Planning rounds, and seconds they took.
+        rounds: Planning rounds, seconds they took, and those of them spent in policies.
     """
 
     def __init__(self, controls: Callable[[], list[Control]], now: Callable[[], float]) -> None:
@@ -45,6 +45,7 @@ class Tally(Collector):
         self.actions: Counter[tuple[str, str]] = Counter()
         self.rounds = 0
         self.round_s = 0.0
+        self.planning_s = 0.0
         self.interval_s = 0.0
         self.sync_s = 0.0
         self._measured = (0, 0.0)
@@ -87,6 +88,9 @@ class Tally(Collector):
         seconds = CounterMetricFamily("scaler_rounds_seconds", "Time spent in planning rounds")
         seconds.add_metric([], self.round_s)
         yield seconds
+        planning = CounterMetricFamily("scaler_planning_seconds", "Time spent in policies")
+        planning.add_metric([], self.planning_s)
+        yield planning
         interval = GaugeMetricFamily("scaler_sync_interval_seconds", "What sidecars are told")
         interval.add_metric([], self.interval_s)
         yield interval

@@ -47,9 +47,16 @@ class Objective:
 
     @classmethod
     def of(cls, view: FunctionView, offset: float, *, rounded: bool = False) -> Objective:
-        """The objective of a function and everybody who calls it."""
+        """The objective of a function and everybody who calls it.
+
+        Args:
+            view: The function; where its model's error is known, that is the offset.
+            offset: As the attribute, while nothing is known.
+            rounded: As the attribute.
+        """
         slo_s = min([app.slo_s for app in view.apps], default=view.slo_s)
-        return cls(slo_s, view.percentile, view.max_batch, offset, rounded)
+        known = offset if view.error is None else view.error
+        return cls(slo_s, view.percentile, view.max_batch, known, rounded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tests.faas_stack.rig import Rig
 
 SCENARIO = """\
-cluster: {nodes: [{name: here, cpus: 3}]}
-models: {toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 1}}}
+cluster: {nodes: [{name: here, cpus: 1.5}]}
+models: {toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 0.5}}}
 functions:
   - name: echo
     model: toy

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from carpool.latency.linear import Linear
+from carpool.spread import bin_of
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
 from scaler.core.live.class_function import CLASS_LABEL, Status
 from scaler.core.live.control import Control, Means
@@ -171,3 +172,47 @@ def test_labels_that_cannot_be_used_are_said() -> None:
     """A function whose settings are wrong does not end the scaler."""
     control = Control(base(**{"com.carpool.slo": "soon"}), Means("e", models={"f": MODEL}))
     assert "com.carpool.slo" in control.notes[0]
+
+
+class _Listener(FixedKeepAlive):
+    """A prewarm policy that writes down what it is told."""
+
+    def __init__(self, seen: list[float]) -> None:
+        super().__init__(FixedKeepAlive.Params())
+        self._seen = seen
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """As `PrewarmPolicy.observe`."""
+        del now_s
+        self._seen.append(idle_s)
+
+
+def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
+    """Of two fronts' silences only what they have in common is one of the function."""
+    seen: list[float] = []
+    control = Control(base(), Means("e", models={"f": MODEL}, prewarm=lambda: _Listener(seen)))
+    minute = {bin_of(60.0): 1}
+
+    def other(**fields: Any) -> FrontReport:
+        return replace(report(**fields), sender="b" * 8)
+
+    control.reported(report(idle=minute), 100.0, 100.0)
+    assert 1 == len(seen)
+    control.reported(other(idle_s=None), 101.0, 101.0)
+    control.reported(report(idle=minute), 102.0, 102.0)
+    assert 1 == len(seen)  # the other one was busy
+    control.reported(other(idle_s=9.0), 103.0, 103.0)
+    control.reported(report(idle=minute), 104.0, 104.0)
+    assert 10.0 == seen[-1]  # the other one had only just fallen idle
+
+
+def test_a_second_count_that_differs_is_said() -> None:
+    """What the gateway counts is in its list."""
+    control = Control(base(), Means("e", models={"f": MODEL}))
+    control.follow(control.first_plan(), 0.0)
+    for second in range(90):
+        control.reported(report(apps=(AppReport("*", 10),)), float(second), float(second))
+        listed = Status.of({**base().document, "invocationCount": 30.0 * second})
+        control.observe(listed, {}, float(second))
+        control.step(float(second), float(second))
+    assert any("the gateway counts 30/s where" in note for note in control.notes)

@@ -22,7 +22,7 @@ def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject
     """For any allowance, a group's pooled objective less it is its exact mean window."""
     rates = [10 ** data.draw(st.floats(-3, 4)) for _ in range(count)]
     slos = sorted(data.draw(st.floats(0.1, 2)) for _ in range(count))
-    totals, opens = pooled(np.array(rates), np.array(slos))
+    totals, opens, _, _ = pooled(np.array(rates), np.array(slos))
     allowance_s = data.draw(st.floats(0, slos[0]))
     for first, last in itertools.combinations_with_replacement(range(count), 2):
         mine = slice(first, last + 1)

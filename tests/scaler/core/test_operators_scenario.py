@@ -8,7 +8,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from carpool.fit_database import write_fit
-from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.operator_learning import fit_profiles
 from carpool.profile_database import write_profile
 from examples.models import mlp
 from scaler.core.scenario import read_scenario

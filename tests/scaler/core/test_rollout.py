@@ -24,7 +24,9 @@ def kind(name: str, cpu: float = 1.0) -> InstanceClass:
 class World:
     """A gateway whose instances become ready when they are told to, and a rollout towards it."""
 
-    def __init__(self, most: int = 99, least: int = 0) -> None:
+    def __init__(
+        self, most: int = 99, least: int = 0, functions: int = 99, places: int = 99
+    ) -> None:
         self.rollout = Rollout("f", patience_s=60)
         self.documents: dict[str, dict[str, Any]] = {}
         self.replicas: dict[str, int] = {}
@@ -32,6 +34,8 @@ class World:
         self.broken = ""
         self.most = most
         self.least = least
+        self.functions = functions
+        self.places = places
         self.now_s = 0.0
         self.done: list[str] = []
 
@@ -47,12 +51,22 @@ class World:
         actions = self.rollout.step(kinds, wanted, sight, self.now_s)
         for action in actions:
             if self.broken:
-                self.rollout.failed(action, self.broken, self.now_s)
+                refused = self.broken != "down"
+                self.rollout.failed(action, self.broken, self.now_s, refused=refused)
+            elif self.replicas.get(action.kind, 0) < action.replicas and not self.room(action):
+                self.rollout.failed(action, "no room", self.now_s)
+            elif action.verb == "deploy" and len(self.documents) >= self.functions:
+                self.rollout.failed(action, "no more functions", self.now_s)
             else:
                 self.carry_out(action)
                 self.rollout.succeeded(action, self.now_s)
                 self.done.append(str(action))
         return actions
+
+    def room(self, action: Action) -> bool:
+        """Whether there is a place for each instance, with this one done."""
+        others = sum(count for name, count in self.replicas.items() if name != action.kind)
+        return others + action.replicas <= self.places
 
     def carry_out(self, action: Action) -> None:
         """As a provider would; instances that go are the ready ones first."""
@@ -142,6 +156,31 @@ def test_a_gateway_that_keeps_one_of_everything_still_gets_to_none() -> None:
         world.load()
         world.step({"a": 0})
     assert {} == world.replicas
+
+
+@pytest.mark.parametrize("limit", [{"functions": 1}, {"places": 3}])
+def test_where_there_is_no_room_the_old_make_it(limit: dict[str, int]) -> None:
+    """As many functions or instances as are admitted: what is not planned goes, one at a time."""
+    world = World(**limit)
+    world.until_rest({"a": 3})
+    least = 3
+    for _ in range(60):
+        world.load()
+        world.step({"b": 3})
+        least = min(least, sum(world.ready.values()))
+    assert {"b": 3} == world.ready
+    assert least >= (0 if limit.get("functions") else 2)
+
+
+def test_a_full_gateway_gives_nothing_up_for_what_it_will_not_have() -> None:
+    """Where what goes makes no room, what is wanted of it stays."""
+    world = World(functions=1)
+    world.until_rest({"a": 2})
+    for _ in range(60):
+        world.load()
+        world.step({"a": 2, "b": 1})
+    assert {"a": 2} == world.ready
+    assert "no more functions" in world.rollout.notes[0]
 
 
 def test_who_else_changes_a_count_is_named_and_outdone() -> None:

@@ -245,3 +245,27 @@ def test_over_any_history_no_server_is_over_committed(
         for name, rate in now.items():
             taken = sum(k.replicas * (k.rate_high or 0) for k in planning.plans[name].classes)
             assert taken + planning.unplaced.get(name, 0.0) >= rate * (1 - 1e-6)
+
+
+def test_nobody_waits_for_company_that_does_not_come() -> None:
+    """Below the least rate at which batches fill in time they leave at once; near it, as before."""
+    model = Linear(0.02, 0.002)  # a batch of 8 takes 40 ms with the offset: full in time from 50/s
+
+    def wait_s(rate_rps: float, plan: Plan | None = None) -> float:
+        function = view(rate_rps, model=model, max_batch=8)
+        function = running(function, plan) if plan else function
+        return infless().plan(snapshot(function)).plans["classify"].routes[0].max_wait_s
+
+    assert 0 == wait_s(20)
+    assert 0 == wait_s(48)
+    assert 0.1 < wait_s(60)
+    waiting = infless().plan(snapshot(view(60, model=model, max_batch=8))).plans["classify"]
+    assert 0.1 < wait_s(48, waiting)
+    assert 0 == wait_s(40, waiting)
+
+
+def test_the_last_instance_is_ready_for_a_burst() -> None:
+    """Without load the smallest size stays that takes the most."""
+    model = Linear(0.02, 0.002)
+    plan = infless().plan(snapshot(view(0, model=model, max_batch=8, bounds=(1, None))))
+    assert {"b8-c1": 1} == counts(plan.plans["classify"])

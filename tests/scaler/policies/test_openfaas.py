@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
+from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from tests.scaler.views import counts, instances, servers, snapshot, view
 
@@ -103,3 +104,14 @@ def test_parameters_are_checked(params: dict[str, object]) -> None:
     """What cannot be is refused by name."""
     with pytest.raises(ConfigError, match=next(iter(params))):
         openfaas(**params)
+
+
+def test_no_gpu_is_assumed_where_there_is_none() -> None:
+    """Neither on servers without any, nor of a model that is not known on one."""
+    (kind,) = (
+        openfaas().plan(snapshot(view(10), cluster=servers(2, gpus=0))).plans["classify"].classes
+    )
+    assert (2, 0) == (kind.cpu, kind.gpu)
+    model = Linear(0.02, 0.002, cpu=0.5)
+    (kind,) = openfaas().plan(snapshot(view(10, model=model))).plans["classify"].classes
+    assert (0.5, 0) == (kind.cpu, kind.gpu)

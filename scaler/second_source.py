@@ -1,0 +1,51 @@
+"""Asks Prometheus now and then how many requests there were, beside what sidecars say.
+
+That it cannot be asked is said once, and changes nothing: sidecars are the first source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scaler.prometheus import PrometheusError
+
+if TYPE_CHECKING:
+    from scaler.functions import Functions
+    from scaler.prometheus import Prometheus
+
+__all__ = ["SecondSource"]
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 5.0
+
+
+class SecondSource:
+    """Keeps asking.
+
+    Args:
+        prometheus: Whom.
+        functions: Who is told.
+    """
+
+    def __init__(self, prometheus: Prometheus, functions: Functions) -> None:
+        self._prometheus = prometheus
+        self._functions = functions
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            try:
+                counts = await asyncio.to_thread(self._prometheus.counts)
+            except PrometheusError as error:
+                if not self._functions.troubles:
+                    log.warning("%s; requests are counted by sidecars alone", error)
+                self._functions.troubles["prometheus"] = str(error)
+            else:
+                self._functions.troubles.clear()
+                now_s = self._functions.now()
+                for control in self._functions:
+                    control.recounted("Prometheus", counts[control.name], now_s)
+            await asyncio.sleep(_EVERY_S)

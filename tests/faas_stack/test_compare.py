@@ -1,0 +1,154 @@
+"""``carpool compare``: the table of a simulation, made on a running stack."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.__main__ import main
+from faas_stack.compare import stage
+from scaler.core.scenario import read_scenario
+from tests.faas_stack.test_up import carpool, descendants
+from tests.live.stack import write_function
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCENARIO = """\
+models: {toy: {linear: {base_ms: 20, per_item_ms: 2, cpu: 0.5}, load_s: 0.2}}
+prices: {cpu_core_s: 1.0}
+functions:
+  - name: echo
+    model: toy
+    slo_ms: 500
+    max_batch: 8
+    apps:
+      - {name: web, arrivals: {poisson: {rate: 40}}}
+      - {name: phone, slo_ms: 300, arrivals: {poisson: {rate: 20}}}
+horizon_s: 3
+"""
+LIVE = ("compare", "scenario.yaml", "--live", "--policy", "infless")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a scenario."""
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+def keys(form: Any) -> Any:
+    """A document's keys, at every depth."""
+    return {key: keys(value) for key, value in form.items()} if isinstance(form, dict) else None
+
+
+def test_without_a_stack_it_is_a_simulation(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both commands print the same."""
+    printed = []
+    for command in ("compare", "simulate"):
+        assert 0 == main([command, str(folder / "scenario.yaml"), "--policy", "fixed"])
+        printed.append([s for s in capsys.readouterr().out.splitlines() if "planning" not in s])
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--data", "ecko=x"), "did you mean 'echo'"),
+        (("--data", "echo=@nowhere"), "a readable file"),
+        (("--path", "echo=v2"), "a path such as"),
+        (("--horizon", "soon"), "a duration"),
+        (("--policy", "infles"), "did you mean 'infless'"),
+        (("-f", "nowhere.yaml"), "an existing file"),
+    ],
+)
+def test_mistakes_show_before_anything_is_started(
+    folder: Path,
+    options: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each with what was expected."""
+    monkeypatch.chdir(folder)
+    assert 2 == main([*LIVE, *options])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"slo": "200ms"}, "com.carpool.slo"),
+        ({"batch.max": "4"}, "com.carpool.batch.max"),
+        ({"scale.policy": "fixed"}, "nobody scales it"),
+        ({}, "com.carpool.apps"),
+    ],
+)
+def test_a_stack_of_another_scenario_is_refused(
+    folder: Path,
+    labels: Mapping[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Or it would be compared with what it is not."""
+    write_function(folder, **labels)
+    monkeypatch.chdir(folder)
+    assert 2 == main([*LIVE, "-f", "stack.yaml"])
+    assert said in capsys.readouterr().err
+
+
+def test_stand_ins_are_what_the_scenario_says(folder: Path) -> None:
+    """The stack of stand-ins passes the check of a user's."""
+    scenario = read_scenario(folder / "scenario.yaml")
+    stage.check(scenario, stage.write_stand_ins(scenario, folder / "stage"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
+    """The document has a simulation's form; the requests are the same, and all are answered."""
+    options = (*LIVE, "--policy", "openfaas", "--json", "--report", "out.html")
+    with carpool(folder, *options) as live:
+        assert live.process.stdout is not None
+        text = live.process.stdout.read()
+        code, said = live.ended()
+    assert 0 == code, said
+    found = json.loads(text)["policies"]
+    with carpool(folder, "simulate", *LIVE[1:2], *options[3:-2]) as simulated:
+        assert simulated.process.stdout is not None
+        expected = json.loads(simulated.process.stdout.read())["policies"]
+    assert keys(expected) == keys(found)
+    for policy in ("infless", "openfaas"):
+        assert expected[policy]["requests"] == found[policy]["requests"]
+        assert found[policy]["done"] >= 0.9 * found[policy]["requests"]
+        assert found[policy]["cpu_core_s"] > 0
+        assert found[policy]["cost"] > 0
+        apps = found[policy]["functions"]["echo"]["apps"]
+        assert {"web", "phone"} == apps.keys()
+    assert found["openfaas"]["mean_batch"] == 1
+    assert "<svg" in (folder / "out.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
+    """Neither processes nor folders."""
+    with carpool(folder, *LIVE) as live:
+        wait_until(lambda: "warming up" in "".join(live.said), 60, "a stack")
+        started = descendants(live.process.pid)
+        assert len(started) >= 3
+        live.process.send_signal(number)
+        code = live.process.wait(40)
+        wait_until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), 20, "no process"
+        )
+    assert 130 == code, "".join(live.said)

@@ -1,0 +1,90 @@
+"""Prometheus as a second source: its answers are read, and its absence is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from scaler.prometheus import QUERY, Prometheus, PrometheusError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def series(name: str, value: str) -> dict[str, Any]:
+    """One line of an instant query's answer, as Prometheus gives it."""
+    return {"metric": {"function_name": name}, "value": [1732197600.123, value]}
+
+
+def document(*result: dict[str, Any]) -> bytes:
+    """A whole answer."""
+    data = {"resultType": "vector", "result": list(result)}
+    return json.dumps({"status": "success", "data": data}).encode()
+
+
+@contextmanager
+def answering(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]:
+    """A server that always answers this; its URL, and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quietly."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_counts_are_by_function_whatever_their_namespace() -> None:
+    """OpenFaaS appends the namespace; one that was named is the only one."""
+    body = document(series("echo.openfaas-fn", "12"), series("echo.dev", "3"), series("x", "1"))
+    with answering(body) as (url, asked):
+        assert {"echo": 15, "x": 1} == dict(Prometheus(url).counts())
+        assert {"echo": 3, "x": 1} == dict(Prometheus(f"{url}/", "dev").counts())
+    query = urlsplit(asked[0])
+    assert ("/api/v1/query", [QUERY]) == (query.path, parse_qs(query.query)["query"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"", 503, "503"),
+        (b"<html>", 200, "cannot be asked"),
+        (b'{"status": "success"}', 200, "not answer as expected"),
+        (document({"metric": {"function_name": "echo"}}), 200, "not answer as expected"),
+    ],
+)
+def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> None:
+    """With where it was asked."""
+    with (
+        answering(body, status) as (url, _),
+        pytest.raises(PrometheusError, match=said) as error,
+    ):
+        Prometheus(url).counts()
+    assert url.removeprefix("http://") in str(error.value).replace("host=", "")
+
+
+def test_nobody_there_is_told() -> None:
+    """Nothing listens."""
+    with pytest.raises(PrometheusError, match="cannot be asked"):
+        Prometheus("http://127.0.0.1:1").counts()
