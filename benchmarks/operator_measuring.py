@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 from typing import TYPE_CHECKING
 
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_sweep import SWEEP
 from carpool.fit_database import write_fit
-from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.profile import Profile
 from carpool.onnx_graph.free_dims import read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of
 from carpool.profile_database import read_profiles, write_profile
 from watchdog_plugin.profiled_session import whole_model
-from watchdog_plugin.profiler import Grid, origin, profile
+from watchdog_plugin.profiler import Grid, origin, rows
+from watchdog_plugin.profiler import measure as runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from watchdog_plugin.profiler import Measured
 
 __all__ = ["measure"]
 
@@ -27,14 +32,20 @@ _BUDGET_S = 20.0  # of a model
 
 
 def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: int) -> None:
-    """Measure all, or some, and learn from everything that is in the database then."""
+    """Measure all, or some, and learn from everything that is in the database then.
+
+    Every single run is kept beside the models, for questions that medians do not answer.
+    """
     for name in only or [*SWEEP, *MODELS]:
         path = _built(name, folder)
         file = with_sizes(path, read_file(path), {})
         graph = graph_of(path, file)
         grid = Grid(_BATCHES, _THREADS, _BUDGET_S, rounds)
-        found = profile(file, whole_model(file), folder, graph, grid, lambda _: None)
-        runs, operators, load_s, memory_mb = found
+        seen, load_s, memory_mb = runs_of(
+            file, whole_model(file), folder, grid, lambda _: None, operators=True
+        )
+        _keep(folder / f"{name}.runs.json.gz", seen)
+        runs, operators = rows(seen, graph)
         write_profile(
             database,
             Profile(name, origin(), runs, operators, load_s, memory_mb, graph.fingerprint),
@@ -43,6 +54,14 @@ def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: in
         sys.stderr.write(f"{name}: {first} at first, {len(operators)} operators\n")
     profiles = [each for each in read_profiles(database) if each.origin == origin()]
     write_fit(database, origin(), fit_profiles(profiles), len(profiles))
+
+
+def _keep(path: Path, seen: Sequence[Measured]) -> None:
+    form = [
+        {"setting": one.setting, "whole": one.whole_s, "operators": one.operators} for one in seen
+    ]
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        json.dump(form, file)
 
 
 def _built(name: str, folder: Path) -> Path:

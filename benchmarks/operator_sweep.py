@@ -175,6 +175,20 @@ def _layers(seed: int) -> onnx.ModelProto:
     return net.dense(widths[-1], draw.randint(4, 1000)).op("Softmax", axis=-1).model()
 
 
+def _little(seed: int) -> onnx.ModelProto:
+    """A few operators that take no time, so that a run's own cost can be seen."""
+    draw = random.Random(seed)
+    width = draw.choice([4, 10, 16, 32, 50, 100])
+    net = Layers(f"little_{seed}", ["batch", width])
+    for _ in range(seed % 5 + 1):
+        outside = draw.choice([1, 4, 10, 16, 32, 50, 100])
+        net.dense(width, outside).op(draw.choice(["Relu", "Sigmoid", "Tanh", "Softmax"]))
+        if draw.random() < 0.5:  # noqa: PLR2004  now and then
+            net.op("Mul", net.weight(outside)).add(outside)
+        width = outside
+    return net.dense(width, draw.randint(1, 20)).model()
+
+
 def _steps(seed: int) -> onnx.ModelProto:
     """Recurrent layers."""
     draw = random.Random(seed)
@@ -236,5 +250,6 @@ SWEEP: dict[str, Callable[[], onnx.ModelProto]] = {
     **{f"layers_{seed}": (lambda seed=seed: _layers(seed)) for seed in range(12)},  # type: ignore[misc]
     **{f"steps_{seed}": (lambda seed=seed: _steps(seed)) for seed in range(8)},  # type: ignore[misc]
     **{f"tokens_{seed}": (lambda seed=seed: _tokens(seed)) for seed in range(8)},  # type: ignore[misc]
-    **{f"sequences_{seed}": (lambda seed=seed: _sequences(seed)) for seed in range(6)},  # type: ignore[misc]
+    **{f"sequences_{seed}": (lambda seed=seed: _sequences(seed)) for seed in range(10)},  # type: ignore[misc]
+    **{f"little_{seed}": (lambda seed=seed: _little(seed)) for seed in range(10)},  # type: ignore[misc]
 }

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,10 @@ from benchmarks.machine import commit
 from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import report
-from carpool.latency.operator_fit import Unit, fit_profiles
+from carpool.fit_database import read_model
+from carpool.latency.operator_errors import measured_errors
+from carpool.latency.operator_fit import Unit
+from carpool.latency.operator_learning import Samples
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Setting
 from carpool.onnx_graph.optimised import read_graph
@@ -29,7 +33,7 @@ from carpool.profile_database import default_database, read_profiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.latency.operators import Case, Graph
+    from carpool.latency.operators import Case
     from carpool.latency.profile import Profile
 
 __all__ = ["Point", "Speed", "main"]
@@ -78,8 +82,9 @@ def main(argv: list[str]) -> int:
         only = flags.only.split(",") if flags.only else None
         measure(flags.database, flags.models, only, flags.rounds)
     profiles = read_profiles(flags.database)
-    points = [point for name in MODELS for point in _points(name, profiles, flags.models)]
-    speeds = [_speed(name, profiles, flags.models) for name in ("resnet50", "densenet121")]
+    samples = Samples.of(profiles)
+    points = [point for name in MODELS for point in _points(name, samples, flags.models)]
+    speeds = [_speed(name, flags.database, flags.models) for name in ("resnet50", "densenet121")]
     text = report(points, speeds, profiles[0].origin, len(profiles), commit())
     flags.out.parent.mkdir(parents=True, exist_ok=True)
     flags.out.write_text(text)
@@ -87,14 +92,16 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _points(name: str, profiles: Sequence[Profile], folder: Path) -> Iterable[Point]:
+def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
     """A model at all settings it was measured at, predicted from the others."""
+    profiles = samples.profiles
     own = next((profile for profile in profiles if profile.model == name), None)
     if own is None:
         return
-    others = [profile for profile in profiles if profile.model != name]
+    others = [at for at, profile in enumerate(profiles) if profile is not own]
     graph = read_graph(build(name, folder))
-    fit, known = fit_profiles(others), _known(others)
+    fit = replace(samples.fit(others), errors=measured_errors(samples, others, {}))
+    known = _known([profiles[at] for at in others])
     plain = Operators(graph, fit, known)
     measured_s = {run.setting: run.median_s for run in own.runs}
     settled = Operators(graph, fit, known, {_CALIBRATION: measured_s[_CALIBRATION]})
@@ -126,18 +133,17 @@ def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, Unit], float]:
     return {key: statistics.mean(times) for key, times in found.items()}
 
 
-def _speed(name: str, profiles: Sequence[Profile], folder: Path) -> Speed:
+def _speed(name: str, database: Path, folder: Path) -> Speed:
     path = build(name, folder)
-    graph: Graph = read_graph(path)
-    loads = []
+    graph = read_graph(path)
+    loads, times = [], []
     for _ in range(5):
         began = time.perf_counter()
         graph = read_graph(path)
         loads.append(time.perf_counter() - began)
-    fit = fit_profiles([profile for profile in profiles if profile.model != name])
-    times = []
+    known, _ = read_model(database, graph)
     for _ in range(_REPEATS):
-        model = Operators(graph, fit)
+        model = replace(known)  # it remembers what it has predicted
         for batch in (1, 3, 8, 16):
             began = time.perf_counter()
             model.predict(batch, 1, 0)

@@ -11,7 +11,7 @@ from carpool.latency.fit_form import from_json, to_json
 from carpool.latency.operator_fit import Unit
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Origin, Setting
-from carpool.profile_database import default_database, opened
+from carpool.profile_database import case_id, default_database, opened
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from carpool.latency.operators import Case, Graph
 
 __all__ = ["own_database", "read_model", "usual_database", "write_fit"]
+
+_NS_PER_S = 1e9
 
 
 def own_database(env: Mapping[str, str] = os.environ) -> Path:
@@ -88,22 +90,20 @@ def _known(
     connection: sqlite3.Connection, origin: Origin, graph: Graph, fit: Fit
 ) -> Iterable[tuple[tuple[Case, Unit], float]]:
     query = (
-        "SELECT threads, gpu, sum(o.count * o.median_s) / sum(o.count) FROM cases c"
-        ' JOIN operators o ON o."case" = c.id JOIN models m ON m.id = o.model'
-        " WHERE (kind, attributes, shapes) = (?, ?, ?)"
+        "SELECT threads, gpu, sum(o.count * o.median_ns) / sum(o.count) FROM operators o"
+        ' JOIN models m ON m.id = o.model WHERE o."case" = ? AND batch = ?'
         " AND (hardware, runtime, device) = (?, ?, ?) GROUP BY threads, gpu"
     )
     cases = {
-        operator.at(batch)
+        operator.at(batch): batch
         for batch in fit.batches
         if graph.admits(batch)
         for operator in graph.operators
     }
-    for case in cases:
-        for *unit, seconds in connection.execute(
-            query, (case.kind, case.attributes, case.shapes, *origin)
-        ):
-            yield (case, Unit(*unit)), seconds
+    for case, batch in cases.items():
+        number = case_id(connection, case, batch)
+        for *unit, ns in connection.execute(query, (number, batch, *origin)):
+            yield (case, Unit(*unit)), ns / _NS_PER_S
 
 
 def _runs(
@@ -117,6 +117,6 @@ def _runs(
     if row is None:
         return {}, 0.0, 0.0
     runs = connection.execute(
-        "SELECT batch, threads, gpu, median_s FROM runs WHERE model = ?", row[:1]
+        "SELECT batch, threads, gpu, median_ns FROM runs WHERE model = ?", row[:1]
     )
-    return {Setting(*setting): median_s for *setting, median_s in runs}, row[1], row[2]
+    return {Setting(*setting): ns / _NS_PER_S for *setting, ns in runs}, row[1], row[2]

@@ -1,12 +1,15 @@
 """The profile database: measured operators and models in an SQLite file.
 
 A model that is measured again on the same hardware and runtime replaces what was known of it there.
-Times are kept as they were measured; what follows from them is the predictor's business.
+Times are kept as they were measured, in whole nanoseconds; what follows from them is for others to
+say. An operator's shapes are kept once for all batch sizes where the batch is what they begin with,
+as in ``f32[1b,64,56,56]``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from importlib import resources
 from pathlib import Path
@@ -19,9 +22,9 @@ from carpool.latency.profile import OperatorRow, Origin, Profile, RunRow, Settin
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["default_database", "opened", "read_profiles", "write_profile"]
+__all__ = ["case_id", "default_database", "opened", "read_profiles", "write_profile"]
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (
     id INTEGER PRIMARY KEY, model TEXT NOT NULL, fingerprint TEXT NOT NULL,
@@ -30,22 +33,28 @@ CREATE TABLE IF NOT EXISTS models (
     UNIQUE (model, hardware, runtime, device));
 CREATE TABLE IF NOT EXISTS runs (
     model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE, batch INTEGER NOT NULL,
-    threads INTEGER NOT NULL, gpu REAL NOT NULL, median_s REAL NOT NULL, p90_s REAL NOT NULL,
-    p95_s REAL NOT NULL, p99_s REAL NOT NULL, spread_s REAL NOT NULL, samples INTEGER NOT NULL,
+    threads INTEGER NOT NULL, gpu REAL NOT NULL, median_ns INTEGER NOT NULL,
+    p90_ns INTEGER NOT NULL, p95_ns INTEGER NOT NULL, p99_ns INTEGER NOT NULL,
+    spread_ns INTEGER NOT NULL, samples INTEGER NOT NULL,
     PRIMARY KEY (model, batch, threads, gpu)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kinds (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, attributes TEXT NOT NULL,
+    UNIQUE (kind, attributes));
 CREATE TABLE IF NOT EXISTS cases (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, attributes TEXT NOT NULL, shapes TEXT NOT NULL,
-    UNIQUE (kind, attributes, shapes));
+    kind INTEGER NOT NULL REFERENCES kinds, shapes TEXT NOT NULL, id INTEGER NOT NULL,
+    PRIMARY KEY (kind, shapes)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS operators (
-    model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
-    "case" INTEGER NOT NULL REFERENCES cases, batch INTEGER NOT NULL, threads INTEGER NOT NULL,
-    gpu REAL NOT NULL, count INTEGER NOT NULL, median_s REAL NOT NULL, spread_s REAL NOT NULL,
-    PRIMARY KEY (model, "case", batch, threads, gpu)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS by_case ON operators ("case", threads, gpu);
+    "case" INTEGER NOT NULL, model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
+    batch INTEGER NOT NULL, threads INTEGER NOT NULL, gpu REAL NOT NULL, count INTEGER NOT NULL,
+    median_ns INTEGER NOT NULL, spread_ns INTEGER NOT NULL,
+    PRIMARY KEY ("case", model, batch, threads, gpu)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fits (
     hardware TEXT NOT NULL, runtime TEXT NOT NULL, device TEXT NOT NULL, models INTEGER NOT NULL,
     document TEXT NOT NULL, PRIMARY KEY (hardware, runtime, device)) WITHOUT ROWID;
 """
+_NS_PER_S = 1e9
+_FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
+_FIRST_BATCHES = re.compile(r"(\w+\[)(\d+)b")
 
 
 def default_database() -> Path:
@@ -63,8 +72,9 @@ def read_profiles(path: Path) -> list[Profile]:
         runs = _grouped(connection.execute("SELECT * FROM runs ORDER BY 1, 3, 2, 4"))
         operators = _grouped(
             connection.execute(
-                "SELECT o.model, kind, attributes, shapes, batch, threads, gpu, count, median_s,"
-                ' spread_s FROM operators o JOIN cases c ON c.id = o."case" ORDER BY 1, 6, 5, c.id'
+                "SELECT o.model, k.kind, attributes, shapes, batch, threads, gpu, count, median_ns,"
+                ' spread_ns FROM operators o JOIN cases c ON c.id = o."case"'
+                " JOIN kinds k ON k.id = c.kind ORDER BY 1, 6, 5, c.id"
             )
         )
         models = connection.execute(
@@ -76,7 +86,7 @@ def read_profiles(path: Path) -> list[Profile]:
         Profile(
             model,
             Origin(hardware, runtime, device),
-            tuple(RunRow(Setting(*row[:3]), *row[3:]) for row in runs.get(number, ())),
+            tuple(_run(row) for row in runs.get(number, ())),
             tuple(_operator(row, cases) for row in operators.get(number, ())),
             load_s,
             memory_mb,
@@ -105,31 +115,73 @@ def write_profile(path: Path, profile: Profile) -> None:
         connection.executemany(
             "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (number, *r.setting, r.median_s, r.p90_s, r.p95_s, r.p99_s, r.spread_s, r.samples)
+                (number, *r.setting, *map(_ns, times), r.samples)
                 for r in profile.runs
+                for times in [(r.median_s, r.p90_s, r.p95_s, r.p99_s, r.spread_s)]
             ],
         )
         for row in profile.operators:
             _write_operator(connection, number, row)
 
 
+def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | None:
+    """The number of an operator in a database; None: it is not there."""
+    row = connection.execute(
+        "SELECT c.id FROM kinds k JOIN cases c ON c.kind = k.id"
+        " WHERE (k.kind, attributes, shapes) = (?, ?, ?)",
+        (case.kind, case.attributes, _any_batch(case.shapes, batch)),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def _write_operator(connection: sqlite3.Connection, number: int | None, row: OperatorRow) -> None:
-    key = (row.case.kind, row.case.attributes, row.case.shapes)
+    case = row.case
+    known = case_id(connection, case, row.setting.batch)
+    if known is None:
+        kind = (case.kind, case.attributes)
+        connection.execute("INSERT OR IGNORE INTO kinds (kind, attributes) VALUES (?, ?)", kind)
+        (known,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cases").fetchone()
+        connection.execute(
+            "INSERT INTO cases SELECT id, ?, ? FROM kinds WHERE (kind, attributes) = (?, ?)",
+            (_any_batch(case.shapes, row.setting.batch), known, *kind),
+        )
+    times = (_ns(row.median_s), _ns(row.spread_s))
     connection.execute(
-        "INSERT OR IGNORE INTO cases (kind, attributes, shapes) VALUES (?, ?, ?)", key
+        "INSERT INTO operators VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (known, number, *row.setting, row.count, *times),
     )
-    connection.execute(
-        "INSERT INTO operators SELECT ?, id, ?, ?, ?, ?, ?, ? FROM cases"
-        " WHERE (kind, attributes, shapes) = (?, ?, ?)",
-        (number, *row.setting, row.count, row.median_s, row.spread_s, *key),
-    )
+
+
+def _any_batch(shapes: str, batch: int) -> str:
+    """The shapes with what first sizes are of the batch; constants have none."""
+
+    def written(match: re.Match[str]) -> str:
+        size = int(match[2])
+        first = match[2] if size % batch or not size else f"{size // batch}b"
+        return match[1] + first + match[3]
+
+    return _FIRST_SIZE.sub(written, shapes)
+
+
+def _with_batch(shapes: str, batch: int) -> str:
+    return _FIRST_BATCHES.sub(lambda match: f"{match[1]}{int(match[2]) * batch}", shapes)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS_PER_S)
+
+
+def _run(row: Sequence[Any]) -> RunRow:
+    median_s, p90_s, p95_s, p99_s, spread_s = (ns / _NS_PER_S for ns in row[3:8])
+    return RunRow(Setting(*row[:3]), median_s, p90_s, p95_s, p99_s, spread_s, row[8])
 
 
 def _operator(row: Sequence[Any], cases: dict[tuple[str, str, str], Case]) -> OperatorRow:
-    key = (row[0], row[1], row[2])
+    key = (row[0], row[1], _with_batch(row[2], row[3]))
     if key not in cases:
         cases[key] = Case.parse(*key)
-    return OperatorRow(cases[key], Setting(*row[3:6]), *row[6:])
+    median_s, spread_s = (ns / _NS_PER_S for ns in row[7:9])
+    return OperatorRow(cases[key], Setting(*row[3:6]), row[6], median_s, spread_s)
 
 
 def _grouped(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:

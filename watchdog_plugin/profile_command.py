@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from carpool import durations, grid_arguments
 from carpool.errors import ConfigError
 from carpool.fit_database import own_database, write_fit
-from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.profile import Profile
 from carpool.onnx_graph.free_dims import BATCH, read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of, model_name

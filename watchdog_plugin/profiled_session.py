@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds", "whole_model"]
 
-_ERRORS_ONLY = 3
+_FATAL_ONLY = 4  # errors are raised, and said once
 _US_PER_S = 1e6
 _SUFFIX = "_kernel_time"
 _DTYPES: Mapping[int, Any] = {
@@ -103,7 +103,7 @@ class ProfiledSession:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = _FATAL_ONLY
         for pool in ("intra_op", "inter_op"):
             options.add_session_config_entry(f"session.{pool}.allow_spinning", "0")
         options.add_session_config_entry(
@@ -130,7 +130,11 @@ class ProfiledSession:
         try:
             self._session.run(None, dict(inputs))
         except Exception as error:
-            msg = f"the model fails on numbers of about one: {logs.describe(error)}"
+            sizes = ", ".join(str(list(array.shape)) for array in inputs.values())
+            msg = (
+                f"the model fails on inputs of {sizes}, numbers of about one, zeros and ones; "
+                f"--batch and --dim choose other sizes ({logs.describe(error)})"
+            )
             raise LoadError(msg) from error
         return time.perf_counter() - began
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median_grouped
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from watchdog_plugin.operator_matching import matched
 from watchdog_plugin.profiled_session import ProfiledSession, feeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from carpool.latency.operators import Case, Graph
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from watchdog_plugin.profiled_session import OperatorTimes
     from watchdog_plugin.tensors import Array
 
-__all__ = ["Grid", "origin", "profile"]
+__all__ = ["Grid", "Measured", "measure", "origin", "profile", "rows"]
 
 _VISIT_S = 0.03  # a visit times runs for so long, or one if that takes longer
 _MOST_RUNS = 30  # of one visit
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 100
 _PATIENCE_S = 0.5  # with busy neighbours, before each visit
-_WARM_UPS, _LONG_S = 3, 1.0  # runs of each setting; one is enough if it takes so long
+_WARM_UPS, _LONG_S = 3, 0.5  # runs of each setting; one is enough if it takes so long
 _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that count in any case
-_RUNS_OF_OPERATORS = 3  # of a visit, if they are short
-_SHORT_S = 0.01
+_RUNS_OF_OPERATORS = 10  # of a visit, if they are short
+_BLOCK_S = 0.001  # the kernel's accounts are read that often
 _DISTURBED = 0.02  # of a run, spent ready and without a core
+_CLOCK_S = 1e-6  # operators are told in whole microseconds; how many are of each tells more
 
 T = TypeVar("T")
 
@@ -67,8 +68,16 @@ class Grid:
 
 
 @dataclass(slots=True)
-class _Measured:
-    """What was seen at one setting; each run with the share of it that others have taken."""
+class Measured:
+    """What was seen at one setting; each run with the share of it that others have taken.
+
+    Attributes:
+        setting: Batch, threads, GPU.
+        inputs: What was run.
+        whole_s: Runs timed as a whole.
+        operators: Runs timed by operators.
+        queued: Of those, the shares alone.
+    """
 
     setting: Setting
     inputs: dict[str, Array]
@@ -97,29 +106,27 @@ class _Pair:
         self._whole = ProfiledSession(model, folder, threads, operators=False)
         self._parts = ProfiledSession(model, folder, threads, operators=True) if operators else None
         self._neighbours = Neighbours()
-        self._order: list[_Measured | None] = []
+        self._order: list[Measured | None] = []
 
-    def warm_up(self, measured: _Measured) -> None:
+    def warm_up(self, measured: Measured) -> None:
         """Let the sessions find memory; they ask for it anew in the first runs of each size."""
         for _ in range(_WARM_UPS):
             first_s = self._whole.run_s(measured.inputs)
-            self._run_parts(measured, kept=False)
+            self._run_parts(measured, 1, kept=False)
             if first_s > _LONG_S:
                 break
 
-    def visit(self, measured: _Measured) -> None:
+    def visit(self, measured: Measured) -> None:
         """Time one setting, when others leave the machine alone, but not much later."""
         self._neighbours.await_calm(_PATIENCE_S)
-        first_s = self._whole.run_s(measured.inputs)  # warms caches that the others have used
-        for _ in range(int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))):
-            before_s = self._neighbours.queued_s()
-            whole_s = self._whole.run_s(measured.inputs)
-            queued = (self._neighbours.queued_s() - before_s) / whole_s
-            measured.whole_s.append((queued, whole_s))
+        first_s = self._run_whole(measured, 1)
+        runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
+        if first_s < _LONG_S:  # it has warmed the caches that the others have used
+            measured.whole_s.pop()
+            self._run_whole(measured, runs)
         if first_s < _VISIT_S:
-            self._run_parts(measured, kept=False)
-        for _ in range(_RUNS_OF_OPERATORS if first_s < _SHORT_S else 1):
-            self._run_parts(measured, kept=True)
+            self._run_parts(measured, 1, kept=False)
+        self._run_parts(measured, min(runs, _RUNS_OF_OPERATORS), kept=True)
 
     def close(self) -> None:
         """Hand the times of operators to the settings they belong to."""
@@ -131,14 +138,31 @@ class _Pair:
                 taken[id(measured)] += 1
                 measured.operators.append((queued, found))
 
-    def _run_parts(self, measured: _Measured, *, kept: bool) -> None:
+    def _run_whole(self, measured: Measured, runs: int) -> float:
+        """Seconds of the last of some runs."""
+        for queued, times in self._blocks(self._whole, measured, runs):
+            measured.whole_s += [(queued, time_s) for time_s in times]
+        return times[-1]
+
+    def _run_parts(self, measured: Measured, runs: int, *, kept: bool) -> None:
         if self._parts is None:
             return
-        before_s = self._neighbours.queued_s()
-        run_s = self._parts.run_s(measured.inputs)
-        if kept:
-            measured.queued.append((self._neighbours.queued_s() - before_s) / run_s)
-        self._order.append(measured if kept else None)
+        for queued, times in self._blocks(self._parts, measured, runs):
+            if kept:
+                measured.queued += [queued] * len(times)
+            self._order += [measured if kept else None] * len(times)
+
+    def _blocks(
+        self, session: ProfiledSession, measured: Measured, runs: int
+    ) -> Iterator[tuple[float, list[float]]]:
+        """Runs with what share others took; not one by one, as reading accounts cools caches."""
+        while runs:
+            times: list[float] = []
+            before_s = self._neighbours.queued_s()
+            while runs and sum(times) < _BLOCK_S:
+                times.append(session.run_s(measured.inputs))
+                runs -= 1
+            yield (self._neighbours.queued_s() - before_s) / sum(times), times
 
 
 def profile(
@@ -162,22 +186,41 @@ def profile(
     Raises:
         LoadError: the model cannot be loaded or run.
     """
+    seen, load_s, memory_mb = measure(file, model, folder, grid, say, operators=graph is not None)
+    return *rows(seen, graph), load_s, memory_mb
+
+
+def measure(
+    file: OnnxFile,
+    model: bytes,
+    folder: Path,
+    grid: Grid,
+    say: Callable[[str], None],
+    *,
+    operators: bool,
+) -> tuple[list[Measured], float, float]:
+    """Every run that `profile` makes its rows of, seconds to load the model, its megabytes."""
     settings = [
-        _Measured(Setting(batch, threads), feeds(file, batch))
+        Measured(Setting(batch, threads), feeds(file, batch))
         for threads in grid.threads
         for batch in grid.batches
     ]
     load_s, memory_mb = _first(model, folder, settings)
     pairs = {
-        threads: _Pair(model, folder, threads, operators=graph is not None)
-        for threads in grid.threads
+        threads: _Pair(model, folder, threads, operators=operators) for threads in grid.threads
     }
     _rounds(settings, pairs, grid, say)
     for pair in pairs.values():
         pair.close()
-    runs = tuple(_run_row(measured) for measured in settings)
-    rows = tuple(row for m in settings for row in _operator_rows(graph, m)) if graph else ()
-    return runs, rows, load_s, memory_mb
+    return settings, load_s, memory_mb
+
+
+def rows(
+    seen: Sequence[Measured], graph: Graph | None
+) -> tuple[tuple[RunRow, ...], tuple[OperatorRow, ...]]:
+    """What a database keeps of measured runs."""
+    runs = tuple(_run_row(measured) for measured in seen)
+    return runs, tuple(row for m in seen for row in _operator_rows(graph, m)) if graph else ()
 
 
 def origin() -> Origin:
@@ -185,7 +228,7 @@ def origin() -> Origin:
     return Origin(processor(), f"onnxruntime {ort.__version__}")
 
 
-def _first(model: bytes, folder: Path, settings: Sequence[_Measured]) -> tuple[float, float]:
+def _first(model: bytes, folder: Path, settings: Sequence[Measured]) -> tuple[float, float]:
     """Seconds to load the model, and megabytes that it and its largest batch take."""
     peak = PeakMemory()
     largest = max(settings, key=lambda measured: measured.setting.batch)
@@ -196,7 +239,7 @@ def _first(model: bytes, folder: Path, settings: Sequence[_Measured]) -> tuple[f
 
 
 def _rounds(
-    settings: Sequence[_Measured],
+    settings: Sequence[Measured],
     pairs: dict[int, _Pair],
     grid: Grid,
     say: Callable[[str], None],
@@ -219,13 +262,13 @@ def _rounds(
             return
 
 
-def _run_row(measured: _Measured) -> RunRow:
+def _run_row(measured: Measured) -> RunRow:
     times = _quiet(measured.whole_s)
     low, mid, high, p90, p95, p99 = np.quantile(times, [0.25, 0.5, 0.75, 0.9, 0.95, 0.99]).tolist()
     return RunRow(measured.setting, mid, p90, p95, p99, high - low, len(times))
 
 
-def _operator_rows(graph: Graph, measured: _Measured) -> Iterable[OperatorRow]:
+def _operator_rows(graph: Graph, measured: Measured) -> Iterable[OperatorRow]:
     """The operators of one setting, equal ones together."""
     cases = [operator.at(measured.setting.batch) for operator in graph.operators]
     runs = [matched(graph, cases, run) for run in _quiet(measured.operators)]
@@ -233,7 +276,7 @@ def _operator_rows(graph: Graph, measured: _Measured) -> Iterable[OperatorRow]:
     together: defaultdict[Case, list[tuple[float, float]]] = defaultdict(list)
     for case, times in zip(cases, columns, strict=bool(columns)):
         low, high = np.quantile(times, [0.25, 0.75]).tolist()
-        together[case].append((median(times), high - low))
+        together[case].append((median_grouped(times, interval=_CLOCK_S), high - low))
     for case, found in together.items():
         mean_s, spread_s = (sum(column) / len(found) for column in zip(*found, strict=True))
         yield OperatorRow(case, measured.setting, len(found), mean_s, spread_s)

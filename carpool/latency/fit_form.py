@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from carpool.latency.operator_fit import Fit, Law, Unit
+import numpy as np
+
+from carpool.latency.operator_fit import Errors, Fit, Unit
 
 __all__ = ["from_json", "to_json"]
 
@@ -14,8 +16,8 @@ def to_json(fit: Fit) -> str:
     """The fit as text."""
     form = {
         "laws": [
-            [kind, *unit, law.family, [float(f"{c:.6g}") for c in law.coefficients]]
-            for (kind, unit), law in sorted(fit.laws.items())
+            [kind, *unit, [float(f"{c:.6g}") for c in law]]
+            for (kind, unit), law in sorted(fit.laws.items(), key=lambda item: item[0])
         ],
         "besides": [
             [*unit, per_run_s, fit.per_operator_s[unit]]
@@ -23,7 +25,7 @@ def to_json(fit: Fit) -> str:
         ],
         "batches": list(fit.batches),
         "tails": sorted(fit.tails.items()),
-        "bounds": [fit.bounds, fit.settled_bounds, fit.other_bounds],
+        "errors": [[*unit, errors] for unit, errors in sorted(fit.errors.items())],
     }
     return json.dumps(form, separators=(",", ":"))
 
@@ -37,17 +39,19 @@ def from_json(text: str) -> Fit:
     form: dict[str, Any] = json.loads(text)
     try:
         besides = {Unit(*row[:2]): row[2:] for row in form["besides"]}
-        bounds = [(float(low), float(high)) for low, high in form["bounds"]]
         return Fit(
             {
-                (kind, Unit(threads, gpu)): Law(family, tuple(coefficients))
-                for kind, threads, gpu, family, coefficients in form["laws"]
+                (kind, Unit(threads, gpu)): np.array(coefficients, float)
+                for kind, threads, gpu, coefficients in form["laws"]
             },
             {unit: row[0] for unit, row in besides.items()},
             {unit: row[1] for unit, row in besides.items()},
             tuple(form["batches"]),
             dict(form["tails"]),
-            *bounds,
+            {
+                Unit(threads, gpu): Errors(*((float(low), float(high)) for low, high in bounds))
+                for threads, gpu, bounds in form["errors"]
+            },
         )
     except (KeyError, TypeError, IndexError) as error:
         msg = f"no fit: {error!r}"

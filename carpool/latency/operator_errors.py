@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.latency.operator_fit import Unit, fit_without_errors, rows_of
+from carpool.latency.operator_fit import Errors, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.latency.operator_fit import Fit
-    from carpool.latency.profile import Profile
+    from carpool.latency.operator_learning import Samples
+    from carpool.latency.profile import Setting
 
 __all__ = ["measured_errors"]
 
@@ -32,28 +32,38 @@ class _Error(NamedTuple):
     error: float
 
 
-def measured_errors(fit: Fit, profiles: Sequence[Profile], families: Mapping[str, str]) -> Fit:
-    """The fit with bounds for models that it does not know."""
-    errors = list(_left_out(profiles, families))
-    if len(errors) < _LEAST:
-        return fit
-    same: list[float] = []
-    other: list[float] = []
+def measured_errors(
+    samples: Samples, known: Iterable[int], families: Mapping[str, str]
+) -> dict[Unit, Errors]:
+    """By unit, the errors for models that a fit does not know.
+
+    Args:
+        samples: Measured models.
+        known: Positions of those that may be used.
+        families: As in `fit_profiles`.
+    """
     models: defaultdict[str, list[_Error]] = defaultdict(list)
-    for error in errors:
+    for error in _left_out(samples, sorted(known), families):
         models[error.model].append(error)
+    plain: defaultdict[Unit, list[float]] = defaultdict(list)
+    settled: defaultdict[Unit, list[float]] = defaultdict(list)
+    other: defaultdict[Unit, list[float]] = defaultdict(list)
     for found in models.values():
         for one in found:
+            plain[one.unit].append(one.error)
             for two in found:
                 if one is not two:
-                    pairs = same if one.unit == two.unit else other
-                    pairs.append(one.error - two.error)
-    return replace(
-        fit,
-        bounds=_middle([error.error for error in errors], fit.bounds),
-        settled_bounds=_middle(same, fit.settled_bounds),
-        other_bounds=_middle(other, fit.other_bounds),
-    )
+                    pairs = settled if one.unit == two.unit else other
+                    pairs[one.unit].append(one.error - two.error)
+    guess = Errors()
+    return {
+        unit: Errors(
+            _middle(plain[unit], guess.plain),
+            _middle(settled[unit], guess.settled),
+            _middle(other[unit], guess.other),
+        )
+        for unit in list(plain)
+    }
 
 
 def _middle(errors: Sequence[float], otherwise: tuple[float, float]) -> tuple[float, float]:
@@ -63,42 +73,38 @@ def _middle(errors: Sequence[float], otherwise: tuple[float, float]) -> tuple[fl
     return float(low), float(high)
 
 
-def _left_out(profiles: Sequence[Profile], families: Mapping[str, str]) -> Iterable[_Error]:
-    rows = [rows_of(profile) for profile in profiles]
-    names = [families.get(profile.model, profile.model) for profile in profiles]
-    order = sorted(set(names))
+def _left_out(
+    samples: Samples, known: Sequence[int], families: Mapping[str, str]
+) -> Iterable[_Error]:
+    names = {at: samples.profiles[at].model for at in known}
+    names = {at: families.get(name, name) for at, name in names.items()}
+    order = sorted(set(names.values()))
     for fold in range(min(_FOLDS, len(order))):
         out = set(order[fold::_FOLDS])
-        kept = [at for at, name in enumerate(names) if name not in out]
-        fit = fit_without_errors([profiles[at] for at in kept], [rows[at] for at in kept])
-        for at, name in enumerate(names):
-            if name in out:
-                yield from _errors(fit, profiles[at])
+        fit = samples.fit(at for at in known if names[at] not in out)
+        for at in known:
+            if names[at] in out:
+                yield from _errors(samples, fit, at)
 
 
-def _errors(fit: Fit, profile: Profile) -> Iterable[_Error]:
-    rows = rows_of(profile)
-    settings = {
-        unit: [row.setting for row in profile.operators if Unit(*row.setting[1:]) == unit]
-        for unit in rows
-    }
-    counts = {
-        unit: [row.count for row in profile.operators if Unit(*row.setting[1:]) == unit]
-        for unit in rows
-    }
+def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
+    """Of the runs of one profile."""
+    predicted_s: defaultdict[Setting, float] = defaultdict(float)
+    for kind, table in samples.tables.items():
+        rows = table.where(table.profile == at)
+        for number, unit in enumerate(samples.units):
+            some = rows.where(rows.unit == number)
+            if not len(some):
+                continue
+            seconds = fit.seconds(kind, some.family, unit, some.sizes, some.cold)
+            times = np.full(len(some), math.nan) if seconds is None else seconds * some.count
+            for setting, time_s in zip(some.setting, times, strict=True):
+                predicted_s[samples.settings[setting]] += float(time_s)
+    profile = samples.profiles[at]
     for run in profile.runs:
         unit = Unit(*run.setting[1:])
-        seconds, operators = fit.per_run_s.get(unit, math.nan), 0
-        for row, setting, count in zip(
-            rows.get(unit, ()), settings.get(unit, ()), counts.get(unit, ()), strict=True
-        ):
-            if setting != run.setting:
-                continue
-            law = fit.law(row.sized.kind, row.sized.family, unit)
-            sizes = np.array([row.sized.sizes], float)
-            one_s = float(law.seconds(sizes, np.array([row.cold]))[0]) if law else math.nan
-            seconds += count * one_s
-            operators += count
-        seconds += fit.per_operator_s.get(unit, 0.0) * operators
-        if operators and seconds > 0:
-            yield _Error(profile.model, unit, math.log(run.median_s / seconds))
+        if unit in fit.per_run_s and run.setting in predicted_s:
+            operators, _ = samples.kernels[at, run.setting]
+            foretold_s = fit.run_s(unit, predicted_s[run.setting], operators)
+            if math.isfinite(foretold_s):
+                yield _Error(profile.model, unit, math.log(run.median_s / foretold_s))

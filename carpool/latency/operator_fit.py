@@ -1,39 +1,32 @@
-"""What is learnt from profiles: how sizes become seconds, what a run costs besides, the errors.
+"""What is learnt from profiles, as a value: how sizes become seconds, what a run costs, the errors.
 
-Each class of operators has coefficients of its own for each number of threads and share of a GPU.
-How wrong predictions are is measured on models that were left out of a fit, fold by fold, so that a
-bound holds for a model that nobody has measured.
+Each class of operators has coefficients of its own for each number of threads and share of a GPU;
+on several threads a second set for those of its operators that one thread does alone. How any of
+it is learnt is `operator_learning`'s business.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.latency.least_squares import non_negative
-from carpool.latency.operator_sizes import sized
 from carpool.latency.operator_terms import terms
+from carpool.latency.operator_threads import shared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from carpool.latency.operator_sizes import Sized
-    from carpool.latency.profile import OperatorRow, Profile, RunRow, Setting
-
     Array = NDArray[np.float64]
 
-__all__ = ["Fit", "Law", "Unit", "cold_share", "fit_profiles"]
+__all__ = ["ALONE", "Errors", "Fit", "Unit", "cold_share"]
 
+ALONE = ", alone"  # after a class: those of its operators that threads do not share
 _US_PER_S = 1e6
-_CLOCK_US = 1.0  # operators that are shorter are told no more exactly than this
-_ROUNDS, _FAR_OFF = 3, 0.3  # how often, and beyond which error, a row counts for less
-_LEAST_ROWS = 8
+_LEAST_S = 1e-6
 _CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
 
 
@@ -49,17 +42,18 @@ class Unit(NamedTuple):
     gpu: float = 0.0
 
 
-class Law(NamedTuple):
-    """Coefficients of the terms of one class of operators, in microseconds."""
+class Errors(NamedTuple):
+    """Where log(measured / predicted) of runs lies with a probability of 90 %.
 
-    family: str
-    coefficients: tuple[float, ...]
+    Attributes:
+        plain: For a model nobody measured.
+        settled: Once one setting of the model is known, on the same number of threads.
+        other: Likewise on another number of threads.
+    """
 
-    def seconds(self, sizes: Array, cold: Array) -> Array:
-        """Seconds of each of the operators with these sizes."""
-        found = terms(self.family, sizes, cold) @ np.asarray(self.coefficients)
-        seconds: Array = np.maximum(found, 0.0) / _US_PER_S
-        return seconds
+    plain: tuple[float, float] = (-0.5, 0.5)
+    settled: tuple[float, float] = (-0.3, 0.3)
+    other: tuple[float, float] = (-0.4, 0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,150 +61,61 @@ class Fit:
     """A fitted predictor.
 
     Attributes:
-        laws: By class and unit; the class ``any FAMILY`` stands in for those never measured.
+        laws: Coefficients of terms, in microseconds, by class and unit; the class ``any FAMILY``
+            stands in for those never measured.
         per_run_s: By unit, what a run costs besides its operators.
         per_operator_s: By unit, what each operator costs besides its timed kernel; below 0
             where timing costs more.
         batches: The batch sizes that were measured.
         tails: Of the run time over its median, by quantile.
-        bounds: Errors of models that were left out: the middle 90 % of log(measured / predicted).
-        settled_bounds: Likewise once one setting of the model is known, on the same number of
-            threads.
-        other_bounds: Likewise on another number of threads.
+        errors: By unit, of models that were left out.
     """
 
-    laws: Mapping[tuple[str, Unit], Law]
+    laws: Mapping[tuple[str, Unit], Array]
     per_run_s: Mapping[Unit, float]
     per_operator_s: Mapping[Unit, float]
     batches: tuple[int, ...] = ()
     tails: Mapping[float, float] = field(default_factory=dict)
-    bounds: tuple[float, float] = (-0.5, 0.5)
-    settled_bounds: tuple[float, float] = (-0.3, 0.3)
-    other_bounds: tuple[float, float] = (-0.4, 0.4)
+    errors: Mapping[Unit, Errors] = field(default_factory=dict)
 
     @property
     def units(self) -> list[Unit]:
         """What is known at all."""
         return sorted(self.per_run_s)
 
-    def law(self, kind: str, family: str, unit: Unit) -> Law | None:
-        """The law of a class, or of its family."""
-        return self.laws.get((kind, unit)) or self.laws.get((f"any {family}", unit))
+    def seconds(
+        self, kind: str, family: str, unit: Unit, sizes: Array, cold: Array
+    ) -> Array | None:
+        """What operators of one class take; None if neither it nor its family was measured.
+
+        Args:
+            kind: The class.
+            family: Of the class.
+            unit: What they run on.
+            sizes: Operators by sizes.
+            cold: As for `terms`.
+        """
+        law = self._law(kind, family, unit)
+        if law is None:
+            return None
+        matrix = terms(family, sizes, cold, unit.threads)
+        found = matrix @ law
+        alone = self._law(kind, family, unit, ALONE)
+        if alone is not None and unit.threads > 1:
+            found = np.where(shared(family, sizes), found, matrix @ alone)
+        seconds: Array = np.maximum(found, 0.0) / _US_PER_S
+        return seconds
+
+    def run_s(self, unit: Unit, kernels_s: float, operators: float) -> float:
+        """A run of so many operators; it takes what a run of none does at least."""
+        besides_s = self.per_run_s[unit] + self.per_operator_s[unit] * operators
+        return max(kernels_s + besides_s, self.per_run_s[unit], _LEAST_S)
+
+    def _law(self, kind: str, family: str, unit: Unit, how: str = "") -> Array | None:
+        found = self.laws.get((kind + how, unit))
+        return self.laws.get((f"any {family}{how}", unit)) if found is None else found
 
 
 def cold_share(traffic_bytes: float) -> float:
     """How much of its weights a model finds no longer in a cache, by what a run moves."""
     return min(1.0, max(0.0, (traffic_bytes - _CACHE_BYTES) / (_ALL_COLD_BYTES - _CACHE_BYTES)))
-
-
-class _Row(NamedTuple):
-    """An operator of a profile, ready to be fitted."""
-
-    sized: Sized
-    cold: float
-    median_us: float
-
-
-_Rows = dict[Unit, list[_Row]]
-
-
-def fit_laws(rows: Sequence[_Rows]) -> dict[tuple[str, Unit], Law]:
-    """The laws of all classes from the rows of several models."""
-    classes: defaultdict[tuple[str, Unit], list[_Row]] = defaultdict(list)
-    for model in rows:
-        for unit, found in model.items():
-            for row in found:
-                classes[row.sized.kind, unit].append(row)
-                classes[f"any {row.sized.family}", unit].append(row)
-    return {key: _law(found) for key, found in classes.items() if len(found) >= _LEAST_ROWS}
-
-
-def _law(rows: Sequence[_Row]) -> Law:
-    """Relative errors count, large ones less: a disturbed measurement is no law."""
-    sizes = np.array([row.sized.sizes for row in rows], float).reshape(len(rows), -1)
-    cold = np.array([row.cold for row in rows])
-    matrix = terms(rows[0].sized.family, sizes, cold)
-    target = np.array([row.median_us for row in rows])
-    scale = 1 / (target + _CLOCK_US)
-    weights, found = scale, np.zeros(matrix.shape[1])
-    for _ in range(_ROUNDS):
-        found = non_negative(matrix * weights[:, None], target * weights)
-        error = np.abs(matrix @ found - target) * scale
-        weights = scale * np.sqrt(np.minimum(1, _FAR_OFF / np.maximum(error, 1e-9)))
-    return Law(rows[0].sized.family, tuple(found.tolist()))
-
-
-def rows_of(profile: Profile) -> _Rows:
-    """A profile's operators by unit."""
-    found: _Rows = defaultdict(list)
-    traffic: dict[Setting, float] = {}
-    for row in profile.operators:
-        setting = row.setting
-        if setting not in traffic:
-            traffic[setting] = _traffic_bytes(profile, setting)
-        unit = Unit(setting.threads, setting.gpu)
-        cold = cold_share(traffic[setting])
-        found[unit].append(_Row(sized(row.case), cold, row.median_s * _US_PER_S))
-    return dict(found)
-
-
-def _traffic_bytes(profile: Profile, setting: Setting) -> float:
-    return sum(row.count * _moved_bytes(row) for row in profile.operators if row.setting == setting)
-
-
-def _moved_bytes(row: OperatorRow) -> float:
-    weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
-    return weights + sum(form.size_bytes for form in row.case.outputs)
-
-
-def fit_profiles(profiles: Sequence[Profile], families: Mapping[str, str] | None = None) -> Fit:
-    """Everything that profiles of one origin tell.
-
-    Args:
-        profiles: Of models, measured operator by operator.
-        families: Models that are told apart by name alone, when errors are measured: none is
-            predicted from another of its family.
-    """
-    from carpool.latency.operator_errors import measured_errors  # noqa: PLC0415  it fits too
-
-    fit = fit_without_errors(profiles, [rows_of(profile) for profile in profiles])
-    return measured_errors(fit, profiles, families or {})
-
-
-def fit_without_errors(profiles: Sequence[Profile], rows: Sequence[_Rows]) -> Fit:
-    """As `fit_profiles`, with bounds that are guesses."""
-    per_run_s, per_operator_s = {}, {}
-    runs = [(profile, run) for profile in profiles for run in profile.runs if profile.operators]
-    for unit in {Unit(run.setting.threads, run.setting.gpu) for _, run in runs}:
-        of_unit = [pair for pair in runs if pair[1].setting[1:] == unit]
-        per_run_s[unit], per_operator_s[unit] = _overhead(of_unit)
-    batches = sorted({run.setting.batch for _, run in runs})
-    tails = _tails([run for _, run in runs])
-    return Fit(fit_laws(rows), per_run_s, per_operator_s, tuple(batches), tails)
-
-
-def _overhead(runs: Sequence[tuple[Profile, RunRow]]) -> tuple[float, float]:
-    """What runs take beyond their kernels, as a line over the number of operators.
-
-    It may fall: timing an operator prolongs it a little, and whole runs are not timed inside.
-    """
-    rows, target, weights = [], [], []
-    for profile, run in runs:
-        operators = sum(row.count for row in profile.operators if row.setting == run.setting)
-        rows.append((1.0, float(operators)))
-        target.append(run.median_s - profile.operator_s(run.setting))
-        weights.append(1 / run.median_s)
-    scale = np.array(weights)
-    found, *_ = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(target) * scale)
-    return float(found[0]), float(found[1])
-
-
-def _tails(runs: Sequence[RunRow]) -> dict[float, float]:
-    if not runs:
-        return {}
-    columns = {0.9: "p90_s", 0.95: "p95_s", 0.99: "p99_s"}
-    return {
-        quantile: max(1.0, float(np.median([getattr(r, name) / r.median_s for r in runs])))
-        for quantile, name in columns.items()
-        if math.isfinite(quantile)
-    }

@@ -93,11 +93,12 @@ class Groups:
         cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
         found = []
         for group in self.all:
-            law = fit.law(group.kind, group.family, unit)
-            if law is None:
-                return None
             sizes = group.base + group.each * batch
-            found.append(law.seconds(sizes, np.full(len(sizes), cold)))
+            share = np.full(len(sizes), cold)
+            seconds = fit.seconds(group.kind, group.family, unit, sizes, share)
+            if seconds is None:
+                return None
+            found.append(seconds)
         return found
 
     def longest_path_s(self, seconds: list[Array]) -> float:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from carpool.latency.model import Configuration, Resources
-from carpool.latency.operator_fit import Unit
+from carpool.latency.operator_fit import Errors, Unit
 from carpool.latency.operator_groups import Groups
 
 if TYPE_CHECKING:
@@ -100,10 +100,11 @@ class Operators:
         middle_s = self.predict(batch, cpu, gpu)
         if middle_s is None:
             return None
-        low, high = self.fit.bounds
+        unit = Unit(max(1, round(cpu)), gpu) if cpu > 0 else Unit(0)
+        errors = self.fit.errors.get(unit, Errors())
+        low, high = errors.plain
         if self._errors:
-            settled = Unit(max(1, round(cpu)), gpu) in self._errors
-            low, high = self.fit.settled_bounds if settled else self.fit.other_bounds
+            low, high = errors.settled if unit in self._errors else errors.other
         return Interval(middle_s * math.exp(low), middle_s * math.exp(high))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
@@ -132,11 +133,11 @@ class Operators:
             return None
         seconds = self._corrections.apply(seconds, unit, batch)
         count = len(self.graph.operators)
-        besides_s = self.fit.per_run_s[unit] + self.fit.per_operator_s[unit] * count
         if self.parallel:
-            return besides_s + self._groups.longest_path_s(seconds)
+            return self.fit.run_s(unit, self._groups.longest_path_s(seconds), count)
         pairs = zip(seconds, self._groups.all, strict=True)
-        return besides_s + sum(float(each @ group.counts) for each, group in pairs)
+        kernels_s = sum(float(each @ group.counts) for each, group in pairs)
+        return self.fit.run_s(unit, kernels_s, count)
 
     def _run_errors(self) -> dict[Unit, list[tuple[int, float]]]:
         """How far the model's own measured runs are from their predictions, by batch."""

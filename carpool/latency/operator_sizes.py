@@ -84,7 +84,10 @@ def _blocked(case: Case) -> Sized:
 
 
 def _unblocked(case: Case) -> Sized:
-    """Convolutions by matrix multiplication: (calls, rows, columns, depth, unfolded, bytes)."""
+    """Convolutions by matrix multiplication: (calls, rows, columns, depth, unfolded, bytes).
+
+    The kernel for more channels than pixels is another: threads hardly share it.
+    """
     image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
     groups = case.given.get("group", 1)
     out, inside, *window = weights.shape
@@ -93,9 +96,10 @@ def _unblocked(case: Case) -> Sized:
     unfolded = calls * depth * columns if taps > 1 else 0
     kind = "unfolded" if taps > 1 else "product"
     kind = "depthwise" if inside == 1 and groups > 1 else kind
+    tall = " tall" if kind != "depthwise" and out // groups > columns else ""
     ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
     sizes = (calls, out // groups, columns, depth, unfolded, *ends)
-    return Sized("unfolded", f"conv {kind} plain", tuple(map(float, sizes)))
+    return Sized("unfolded", f"conv {kind} plain{tall}", tuple(map(float, sizes)))
 
 
 def _dense(case: Case) -> Sized:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.latency.operator_threads import divided
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -28,16 +30,17 @@ _DEPTH = 128.0  # input channels that a pointwise convolution takes in one pass
 _UNIT = 1e-6  # so that coefficients are of about one
 
 
-def terms(family: str, sizes: Array, cold: Array) -> Array:
+def terms(family: str, sizes: Array, cold: Array, threads: int = 1) -> Array:
     """One row of terms for each row of sizes.
 
     Args:
         family: As in `operator_sizes`.
         sizes: Operators by sizes.
         cold: Of each operator, the share of its weights that come from memory.
+        threads: That work on them.
     """
     one = np.ones(len(sizes))
-    return np.stack([one, *TERMS[family](sizes.T, cold)], axis=1)
+    return np.stack([one, *TERMS[family](divided(family, sizes, threads).T, cold)], axis=1)
 
 
 def _levels(size_bytes: Array) -> list[Array]:

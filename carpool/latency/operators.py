@@ -163,8 +163,11 @@ class Graph:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this graph from others, whatever it is called."""
-        parts = [(o.kind, o.attributes, o.inputs, o.outputs) for o in self.operators]
+        """What tells this graph from others, whatever it is called.
+
+        The runtime's optimiser does not order all of its operators alike at each load.
+        """
+        parts = sorted((o.kind, o.attributes, o.inputs, o.outputs) for o in self.operators)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def admits(self, batch: int) -> bool:

@@ -189,4 +189,11 @@ def _open(
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         text = " ".join(str(error).split())
-        raise ConfigError([Problem(str(path), text, "a model that ONNX Runtime reads")]) from error
+        problem = Problem(str(path), text, "a model that ONNX Runtime reads", _mend(text))
+        raise ConfigError([problem]) from error
+
+
+def _mend(refusal: str) -> str:
+    if "is not a registered function/op" in refusal or "No Op registered" in refusal:
+        return "its own handler can still serve it, and a latency table hold its times"
+    return "export it again"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from carpool.latency.least_squares import non_negative
 from carpool.latency.operator_sizes import sized
 from carpool.latency.operator_terms import terms
+from carpool.latency.operator_threads import divided, shared
 from carpool.latency.operators import Case, Form
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ CASES = {
         '{"group":64}',
         "f32[2,64,56,56];f32[64,1,3,3]=>f32[2,64,54,54]",
     ),
-    "conv unfolded plain": ("Conv", "{}", "f32[2,64,80];f32[100,64,3]=>f32[2,100,78]"),
+    "conv unfolded plain": ("Conv", "{}", "f32[2,64,180];f32[100,64,3]=>f32[2,100,178]"),
+    "conv unfolded plain tall": ("Conv", "{}", "f32[2,64,80];f32[100,64,3]=>f32[2,100,78]"),
     "LSTM": ("LSTM", "{}", "f32[48,2,160];f32[1,1024,160]=;f32[1,1024,256]=>f32[48,1,2,256]"),
     "Softmax": ("Softmax", "{}", "f32[2,10]>f32[2,10]"),
     "Reshape": ("Reshape", "{}", "f32[2,10];i64[1]=>f32[20]"),
@@ -46,9 +48,39 @@ def test_every_operator_has_a_class_and_terms(kind: str) -> None:
     found = sized(Case.parse(*CASES[kind]))
     assert kind == found.kind
     sizes = np.array([found.sizes], float).reshape(1, -1)
-    values = terms(found.family, sizes, np.zeros(1))
-    assert np.isfinite(values).all()
-    assert (values >= 0).all()
+    for threads in (1, 2, 3):
+        values = terms(found.family, sizes, np.zeros(1), threads)
+        assert np.isfinite(values).all()
+        assert (values >= 0).all()
+    assert (1,) == shared(found.family, sizes).shape
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "expected"),
+    [
+        ("dense", [1, 16, 64, 64, 0, 0, 0], True),
+        ("dense", [1, 15, 64, 64, 0, 0, 0], False),
+        ("dense", [2, 1, 1, 1, 0, 0, 0], True),
+        ("unfolded", [1, 10, 10, 10, 0, 0, 0, 0], False),
+        ("recurrent", [48, 1, 160, 256, 4, 1], False),
+        ("recurrent", [48, 2, 160, 256, 4, 1], True),
+        ("elementwise", [1000, 1, 8000], False),
+        ("elementwise", [1e6, 1, 8e6], True),
+        ("direct", [1] * 12, True),
+    ],
+)
+def test_small_operators_are_left_to_one_thread(
+    family: str, sizes: Sequence[float], *, expected: bool
+) -> None:
+    """The runtime's own thresholds: 64 Ki multiplications, some ten thousand elements."""
+    assert [expected] == shared(family, np.array([sizes], float)).tolist()
+
+
+def test_a_recurrent_layer_is_divided_by_rows() -> None:
+    """Each of two threads sees half the batch, the larger half counts; steps are not divided."""
+    sizes = np.array([[48, 5, 160, 256, 4, 1], [48, 1, 160, 256, 4, 1]], float)
+    assert [[48, 3], [48, 1]] == divided("recurrent", sizes, 2)[:, :2].tolist()
+    assert sizes is divided("recurrent", sizes, 1)
 
 
 def test_shapes_survive_as_text() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
 from carpool.latency.fit_form import from_json, to_json
-from carpool.latency.operator_fit import Unit, fit_profiles
+from carpool.latency.operator_fit import Unit
+from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, operator_s, profiles, run_s
@@ -149,7 +150,7 @@ def test_a_fit_survives_as_text() -> None:
     again = from_json(to_json(_fit()))
     expected = Operators(UNSEEN, _fit()).predict(8, 2, 0, 0.99)
     assert pytest.approx(expected, rel=1e-4) == Operators(UNSEEN, again).predict(8, 2, 0, 0.99)
-    assert _fit().bounds == again.bounds
+    assert _fit().errors == again.errors
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"laws": 1}', "nonsense"])

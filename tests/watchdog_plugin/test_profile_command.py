@@ -14,7 +14,7 @@ from carpool import predict_command
 from carpool.__main__ import main
 from carpool.errors import ConfigError
 from carpool.fit_database import write_fit
-from carpool.latency.operator_fit import fit_profiles
+from carpool.latency.operator_learning import fit_profiles
 from carpool.onnx_graph.optimised import read_graph
 from carpool.profile_database import read_profiles, write_profile
 from tests.carpool.profiles import ORIGIN, profiles

@@ -1,0 +1,55 @@
+"""What several threads change: which operators they share, and how a layer is divided among them.
+
+ONNX Runtime wakes another thread only where its estimate of the work is worth that, so an operator
+below a threshold takes what it takes on one thread. The thresholds are the runtime's own: 64 Ki
+multiplications of a product of matrices, some ten thousand elements of a loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+__all__ = ["divided", "shared"]
+
+_MULTIPLICATIONS = 65_536.0
+_ELEMENTS: Mapping[str, float] = {"rows": 16_384.0, "copy": 30_000.0, "elementwise": 70_000.0}
+
+
+def shared(family: str, sizes: Array) -> Flags:
+    """Which of these operators several threads work on.
+
+    Args:
+        family: As in `operator_sizes`.
+        sizes: Operators by sizes.
+    """
+    found: Flags = np.ones(len(sizes), bool)
+    if family in ("dense", "unfolded"):
+        calls, rows, columns, depth = sizes.T[:4]
+        found = (calls > 1) | (rows * columns * depth >= _MULTIPLICATIONS)
+    elif family == "recurrent":
+        found = sizes[:, 1] > 1
+    elif family in _ELEMENTS:
+        found = sizes[:, 0] >= _ELEMENTS[family]
+    return found
+
+
+def divided(family: str, sizes: Array, threads: int) -> Array:
+    """The sizes that one of the threads sees, where that is not a share of everything.
+
+    A recurrent layer is divided by the rows of its batch.
+    """
+    if family != "recurrent" or threads == 1:
+        return sizes
+    found = sizes.copy()
+    found[:, 1] = np.ceil(sizes[:, 1] / threads)
+    return found

@@ -1,0 +1,118 @@
+"""The profile database: what goes in comes out, once for all batch sizes, exactly for others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.errors import ConfigError
+from carpool.fit_database import read_model, write_fit
+from carpool.latency.operator_learning import fit_profiles
+from carpool.latency.operators import Case, Form
+from carpool.latency.profile import OperatorRow, Profile, Setting
+from carpool.profile_database import default_database, opened, read_profiles, write_profile
+from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles
+
+NET = graph([64, 128, 128, 10])
+
+forms = st.builds(
+    Form,
+    st.sampled_from(["f32", "i64", "bool"]),
+    st.lists(st.integers(0, 48), max_size=4).map(tuple),
+    st.booleans(),
+)
+cases = st.builds(
+    Case,
+    st.sampled_from(["Conv", "Gemm"]),
+    st.sampled_from(["{}", json.dumps({"pads": [1, 1]})]),
+    st.lists(forms, max_size=3).map(tuple),
+    st.lists(forms, max_size=2).map(tuple),
+)
+
+
+def test_profiles_come_back_to_the_nanosecond(tmp_path: Path) -> None:
+    """Runs, operators, their numbers and names."""
+    path, written = tmp_path / "profiles.sqlite", profile(NET)
+    write_profile(path, written)
+    (found,) = read_profiles(path)
+    assert written.model == found.model
+    assert written.fingerprint == found.fingerprint
+    assert (written.load_s, written.memory_mb) == (found.load_s, found.memory_mb)
+    assert [run.setting for run in written.runs] == [run.setting for run in found.runs]
+    times = {(row.case, row.setting): row.median_s for row in found.operators}
+    for row in written.operators:
+        assert pytest.approx(row.median_s, abs=6e-10) == times[row.case, row.setting]
+
+
+def test_an_operator_is_kept_once_for_all_batch_sizes(tmp_path: Path) -> None:
+    """Three layers at five batch sizes on two numbers of threads are three cases."""
+    path = tmp_path / "profiles.sqlite"
+    write_profile(path, profile(NET))
+    with opened(path) as connection:
+        assert (3,) == connection.execute("SELECT count(*) FROM cases").fetchone()
+        count = connection.execute("SELECT count(*) FROM operators").fetchone()
+    assert (3 * len(BATCHES) * 2,) == count
+
+
+@settings(deadline=None)  # it writes files
+@given(found=st.lists(st.tuples(cases, st.sampled_from(BATCHES)), max_size=6, unique=True))
+def test_whatever_shapes_there_are_come_back(found: list[tuple[Case, int]]) -> None:
+    """First sizes that are multiples of the batch by chance, zeros, scalars, constants."""
+    rows = tuple(OperatorRow(case, Setting(batch, 1), 1, 1e-6, 0.0) for case, batch in found)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "profiles.sqlite"
+        write_profile(path, Profile("net", ORIGIN, (), rows))
+        (again,) = read_profiles(path)
+    expected = {(row.case, row.setting) for row in rows}
+    assert expected == {(row.case, row.setting) for row in again.operators}
+
+
+def test_a_model_that_is_measured_again_replaces_itself(tmp_path: Path) -> None:
+    """The same name on the same hardware and runtime; on others it stands beside it."""
+    path = tmp_path / "profiles.sqlite"
+    write_profile(path, profile(NET))
+    write_profile(path, profile(NET, 2.0))
+    elsewhere = dataclasses.replace(profile(NET), origin=ORIGIN._replace(hardware="other"))
+    write_profile(path, elsewhere)
+    found = read_profiles(path)
+    assert [ORIGIN, elsewhere.origin] == [each.origin for each in found]
+    assert pytest.approx(profile(NET, 2.0).runs[0].median_s, abs=1e-9) == found[0].runs[0].median_s
+
+
+def test_measured_operators_are_found_for_another_model(tmp_path: Path) -> None:
+    """Layers of the same sizes in another network, at every batch size and number of threads."""
+    path = tmp_path / "profiles.sqlite"
+    known = [profile(NET), *profiles(10)]
+    for each in known:
+        write_profile(path, each)
+    write_fit(path, ORIGIN, fit_profiles(known), len(known))
+    other = graph([64, 128, 128], "other")
+    model, origin = read_model(path, other)
+    assert ORIGIN == origin
+    assert 2 * 2 * len(BATCHES) == len(model.known)
+
+
+@pytest.mark.parametrize("version", [1, 99])
+def test_another_version_is_refused(tmp_path: Path, version: int) -> None:
+    """A database of an earlier or later release is named, not misread."""
+    path = tmp_path / "profiles.sqlite"
+    write_profile(path, profile(NET))
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(ConfigError, match=f"version {version}"):
+        read_profiles(path)
+
+
+def test_the_packages_own_database_is_small_and_whole() -> None:
+    """It ships with every installation: at most 2 MB, and enough models to learn from."""
+    assert default_database().stat().st_size < 2_000_000
+    found = read_profiles(default_database())
+    assert 100 <= len(found)
+    assert all(each.runs and each.operators for each in found)
