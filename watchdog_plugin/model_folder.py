@@ -55,6 +55,8 @@ def several(settings: HandlerSettings) -> dict[str, HandlerSettings]:
     Raises:
         LoadError: there is another model beside them.
     """
+    if settings.model_path_given:
+        return {}
     folders = sorted((settings.function_dir / "models").glob("*/model.onnx"))
     other = find(settings)
     if folders and other:

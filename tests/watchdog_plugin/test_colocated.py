@@ -139,6 +139,14 @@ def test_a_model_beside_several_is_refused(folder: Path) -> None:
         load(folder)
 
 
+def test_a_model_that_is_named_by_its_path_is_alone(folder: Path) -> None:
+    """Whoever says `model_path` means that one."""
+    path = folder / "models" / "double" / "model.onnx"
+    settings = HandlerSettings.from_env({"function_dir": str(folder), "model_path": str(path)})
+
+    assert not isinstance(loading.load(settings), Colocated)
+
+
 def test_code_beside_several_models_that_nobody_calls_is_refused(folder: Path) -> None:
     """The message says where it belongs."""
     (folder / "handler.py").write_text("def preprocess(item):\n    return item.json()\n")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from watchdog_plugin.lazy.program import Kind
+from watchdog_plugin.lazy.program import Kind, Left
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
@@ -163,10 +163,10 @@ def _part(entry: Entry, done: Collection[Rider]) -> tuple[list[Rider], list[Ride
     for rider in entry.riders:
         left = rider.left
         if block.kind is Kind.ENCODER:
-            rider.left = left._replace(encoder=left.encoder - 1)
+            rider.left = Left(left.encoder - 1, left.decoder)
             (staying if left.encoder > 1 else going).append(rider)
         else:
             # Who runs longer than was predicted is about to end, as far as anybody knows.
-            rider.left = left._replace(decoder=max(1, left.decoder - 1))
+            rider.left = Left(left.encoder, max(1, left.decoder - 1))
             (going if rider in done else staying).append(rider)
     return staying, going

@@ -64,7 +64,7 @@ class Member:
         ticket: counts it.
         steps: how often its decoder has run.
         ended: whether its decoder has run for the last time.
-        emitted: what each step made of the answer.
+        emitted: what each step made of the answer, and which rows of that are its own.
         outcome: its outputs, or why it has none, once it has ended.
     """
 
@@ -76,7 +76,7 @@ class Member:
         self.ticket = ticket
         self.steps = 0
         self.ended = False
-        self.emitted: list[Arrays] = []
+        self.emitted: list[tuple[Arrays, slice]] = []
         self.outcome: Arrays | Exception = {}
 
     def end(self, error: Exception | None = None) -> None:
@@ -84,9 +84,9 @@ class Member:
         if error is not None:
             self.outcome = error
         elif self.emitted:
-            names = self.emitted[0]
             self.outcome = {
-                name: np.stack([step[name] for step in self.emitted], axis=1) for name in names
+                name: np.stack([step[name][own] for step, own in self.emitted], axis=1)
+                for name in self.emitted[0][0]
             }
         else:
             self.outcome = self.rows.arrays
@@ -213,14 +213,15 @@ def _together(riders: list[Rider], node: int) -> None:
         if array.shape[:1] != (rows,):
             msg = f"a stage made {array.shape} of {rows} rows: expected a row for each"
             raise ValueError(msg)
-    emitted = spread(step.emitted, counts)
     decoding = riders[0].program.block(node).kind is Kind.DECODER
-    for member, part in zip(members, list(spread(step.values, counts)), strict=True):
+    done: list[bool] | None = None
+    if step.done is not None:
+        done = np.logical_and.reduce(step.done.reshape(rows, -1), axis=1).tolist()
+    for member, part in zip(members, spread(step.values, counts), strict=True):
         member.rows = part
-        given = next(emitted)
         if decoding:
             member.steps += 1
-            member.emitted.append(given.arrays)
+            _, start, end, _ = part
+            member.emitted.append((step.emitted, slice(start, end)))
             over = member.steps >= model.steps_max
-            ended = step.done is None or bool(np.all(step.done[part.start : part.end]))
-            member.ended = over or ended
+            member.ended = over or done is None or all(done[start:end])
