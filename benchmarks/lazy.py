@@ -1,5 +1,7 @@
 """LazyBatching in the paper's setting, simulated: ``python -m benchmarks lazy``; live: ``--live``.
 
+With ``--floor``, what batching can do for the example models at all (`lazy_floor`).
+
 ResNet of 1.1 ms, GNMT of 7.2 ms and Transformer of 2.4 ms for a batch of one, a batch of b takes
 0.75 + 0.25 b times as long; Poisson arrivals, an agreement of 100 ms, batches of at most 64.
 Sequences have the four lengths of the authors' public prototype. What the paper does not say is
@@ -147,7 +149,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=2, help="runs of each (2)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--live", action="store_true", help="real models behind a real sidecar")
+    parser.add_argument("--floor", action="store_true", help="what any way could reach")
     flags, rest = parser.parse_known_args(argv)
+    if flags.floor:
+        from benchmarks import lazy_floor  # noqa: PLC0415  it builds on this one
+
+        return lazy_floor.main()
     if flags.live:
         from benchmarks import lazy_live  # noqa: PLC0415  needs models and processes
 

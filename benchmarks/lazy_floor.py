@@ -1,0 +1,121 @@
+"""What any way of batching could reach: ``python -m benchmarks lazy --floor``.
+
+The two example models that answer step by step, by their stages' times alone, in simulated time:
+no sidecar, no hops, no neighbours. So what is left between ways is what they make requests wait,
+and what a request takes that is alone is the least that a mean can be. Late answers are counted by
+objectives that the executor knows.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmarks.lazy import LENGTHS
+from simulator.staged import Coming, lazily, windowed
+from watchdog_plugin.lazy.program import Kind, Left, Node, Program
+from watchdog_plugin.lazy.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["latencies_s", "main", "model", "ways"]
+
+BATCH_MAX = 16
+LOADS = (0.2, 0.5, 0.9)
+WINDOWS_MS = (0, 1, 2, 5, 10, 20)
+SLOS = (2, 3, 5, 10)
+COUNT = 6000
+LONGEST = max(LENGTHS)
+# Milliseconds of the encoder and of a decoder's step in batches of 1, 2, 4, 8, 16: one thread.
+TIMES_MS = {
+    "recurrent": ((1.31, 1.45, 2.08, 4.1, 7.9), (0.35, 0.48, 0.6, 0.92, 1.45)),
+    "transformer": ((0.53, 1.03, 2.1, 4.1, 8.1), (0.36, 0.41, 0.7, 1.14, 2.1)),
+}
+
+
+def model(name: str) -> Program:
+    """One of the two; times between those measured lie on straight lines."""
+    encoder, decoder = TIMES_MS[name]
+    return Program(name, [Node(_seconds(encoder)), Node(_seconds(decoder), Kind.DECODER)])
+
+
+def ways() -> dict[str, Callable[[list[Coming]], None]]:
+    """All ways to run requests, by what they are called."""
+    found: dict[str, Callable[[list[Coming]], None]] = {
+        "none": partial(windowed, window_s=0.0, size=1)
+    }
+    for window_ms in WINDOWS_MS:
+        window = partial(windowed, window_s=window_ms / 1000, size=BATCH_MAX)
+        found[f"{window_ms} ms"] = window
+    return found | {"lazy": partial(lazily, rules=Rules())}
+
+
+def latencies_s(
+    program: Program,
+    rate_rps: float,
+    run: Callable[[list[Coming]], None],
+    sla_s: float = 1e6,
+) -> list[float]:
+    """Of Poisson arrivals."""
+    draw, requests, now = random.Random(1), [], 0.0
+    for _ in range(COUNT):
+        now += draw.expovariate(rate_rps)
+        steps = draw.choices(list(LENGTHS), list(LENGTHS.values()))[0]
+        requests.append(Coming(now, program, sla_s, Left(1, steps), predicted=25))
+    run(requests)
+    return [request.latency_s for request in requests]
+
+
+def main() -> int:
+    """Simulate and print."""
+    for name in TIMES_MS:
+        program = model(name)
+        alone_s = sum(p * program.seconds(0, Left(1, n)) for n, p in LENGTHS.items())
+        full_rps = BATCH_MAX / program.seconds(0, Left(1, LONGEST), BATCH_MAX)
+        print(f"\n{name}: {full_rps:.0f} a second in full batches", end="; ")
+        print(f"one alone takes {1000 * alone_s:.2f} ms; mean latency in ms")
+        print(f"{'load':>5} " + "".join(f"{way:>9}" for way in ways()) + f"{'best / lazy':>13}")
+        for load in LOADS:
+            _print_load(program, load, full_rps)
+        print("late, as shares, by objective in latencies of a lone request: best window / lazy")
+        print(f"{'load':>5} " + "".join(f"{f'{times}x':>18}" for times in SLOS))
+        for load in LOADS[1:]:
+            _print_late(program, load, full_rps, alone_s)
+    return 0
+
+
+def _print_load(program: Program, load: float, full_rps: float) -> None:
+    found = {
+        way: 1000 * fmean(latencies_s(program, load * full_rps, run)) for way, run in ways().items()
+    }
+    best = min(found[f"{window_ms} ms"] for window_ms in WINDOWS_MS)
+    cells = "".join(f"{value:>9.2f}" for value in found.values())
+    print(f"{load:>5} {cells}{best / found['lazy']:>13.2f}", flush=True)
+
+
+def _print_late(program: Program, load: float, full_rps: float, alone_s: float) -> None:
+    runs, cells = ways(), ""
+    whole = [latencies_s(program, load * full_rps, runs[f"{w} ms"]) for w in WINDOWS_MS]
+    for times in SLOS:
+        sla_s = times * alone_s
+        lazy = latencies_s(program, load * full_rps, runs["lazy"], sla_s)
+        best = min(_late(each, sla_s) for each in whole)
+        cells += f"{100 * best:>9.2f} /{100 * _late(lazy, sla_s):>5.2f} %"
+    print(f"{load:>5} {cells}", flush=True)
+
+
+def _late(latencies: Sequence[float], sla_s: float) -> float:
+    return sum(latency_s > sla_s for latency_s in latencies) / len(latencies)
+
+
+def _seconds(measured_ms: Sequence[float]) -> list[float]:
+    filled = [measured_ms[0] / 1000]
+    for place, upper_ms in enumerate(measured_ms[1:]):
+        lower_ms, steps = measured_ms[place], 2**place
+        filled += [
+            (lower_ms + (upper_ms - lower_ms) * step / steps) / 1000 for step in range(1, steps + 1)
+        ]
+    return filled
