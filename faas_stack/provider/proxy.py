@@ -95,6 +95,7 @@ class Proxy:
         for _ in range(_TRIES):
             replica = await self._fleet.acquire(function)
             try:
+                call.depart()
                 return await self._send(replica.pool, call)
             except ConnectionFailed as error:
                 replica.instance.suspect()
@@ -127,8 +128,20 @@ class _Call:
         self.exchange = exchange
         path, question, query = exchange.target[len(PREFIX) :].partition("?")
         self.target = f"/{path.partition('/')[2]}{question}{query}"
-        self.added = _gateway_headers(exchange)
+        self.added = _call_id(exchange)
         self.headers = _request_headers(exchange) + self.added
+        self._timed = exchange.header(b"x-start-time") is not None
+
+    def depart(self) -> None:
+        """It leaves for a replica: its time begins, unless the gateway has said when it did.
+
+        As at the gateway, to wait until a function has started is not held against an objective.
+        """
+        if not self._timed:
+            self._timed = True
+            start = ("x-start-time", str(time.time_ns()))
+            self.added.append(start)
+            self.headers.append(start)
 
     @property
     def streams(self) -> bool:
@@ -172,14 +185,10 @@ def _request_headers(exchange: Exchange) -> Headers:
     return headers
 
 
-def _gateway_headers(exchange: Exchange) -> Headers:
-    """What the gateway adds to request and answer, for those it has not been added to."""
-    headers: Headers = []
-    if exchange.header(b"x-call-id") is None:
-        headers.append(("x-call-id", str(uuid.uuid4())))
-    if exchange.header(b"x-start-time") is None:
-        headers.append(("x-start-time", str(time.time_ns())))
-    return headers
+def _call_id(exchange: Exchange) -> Headers:
+    """As the gateway adds it to request and answer, if it has not."""
+    known = exchange.header(b"x-call-id") is not None
+    return [] if known else [("x-call-id", str(uuid.uuid4()))]
 
 
 def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

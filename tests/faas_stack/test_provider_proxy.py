@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from tests.faas_stack.rig import IMAGE, story
@@ -212,11 +213,15 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
 
 @story()
 async def test_scaled_to_zero(rig: Rig) -> None:
-    """A call for a function at zero starts a replica and waits for it."""
+    """A call for a function at zero starts a replica, waits for it, and has its whole time then."""
     labels = {"com.carpool.scale.min": "0"}
     await rig.deploy("fn", ready=False, labels=labels, envVars={"ready_after": "0.3"})
+    began_ns = time.time_ns()
     answers = await asyncio.gather(*(rig.call("GET", "/function/fn") for _ in range(20)))
-    assert {200} == {answer.status for answer in answers}
+    for answer in answers:
+        started_ns = int(seen(answer)["headers"]["x-start-time"])
+        assert began_ns + 0.3e9 < started_ns < time.time_ns()
+        assert str(started_ns).encode() == answer.header(b"x-start-time")
     assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").running.available)
 
 
