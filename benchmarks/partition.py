@@ -1,9 +1,10 @@
 """What partitions hold: the cores a limited instance uses, and what its neighbours cost it.
 
 ``python -m benchmarks partition`` runs functions with ``limits`` under a provider's process
-backend, each a sidecar and a handler that multiplies matrices, as many as it is sent. The same is
-done without partitions. Rounds are interleaved; the page shows each. The machine should be idle
-otherwise.
+backend, each a sidecar and a handler that multiplies matrices, and keeps them busy: with partitions
+and without. What an instance answers alone and beside another is measured in slices of a second
+that follow one another closely and in both orders, because a virtual machine's cores are not
+equally fast from one minute to the next. The machine should be idle otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import tempfile
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ import uvloop
 from benchmarks.machine import commit, machine
 from benchmarks.usage import of_tree
 from carpool.http.client import Pool
+from carpool.settings import FunctionSettings
 from faas_stack.assemble import BuildContext
 from faas_stack.partition.ledger import Capacity
 from faas_stack.provider.deployment import Deployment
@@ -32,7 +34,7 @@ from faas_stack.provider.process_life import ProcessLife
 from faas_stack.provider.secrets import SecretStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from faas_stack.provider.fleet import Function
 
@@ -48,83 +50,101 @@ example = b"x"
 
 def handle_batch(items):
     product = MATRIX
-    for _ in range(24):
+    for _ in range(32):
         product = product @ MATRIX
     return [b"done"] * len(items)
 """
 _FPROCESS = "python -m watchdog_plugin"
-_CALLERS = 3  # one is answered, one waits, one is on its way
-_WARM_S = 1.0
-_READY_S = 60.0
+_ONE_BY_ONE = FunctionSettings(batch_max=1)  # else answers would depend on who meets whom
 _GREEDY = {"OPENBLAS_NUM_THREADS": "8"}
+_CALLERS = 3  # one is answered, one waits, one is on its way
+_SETTLE_S = 0.15  # between the first call of a slice and what counts
+_SLICE_S = 1.0
+_QUOTA_S = 8.0
+_QUOTA_TIMES = 3
+_READY_S = 60.0
+_FEW = 3
+_HALVES = "cores used under load with `limits: {cpu: 500m}`"
+_PAIR = "two with `limits: {cpu: 1}`, both busy: throughput of that alone"
+_BESIDE = "one of these beside a function without limits on 8 threads: the same"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One instance over one span."""
+    """One instance over one slice."""
 
     cores: float
     answers_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """All that is measured in one round, in one of the two ways."""
+@dataclass(slots=True)
+class Way:
+    """What is measured with partitions, or without."""
 
-    half: Measured
-    alone: tuple[Measured, Measured]
-    both: tuple[Measured, Measured]
-    beside_greedy: Measured
-
-    @property
-    def kept(self) -> list[float]:
-        """Throughput beside the other one, of that alone."""
-        pairs = zip(self.both, self.alone, strict=True)
-        return [both.answers_per_s / alone.answers_per_s for both, alone in pairs]
+    note: str = ""
+    half_cores: list[float] = field(default_factory=list)
+    kept: list[float] = field(default_factory=list)
+    kept_beside_greedy: list[float] = field(default_factory=list)
+    alone_per_s: list[float] = field(default_factory=list)
 
     @property
-    def kept_beside_greedy(self) -> float:
-        """The same of the first, beside a neighbour without limits that takes what it can get."""
-        return self.beside_greedy.answers_per_s / self.alone[0].answers_per_s
+    def rows(self) -> dict[str, list[float]]:
+        """By what the table calls them."""
+        return {_HALVES: self.half_cores, _PAIR: self.kept, _BESIDE: self.kept_beside_greedy}
+
+
+_TARGETS = {_HALVES: "0.5 within 5 %", _PAIR: "at least 0.95", _BESIDE: ""}
 
 
 def main(argv: list[str]) -> int:
     """Measure, print and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks partition", description=__doc__)
     add = parser.add_argument
-    add("--rounds", type=int, default=5, help="(default: %(default)s)")
-    add("--span", type=float, default=8.0, help="seconds of each measurement (%(default)s)")
+    add("--blocks", type=int, default=8, help="of slices, each way (default: %(default)s)")
     add("--out", type=Path, default=_RESULTS, metavar="FILE", help="the page (%(default)s)")
     flags = parser.parse_args(argv)
     about = {**machine(), "commit": commit() or "unknown"}
-    rounds: dict[str, list[Round]] = {"on": [], "off": []}
-    note = ""
-    for number in range(flags.rounds):
-        for way, found in rounds.items():
-            note_of, measured = uvloop.run(_round(flags.span, partition=way == "on"))
-            note = note_of if way == "on" else note
-            found.append(measured)
-            print(f"round {number + 1}, partition {way}: {_line(measured)}", file=sys.stderr)
-    text = _page(rounds, about, note, " ".join(["python -m benchmarks partition", *argv]))
+    ways = {way: uvloop.run(_measure(flags.blocks, way)) for way in ("on", "off")}
+    text = _page(ways, about, " ".join(["python -m benchmarks partition", *argv]))
     flags.out.parent.mkdir(parents=True, exist_ok=True)
     flags.out.write_text(text)
     print(text, end="")
     return 0
 
 
-async def _round(span_s: float, *, partition: bool) -> tuple[str, Round]:
-    async with _provider(partition=partition) as (backend, fleet):
+async def _measure(blocks: int, which: str) -> Way:
+    way = Way()
+    async with _provider(partition=which == "on") as (backend, fleet):
+        way.note = backend.notes[0]
         half = await _deploy(fleet, "half", {"cpu": "500m"})
-        used = await _load(half, span_s=span_s)
+        for _ in range(_QUOTA_TIMES):
+            way.half_cores.append((await _load(half, span_s=_QUOTA_S))[0].cores)
         fleet.remove("half", "openfaas-fn")
-        pair = [await _deploy(fleet, name, {"cpu": "1"}) for name in ("a", "b")]
-        alone = [(await _load(function, span_s=span_s))[0] for function in pair]
-        both = await _load(*pair, span_s=span_s)
+        a, b = [await _deploy(fleet, name, {"cpu": "1"}) for name in ("a", "b")]
+        for number in range(blocks):
+            await _compare(a, b, way)
+            print(f"partition {which}, {number + 1} of {blocks}: {way.kept[-2:]}", file=sys.stderr)
         fleet.remove("b", "openfaas-fn")
         greedy = await _deploy(fleet, "greedy", {}, _GREEDY)
-        beside, _ = await _load(pair[0], greedy, span_s=span_s)
-    note = backend.notes[0]
-    return note, Round(used[0], (alone[0], alone[1]), (both[0], both[1]), beside)
+        for _ in range(blocks):
+            slices = [await _load(*who) for who in ((a,), (a, greedy), (a, greedy), (a,))]
+            first, *beside, last = (found[0].answers_per_s for found in slices)
+            way.kept_beside_greedy.append(sum(beside) / (first + last))
+    return way
+
+
+async def _compare(a: Function, b: Function, way: Way) -> None:
+    """One block: each alone, and both, forwards and backwards."""
+    pair: tuple[Function, ...] = (a, b)
+    order = ((a,), pair, (b,), pair, pair, (b,), pair, (a,))
+    alone: dict[str, list[float]] = {"a": [], "b": []}
+    both: dict[str, list[float]] = {"a": [], "b": []}
+    for who in order:
+        for function, found in zip(who, await _load(*who), strict=True):
+            kind = alone if len(who) == 1 else both
+            kind[function.deployment.service].append(found.answers_per_s)
+    way.kept += [statistics.mean(both[name]) / statistics.mean(alone[name]) for name in alone]
+    way.alone_per_s += [rate for rates in alone.values() for rate in rates]
 
 
 @asynccontextmanager
@@ -149,14 +169,14 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
 async def _deploy(
     fleet: Fleet, name: str, limits: dict[str, str], env: dict[str, str] | None = None
 ) -> Function:
-    deployment = Deployment(name, "work", limits=limits, env_vars=env or {})
+    deployment = Deployment(name, "work", limits=limits, env_vars=env or {}, settings=_ONE_BY_ONE)
     function = await fleet.deploy(deployment)
     replica = await function.running.acquire(_READY_S)
     replica.release()
     return function
 
 
-async def _load(*functions: Function, span_s: float) -> list[Measured]:
+async def _load(*functions: Function, span_s: float = _SLICE_S) -> list[Measured]:
     """Keep the functions busy, all at once, and see what each uses and answers."""
     return await asyncio.gather(*(_keep_busy(function, span_s) for function in functions))
 
@@ -167,74 +187,77 @@ async def _keep_busy(function: Function, span_s: float) -> Measured:
     root = instance.life.pid or 0
     pool = Pool(instance.address, max_connections=_CALLERS)
     loop = asyncio.get_running_loop()
-    answers = 0
+    answered_s: list[float] = []
 
     async def call() -> None:
-        nonlocal answers
         while True:
             answer = await pool.request("POST", "/", (), b"x", 60.0)
-            answers += answer.status == 200  # noqa: PLR2004
+            if answer.status == 200:  # noqa: PLR2004
+                answered_s.append(loop.time())
 
     callers = [loop.create_task(call()) for _ in range(_CALLERS)]
-    await asyncio.sleep(_WARM_S)
-    began_s, cpu_s, before = loop.time(), of_tree(root).cpu_s, answers
+    await asyncio.sleep(_SETTLE_S)
+    answered_s.clear()
+    began_s, cpu_s = loop.time(), of_tree(root).cpu_s
     await asyncio.sleep(span_s)
-    took_s, used_s, count = loop.time() - began_s, of_tree(root).cpu_s - cpu_s, answers - before
+    took_s, used_s = loop.time() - began_s, of_tree(root).cpu_s - cpu_s
     for caller in callers:
         caller.cancel()
     await asyncio.wait(callers)
     pool.close()
-    return Measured(used_s / took_s, count / took_s)
+    if len(answered_s) > _FEW:  # then what is under way at either end does not count
+        took_answering_s = answered_s[-1] - answered_s[0]
+        return Measured(used_s / took_s, (len(answered_s) - 1) / took_answering_s)
+    return Measured(used_s / took_s, len(answered_s) / took_s)
 
 
-def _line(one: Round) -> str:
-    kept = ", ".join(f"{share:.3f}" for share in one.kept)
-    return (
-        f"{one.half.cores:.3f} cores; kept {kept} of {one.alone[0].answers_per_s:.1f} and "
-        f"{one.alone[1].answers_per_s:.1f}/s; beside a greedy one {one.kept_beside_greedy:.3f}"
-    )
-
-
-def _page(rounds: dict[str, list[Round]], about: dict[str, Any], note: str, command: str) -> str:
-    on, off = rounds["on"], rounds["off"]
-    rows = [
-        (
-            "cores used under load with `limits: {cpu: 500m}`",
-            "0.5 within 5 %",
-            [[one.half.cores] for one in on],
-            [[one.half.cores] for one in off],
-        ),
-        (
-            "two with `limits: {cpu: 1}` at full load: throughput of that alone",
-            "at least 0.95",
-            [one.kept for one in on],
-            [one.kept for one in off],
-        ),
-        (
-            "one of these beside a function without limits on 8 threads: the same",
-            "",
-            [[one.kept_beside_greedy] for one in on],
-            [[one.kept_beside_greedy] for one in off],
-        ),
-    ]
+def _page(ways: dict[str, Way], about: dict[str, Any], command: str) -> str:
+    on, off = ways["on"], ways["off"]
     origin = (
         f"`{command}`, commit {about['commit']}; {about['cores']} cores, {about['cpu']}; "
         f"{about['system']}, Python {about['python']}; load average before: "
-        f"{about['load_before']}. With partitions: {note.removeprefix('partitions: ')}.\n"
+        f"{about['load_before']}. With partitions: {on.note.removeprefix('partitions: ')}.\n"
+    )
+    method = (
+        f"Medians, in brackets quartiles, then the lowest and the highest. {len(on.half_cores)} "
+        f"times {_QUOTA_S:g} s of the first row; of the others {len(on.kept_beside_greedy)} blocks "
+        f"of slices of {_SLICE_S:g} s, alone and together, forwards and backwards; a block gives "
+        "one number for each instance.\n"
+    )
+    speed = (
+        f"\nAlone an instance with one core answers {_spread(on.alone_per_s, '.1f')} requests a "
+        f"second with partitions, {_spread(off.alone_per_s, '.1f')} without: there its sidecar "
+        "runs on the other core.\n"
     )
     lines = [
         "# Partitions\n",
         origin,
-        f"Median of {len(on)} rounds, in brackets the lowest and the highest of all.\n",
+        method,
         "| | target | with partitions | without |",
         "|---|---|---:|---:|",
-        *(f"| {name} | {target} | {_spread(a)} | {_spread(b)} |" for name, target, a, b in rows),
-        "\nEvery round:\n",
-        *(f"- {way}: {_line(one)}" for way, found in rounds.items() for one in found),
+        *(
+            f"| {name} | {_TARGETS[name]} | {_spread(found)} | {_spread(off.rows[name])} |"
+            for name, found in on.rows.items()
+        ),
+        speed,
+        "Every number:\n",
+        *(
+            f"- {which}: {name}: {', '.join(f'{value:.3f}' for value in found)}"
+            for which, way in ways.items()
+            for name, found in way.rows.items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: list[list[float]]) -> str:
-    flat = [value for row in values for value in row]
-    return f"{statistics.median(flat):.3f} ({min(flat):.3f} to {max(flat):.3f})"
+def _spread(values: Iterable[float], form: str = ".3f") -> str:
+    found = sorted(values)
+    low, _, high = (
+        statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else (found[0],) * 3
+    )
+    middle = format(statistics.median(found), form)
+    inner, outer = (
+        " to ".join(format(value, form) for value in pair)
+        for pair in ((low, high), (found[0], found[-1]))
+    )
+    return f"{middle} ({inner}; {outer})"

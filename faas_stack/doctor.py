@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from carpool.errors import ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.checks import compose as compose_file
 from faas_stack.checks.case import Case, Patient, duration_s
+from faas_stack.checks.running import complaints
 from faas_stack.checks.surroundings import Asked, explore
 from faas_stack.checks.table import READING, Finding, examine, promises
 
@@ -42,6 +44,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(problems)
     patients = tuple(Patient.of(function) for function in stack.functions)
     around = explore(asked, _compose(args.compose, stack.folder), patients)
+    around = replace(around, complaints=complaints(stack.folder))
     findings = [Finding(READING, problem) for problem in problems]
     findings += examine(Case(stack, patients, around))
     count = len(patients)

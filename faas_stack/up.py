@@ -22,17 +22,18 @@ import uvloop
 
 from carpool import durations
 from carpool.address import Address
-from carpool.errors import CarpoolError, ConfigError, Problem
+from carpool.errors import ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
 from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
 from faas_stack.partition.ledger import Capacity
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
-from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.process import ProcessBackend
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
+from faas_stack.ready import as_json, as_table, until_ready
 from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled
 from watchdog_plugin.model_folder import listing
 
@@ -43,13 +44,6 @@ if TYPE_CHECKING:
     from faas_stack.stack_function import StackFunction
 
 __all__ = ["deploy_request", "main", "provider_main"]
-
-_POLL_S = 0.02
-_TAIL_LINES = 20
-
-
-class _StartFailed(CarpoolError):
-    """A function did not become ready."""
 
 
 def main(argv: list[str]) -> int:
@@ -178,7 +172,7 @@ class _Session:
         contexts = [assemble(self._stack, function) for function in self._stack.functions]
         self._images.update({context.image: context for context in contexts})
         if ready_s is None:
-            say(f"provider at {self._url('')}; stop it with Ctrl-C")
+            say(f"provider at {self._url()}; stop it with Ctrl-C")
         else:
             await self._deploy(ready_s)
         await asyncio.Event().wait()
@@ -200,7 +194,7 @@ class _Session:
         for function in self._stack.functions:
             request = json.dumps(deploy_request(function)).encode()
             deployed.append(await fleet.deploy(Deployment.from_json(request)))
-        waits = [asyncio.ensure_future(_until_ready(function, ready_s)) for function in deployed]
+        waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         try:
             await asyncio.gather(*waits)
         finally:  # the first failure ends the wait for all
@@ -214,7 +208,7 @@ class _Session:
         if self._args.basic_auth:
             options += ["--basic-auth", str(self._args.basic_auth.resolve())]
         needs = Needs(
-            self._url(""),
+            self._url(),
             self._backend.run_dir,
             self._stack.folder,
             token_file(self._secrets),
@@ -225,41 +219,16 @@ class _Session:
         await self._scaler.start()
         return self._scaler.address
 
-    def _url(self, name: str) -> str:
-        path = f"/function/{name}" if name else ""
-        return f"http://{self._provider.address}{path}"
+    def _url(self) -> str:
+        return f"http://{self._provider.address}"
 
     def _show(self, functions: list[Function]) -> None:
-        """The result of a start: for people, or for programs."""
-        rows = [_row(function, self._url(_path_name(function))) for function in functions]
+        scaler = self._scaler.url if self._scaler else ""
         if self._args.json:
-            result = {"url": self._url(""), "functions": rows}
-            if self._scaler:
-                result["scaler"] = self._scaler.url
-            sys.stdout.write(json.dumps(result) + "\n")
+            sys.stdout.write(as_json(self._url(), functions, scaler))
         else:
-            sys.stdout.write(_table(rows))
+            sys.stdout.write(as_table(self._url(), functions))
         sys.stdout.flush()
-
-
-async def _until_ready(function: Function, ready_s: float) -> None:
-    """Wait for one function, saying how it goes.
-
-    Raises:
-        _StartFailed: it is not ready in time, or keeps failing.
-    """
-    name, running = function.deployment.service, function.running
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    say(f"{name}: starting")
-    while running.available < function.replicas:
-        if running.failing or loop.time() - began > ready_s:
-            how = "keeps failing" if running.failing else f"is not ready after {ready_s:g} s"
-            tail = [f"  {line.text}" for line in running.log.since(0)[-_TAIL_LINES:]]
-            reason = f" ({running.reason})" if running.reason else ""
-            raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
-        await asyncio.sleep(_POLL_S)
-    say(f"{name}: ready after {loop.time() - began:.1f} s")
 
 
 def _variant_flags(stack: StackFile) -> list[str]:
@@ -270,33 +239,3 @@ def _variant_flags(stack: StackFile) -> list[str]:
         if there is not None:
             flags += ["--variants", f"{function.name}={there.resolve()}"]
     return flags
-
-
-def _path_name(function: Function) -> str:
-    deployment = function.deployment
-    default = deployment.namespace == DEFAULT_NAMESPACE
-    return deployment.service if default else f"{deployment.service}.{deployment.namespace}"
-
-
-def _row(function: Function, url: str) -> dict[str, Any]:
-    settings = function.deployment.settings
-    return {
-        "name": function.deployment.service,
-        "url": url,
-        "replicas": function.replicas,
-        "batch_policy": settings.batch_policy,
-        "slo_s": settings.slo_s,
-    }
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    cells = [("FUNCTION", "URL", "REPLICAS", "BATCH", "SLO")]
-    for row in rows:
-        slo = durations.format(row["slo_s"]) if row["slo_s"] else "-"
-        cells.append((row["name"], row["url"], str(row["replicas"]), row["batch_policy"], slo))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
-        for line in cells
-    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TreeV2"]
 
+_LEAF = "provider"
 _MEND = "start it in a group of its own: systemd-run --scope -p Delegate=yes carpool ..."
 
 
@@ -102,10 +103,11 @@ class TreeV2:
         """Go back to where the provider was, and remove its folder, if that is empty."""
         with contextlib.suppress(OSError):
             if self._moved:
-                held = _words(self._own / "cgroup.subtree_control")
-                _write(self._own / "cgroup.subtree_control", " ".join(f"-{name}" for name in held))
+                for folder in (self._root, self._own):
+                    held = _words(folder / "cgroup.subtree_control")
+                    _write(folder / "cgroup.subtree_control", " ".join(f"-{name}" for name in held))
                 self._move(self._own, self._moved)
-                (self._root / leftovers.LEAF).rmdir()
+                (self._root / _LEAF).rmdir()
         with contextlib.suppress(OSError):
             self._root.rmdir()
 
@@ -133,8 +135,8 @@ class TreeV2:
         if foreign:
             message = f"{self._own} has processes of others, such as {foreign[0]}; {_MEND}"
             raise Unusable(message)
-        (self._root / leftovers.LEAF).mkdir()
-        self._move(self._root / leftovers.LEAF, inside)
+        (self._root / _LEAF).mkdir()
+        self._move(self._root / _LEAF, inside)
         self._moved = inside
 
     def _move(self, folder: Path, pids: list[int]) -> None:

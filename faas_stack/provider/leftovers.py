@@ -19,9 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["LEAF", "end_all", "end_group", "marked", "remove_group"]
+__all__ = ["end_all", "end_group", "marked", "remove_group"]
 
-LEAF = "provider"  # a group below the provider's own that the provider itself is in
 _PROC = Path("/proc")
 _PATIENCE_S = 5.0
 _LOOK_AGAIN_S = 0.01
@@ -65,11 +64,12 @@ def end_group(folder: str) -> None:
 def remove_group(folder: str) -> bool:
     """End what is in a control group and those below it, and remove them; whether that worked.
 
-    Blocks for some seconds at most: a group can be removed when the last process in it is reaped.
+    The one that this process is in stays. Blocks for some seconds at most: a group can be removed
+    when the last process in it is reaped.
     """
     group = Path(folder)
     below = [path for path in group.glob("*/") if path.is_dir()]
-    removed = [path.name != LEAF and remove_group(str(path)) for path in below]
+    removed = [not _is_home(path) and remove_group(str(path)) for path in below]
     until_s = time.monotonic() + (_PATIENCE_S if all(removed) else 0)
     while True:
         end_group(folder)
@@ -83,6 +83,14 @@ def remove_group(folder: str) -> bool:
             select.select([], [], [], _LOOK_AGAIN_S)
         else:
             return True
+
+
+def _is_home(group: Path) -> bool:
+    """Whether this process is in it: the provider and its keeper may be in one below their own."""
+    try:
+        return str(os.getpid()) in (group / "cgroup.procs").read_text().split()
+    except OSError:
+        return False
 
 
 def _keep(folder: str, groups: list[str]) -> None:

@@ -41,6 +41,7 @@ async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
         found: dict[str, Status] = await blocking(gateway.functions)
         return found
 
+    assert {"provider", "machine"} <= (await blocking(gateway.info)).keys()
     base = (await blocking(gateway.functions))["echo"]
     document = class_function(base, KIND)
     listed = await act("deploy", document=document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ class Scaler:
 
 @asynccontextmanager
 async def scaler(
-    rig: Rig, *, dry: bool = False, shadow: str = "", url: str = ""
+    rig: Rig, *, dry: bool = False, shadow: str = "", url: str = "", servers: bool = True
 ) -> AsyncIterator[Scaler]:
     """A scaler's rounds, with the store in the rig's folder."""
     path = rig.folder / "scenario.yaml"
@@ -96,7 +97,7 @@ async def scaler(
     scenario = read_scenario(path)
     functions = Functions(Means("e1", models={"echo": scenario.functions[0].model}), Pace())
     tally, senders = Tally(lambda: list(functions), functions.now), Senders()
-    setting = Setting(Prices(), scenario.nodes)
+    setting = Setting(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, chosen_policy(shadow, {})) if shadow else None
     planners = Planners(setting, cast)
     store = Store(rig.folder / "scaler.db")
@@ -184,6 +185,99 @@ async def test_without_a_gateway_rounds_go_on(rig: Rig) -> None:
     async with scaler(rig, url="http://127.0.0.1:1") as running:
         assert "cannot be reached" in running.loop.unreachable
         assert [] == list(running.functions)
+
+
+@story(ProcessStage())
+async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig) -> None:
+    """Sidecars are heard while it is gone; nothing is taken back, and all follows afterwards."""
+    await rig.deploy("echo", labels=LABELS)
+    async with forwarded(rig.provider.address) as way, scaler(rig, url=way.url) as running:
+        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        (kind,) = running.control.wanted
+        running.announce(kind, 1)
+        way.open = False
+        await wait_until_async(lambda: running.loop.unreachable, 10, "gone")
+        deployed = replicas(rig)
+
+        def crowded() -> bool:
+            running.load(1000)
+            return sum(running.control.wanted.values()) > 1
+
+        await wait_until_async(crowded, 10, "a plan of more")
+        assert deployed == replicas(rig)
+        way.open = True
+        await wait_until_async(lambda: sum(replicas(rig).values()) > 2, 20, "what was planned")
+        assert "" == running.loop.unreachable
+
+
+@story(ProcessStage())
+async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) -> None:
+    """A provider that refuses is told of; as many as fit are there, and the rest is said."""
+    rig.backend.ledger.capacity = replace(rig.backend.ledger.capacity, cpu=1.0)
+    await rig.deploy("echo", labels=LABELS)
+    async with scaler(rig) as running:
+        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        (kind,) = running.control.wanted
+        running.announce(kind, 1)
+
+        def crowded() -> bool:
+            running.load(10_000)
+            return replicas(rig)[f"echo--{kind}"] == 2
+
+        await wait_until_async(crowded, 20, "two of three, on a core")
+        await wait_until_async(
+            lambda: any("no room" in note for note in running.control.notes), 10, "said"
+        )
+        assert ("scale", "failed") in running.tally.actions
+
+
+@story(ProcessStage())
+async def test_servers_are_those_that_the_provider_has(rig: Rig) -> None:
+    """Where no scenario says: its machine, with the GPUs that it has found."""
+    await rig.deploy("echo", labels=LABELS)
+    async with scaler(rig, servers=False) as running:
+        capacity = rig.backend.ledger.capacity
+        (node,) = running.planners.nodes
+        assert (capacity.cpu, len(capacity.gpus)) == (node.cpu, node.gpus)
+
+
+class Way:
+    """A way to a gateway that can be closed.
+
+    Attributes:
+        url: Its near end.
+        open: Whether who calls gets through.
+    """
+
+    url = ""
+    open = True
+
+
+@asynccontextmanager
+async def forwarded(address: str) -> AsyncIterator[Way]:
+    """A way to ``address``."""
+    way = Way()
+    host, _, port = address.rpartition(":")
+
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while way.open and (data := await source.read(65536)):
+            target.write(data)
+        target.close()
+
+    async def connected(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        if not way.open:
+            target.close()
+            return
+        answers, requests = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pump(source, requests), pump(answers, target), return_exceptions=True)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    way.url = "http://{}:{}".format(*server.sockets[0].getsockname())
+    try:
+        yield way
+    finally:
+        way.open = False
+        server.close()
 
 
 def _arrivals(rig: Rig) -> list[tuple[str, int, int]]:

@@ -7,66 +7,36 @@ puts them together, with the time passed in. Nothing here talks to anybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from carpool import spread
 from carpool.errors import ConfigError
-from carpool.latency.variant_set import VariantSet
 from carpool.plan import Plan
 from carpool.settings import FunctionSettings
 from scaler.core import diff
 from scaler.core.live.action import Sight
-from scaler.core.live.class_function import kind_of
+from scaler.core.live.app_loads import NO_OBJECTIVE_S, app_loads
 from scaler.core.live.conditions import Conditions, Ground
-from scaler.core.live.corrected import Correction
 from scaler.core.live.decisions import Decisions
-from scaler.core.live.demanded import demanded
 from scaler.core.live.doubts import Doubts
 from scaler.core.live.first_plan import first_plan, found_plan
-from scaler.core.live.learned import Learned
-from scaler.core.live.orders import Orders
+from scaler.core.live.idling import Idling
+from scaler.core.live.means import Means
+from scaler.core.live.orders import Orders, stand_ins
 from scaler.core.live.presence import Presence, Scene
 from scaler.core.live.rates import Rates
-from scaler.core.live.recount import Recount
 from scaler.core.live.roll import Roll
 from scaler.core.live.rollout import Rollout
-from scaler.core.snapshot import AppLoad, FunctionView, Instances
+from scaler.core.live.timing import Timing
+from scaler.core.snapshot import FunctionView, Instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from carpool.latency import LatencyModel
-    from carpool.plan import InstanceClass
     from carpool.sync import FrontReport
     from scaler.core.live.action import Action
     from scaler.core.live.class_function import Status
-    from scaler.core.prewarm import PrewarmPolicy
 
 __all__ = ["Control", "Means"]
-
-_NO_OBJECTIVE_S = 1.0
-_OTHERS = "(no application)"
-_OBSERVED = 64  # of one bin in one report: more of the same say nothing new
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a function's control is made with.
-
-    Attributes:
-        epoch: As in `Orders`.
-        window_s: How far back arrivals are counted.
-        patience_s: How long an instance may take to become ready.
-        models: Latency models by function, where somebody named them.
-        prewarm: Makes a prewarm policy; None: functions go by their plans alone.
-    """
-
-    epoch: str
-    window_s: float = 10.0
-    patience_s: float = 120.0
-    models: Mapping[str, LatencyModel] | None = None
-    prewarm: Callable[[], PrewarmPolicy] | None = None
 
 
 class Control:
@@ -76,10 +46,10 @@ class Control:
         name: As the user calls it.
         settings: What its labels say.
         roll: What its sidecars say.
+        timing: How long its batches take.
         plan: What should run; None before the first.
         orders: What its fronts are told.
         decisions: The latest ones.
-        correction: How far off its latency model is.
         conditions: How the instances of its variants are.
         notes: What is not as it should be.
         remarks: Why it has another plan than its policy wanted.
@@ -89,25 +59,23 @@ class Control:
     def __init__(self, base: Status, means: Means) -> None:
         self.name = base.name
         self.roll = Roll(Rates(means.window_s))
+        self.timing = Timing((means.models or {}).get(base.name), self.roll)
         self.plan: Plan | None = None
         self.orders = Orders(means.epoch)
         self.decisions = Decisions()
-        self.correction = Correction()
         self.conditions = Conditions()
         self.notes: list[str] = []
         self.remarks: list[str] = []
         self.unplaced_rps = 0.0
         self.wanted: Mapping[str, int] = {}
         self.settings = FunctionSettings()
-        self._model = (means.models or {}).get(base.name)
         self._rollout = Rollout(base.name, means.patience_s)
         self._presence = Presence()
-        self._prewarm = means.prewarm() if means.prewarm else None
+        self._idling = Idling(means.prewarm() if means.prewarm else None)
         self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
         self._read: tuple[Mapping[str, str], Mapping[str, str]] | None = None
         self._doubts = Doubts()
-        self._recounts: dict[str, Recount] = {}
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
@@ -127,25 +95,19 @@ class Control:
             self.settings = FunctionSettings.from_labels(base.labels, base.annotations)
         except ConfigError as error:
             self._wrong = [f"its labels cannot be used: {error}"]
-        self._learned = Learned(self.settings.cpu or 1.0, self.settings.gpu)
+        self.timing.sized(self.settings.cpu or 1.0, self.settings.gpu)
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
         """A front has said how it goes."""
         beside_s = self.roll.idle_beside_s(report.sender, now_s)
         self.roll.reported(report, now_s)
-        self._compare(report)
+        self.timing.compare(report, self.plan)
         self.conditions.reported(report)
-        if self._prewarm is None or beside_s is None:
-            return
-        for number, count in report.idle.items():
-            idle_s = min(spread.middle_s(number), beside_s)  # all of its fronts were idle together
-            for _ in range(min(count, _OBSERVED)):
-                self._prewarm.observe(idle_s, wall_s)
+        self._idling.reported(report.idle, beside_s, wall_s)
 
     def recounted(self, source: str, total: float, now_s: float) -> None:
         """Somebody else has counted so many requests by now."""
-        recount = self._recounts.setdefault(source, Recount(source))
-        recount.note(total, self.roll.arrivals.total(), now_s)
+        self._doubts.recounted(source, total, self.roll.arrivals.total(), now_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
         """Instances by class, ready and loading."""
@@ -158,28 +120,25 @@ class Control:
 
     def view(self, now_s: float) -> FunctionView | None:
         """What a policy sees of it; None while it has no latency model."""
-        model = self._plain_model()
+        model = self.timing.model()
         if model is None:
             return None
-        corrected = self.correction.of(model)
-        if self._model is not None:  # one that was learned from batches corrects itself
-            model = corrected
         settings = self.settings
         own = {kind.name for kind in self.plan.classes} if self.plan else set()
         return FunctionView(
             name=self.name,
             model=model,
-            slo_s=settings.slo_s or _NO_OBJECTIVE_S,
+            slo_s=settings.slo_s or NO_OBJECTIVE_S,
             percentile=settings.percentile,
             max_batch=settings.batch_max,
-            apps=self._apps(now_s),
+            apps=app_loads(settings, self.roll.rates.at(now_s, self.roll.silent_s)),
             plan=self.plan,
             instances={name: i for name, i in self.present(now_s).items() if name in own},
             queued=self.roll.queued(now_s),
             min_instances=settings.scale_min,
             max_instances=settings.scale_max,
             load_s=self.roll.load_s(),
-            error=self.correction.error,
+            error=self.timing.correction.error,
         )
 
     def first_plan(self) -> Plan:
@@ -216,21 +175,21 @@ class Control:
             return self._rollout.step({}, {}, sight, now_s)
         self.wanted = self._presence.wanted(self.plan, self._scene(now_s, wall_s))
         kinds = {kind.name: kind for kind in self.plan.classes}
-        ground = Ground(self._model, kinds, ready, self.roll.lines)
+        ground = Ground(self.timing.given, kinds, ready, self.roll.lines)
         for sentence in self.conditions.look(ground, now_s):
             self.decisions.add(sentence, wall_s)
         self.wanted = self.conditions.more(self.wanted, self.settings.scale_max)
         actions = self._rollout.step(kinds, self.wanted, sight, now_s)
-        self.orders.give(self.plan, self._surplus(ready), ready, self.roll.version())
+        surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._rollout.awaited)
+        self.orders.give(self.plan, surplus, ready, self.roll.version())
         self.notes = [
             *self._wrong,
             *self._rollout.notes,
             *self._doubts.said(self._deployed, ready, now_s),
-            *(text for recount in self._recounts.values() for text in recount.said()),
-            *filter(None, [self.correction.alarm()]),
+            *filter(None, [self.timing.correction.alarm()]),
         ]
         self.decisions.note(self.notes, wall_s)
-        if news := self.correction.news():
+        if news := self.timing.correction.news():
             self.decisions.add(news, wall_s)
         return actions
 
@@ -256,12 +215,12 @@ class Control:
             "plan": self._formed[1],
             "version": self.orders.version,
             "roll": self.roll.to_form(),
-            "correction": self.correction.to_form(),
+            "correction": self.timing.correction.to_form(),
         }
 
     def prewarm_form(self) -> dict[str, Any] | None:
         """What its prewarm policy has learned; None where it has none."""
-        return dict(self._prewarm.to_form()) if self._prewarm else None
+        return self._idling.to_form()
 
     def absorb(self, form: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
         """Go on from what `to_form` and `prewarm_form` gave.
@@ -272,67 +231,18 @@ class Control:
         self.plan = Plan.from_form(form["plan"]) if form.get("plan") else None
         self.orders.version = int(form.get("version", 0))
         self.roll.absorb(form.get("roll", {}), now_s)
-        self.correction.absorb(form.get("correction", (1.0, 0.0)))
-        if self._prewarm is not None and prewarm is not None:
-            self._prewarm.absorb(prewarm)
-
-    def _plain_model(self) -> LatencyModel | None:
-        """What somebody has named, or else what its batches have told."""
-        return self._model or self._learned.model(
-            self.roll.lines, self.roll.batches, self.roll.load_s()
-        )
-
-    def _compare(self, report: FrontReport) -> None:
-        """Hold measured execution times against the model; variants have several, and none here."""
-        model = self._plain_model()
-        if model is None or isinstance(model, VariantSet) or self.plan is None:
-            return
-        sizes = {kind.name: (kind.cpu, kind.gpu) for kind in self.plan.classes}
-        for found in report.classes:
-            if found.name in sizes:
-                self.correction.observe(
-                    model, sizes[found.name], found.batches, found.seats, found.exec_s
-                )
-
-    def _apps(self, now_s: float) -> tuple[AppLoad, ...]:
-        settings = self.settings
-        rates = self.roll.rates.at(now_s, self.roll.silent_s)
-        slo_s = settings.slo_s or _NO_OBJECTIVE_S
-        choosing, rates = demanded(rates, slo_s)
-        if not settings.apps:
-            return (AppLoad("*", slo_s, sum(rates.values())), *choosing)
-        apps = tuple(
-            AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
-            for app in settings.apps
-        )
-        others = AppLoad(_OTHERS, slo_s, rates.get("*", 0.0))
-        return (*apps, others, *choosing) if others.rate_rps else (*apps, *choosing)
+        self.timing.correction.absorb(form.get("correction", (1.0, 0.0)))
+        self._idling.absorb(prewarm)
 
     def _scene(self, now_s: float, wall_s: float) -> Scene:
         roll, settings = self.roll, self.settings
         replicas = {name: status.replicas for name, status in self._deployed.items()}
-        sleeps = self._prewarm is not None and settings.scale_min == 0
-        idle_s = roll.idle_s(now_s)
         return Scene(
             present=roll.present(now_s, replicas),
-            idle_s=idle_s,
+            idle_s=roll.idle_s(now_s),
             queued=roll.queued(now_s),
             starving=roll.starving(now_s),
             load_s=roll.load_s(),
             least=settings.scale_min,
-            windows=self._prewarm.windows(wall_s) if sleeps and self._prewarm else None,
+            windows=self._idling.windows(wall_s) if settings.scale_min == 0 else None,
         )
-
-    def _surplus(self, ready: Mapping[str, tuple[str, ...]]) -> list[InstanceClass]:
-        """Instances of classes that the plan does not have, where they have to stand in."""
-        assert self.plan is not None  # noqa: S101  only asked with a plan
-        own = {kind.name for kind in self.plan.classes}
-        if not self._rollout.awaited and any(ready.get(name) for name in own):
-            return []
-        kinds = {name: kind_of(status) for name, status in self._deployed.items()}
-        return [
-            kind
-            for name, where in ready.items()
-            if name not in own and (kind := kinds.get(name))
-            for _ in where
-        ]

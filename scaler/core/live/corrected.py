@@ -42,8 +42,9 @@ _STEPS = (
 )  # of errors: plans shall not follow each of them
 _CALMER = 1.25  # an error falls by a step once it would with so much more
 _MOVED = 0.05  # corrections that differ by less are the same
-_ALARM, _CALM = 1.5, 1.3  # times too long or too short at which an alarm begins and ends
+_ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
 _WAY_S = 0.002  # what is that near is no drift: the way to the handler and back
+_TOLD_AGAIN = 0.25  # change of what was told, so that nobody reads of every breath
 _NOTHING = (1.0, 0.0)  # factor and base
 
 
@@ -102,8 +103,9 @@ class Correction:
         self._seen: deque[_Seen] = deque(maxlen=_KEPT)
         self._plain: LatencyModel | None = None
         self._model: LatencyModel | None = None
-        self._fresh = self._drifting = False
-        self._news = ""
+        self._fresh = False
+        self._news = self._alarm = ""
+        self._heard = self._told = 1.0
 
     def observe(
         self,
@@ -129,6 +131,8 @@ class Correction:
         if predicted_s is None or not 0 < predicted_s < math.inf:
             return
         measured_s = exec_s / batches
+        if size[0] < 1:  # a quota that little load does not use up says nothing of full load
+            measured_s = max(measured_s, predicted_s)
         measured_s = min(predicted_s * _ABSURD, max(predicted_s / _ABSURD, measured_s))
         self._seen.append(_Seen(predicted_s, measured_s, min(batches, _MOST_WEIGHT)))
         self._fresh = True
@@ -140,7 +144,9 @@ class Correction:
             self._fit()
         if self._model is None or self._moved(self._model):
             self._model = Corrected(model, self.factor, self.base_s)
-            self._news = f"Measured: {self}."
+            if abs(self._times() / self._heard - 1) > _TOLD_AGAIN:
+                self._heard = self._times()
+                self._news = f"Measured: {self._said(self._heard)}."
         return self._model
 
     def news(self) -> str:
@@ -149,16 +155,8 @@ class Correction:
         return said
 
     def alarm(self) -> str:
-        """What is to be said of the model's drift; empty: it is near enough."""
-        if self.base_s >= MOST_BASE_S or not 1 / MOST_FACTOR < self.factor < MOST_FACTOR:
-            return f"{self}, the most that is corrected for: measure its latency model again"
-        if self._drifting:
-            return f"{self}: plans follow, but its latency model should be measured again"
-        return ""
-
-    def __str__(self) -> str:
-        more = f" and {self.base_s * 1000:.2g} ms more" if self.base_s >= _MOVED / 1000 else ""
-        return f"batches take {self.factor:.2f} times what its latency model says{more}"
+        """What is to be said of a model whose batches take longer; empty: it is near enough."""
+        return self._alarm
 
     def to_form(self) -> list[float]:
         """What must survive a restart."""
@@ -177,7 +175,7 @@ class Correction:
             self.factor, self.base_s = self._prior = _NOTHING
             self._seen.clear()
         known = (self.factor, self.base_s) != _NOTHING
-        self.error, self._drifting = None, False
+        self.error, self._alarm = None, ""
         self._plain, self._model = model, None if known else model
 
     def _fit(self) -> None:
@@ -193,16 +191,31 @@ class Correction:
         error = _quantile(beyond)
         if self.error is None or error > self.error or _step(error * _CALMER) < self.error:
             self.error = _step(error)
-        self._drifting = self._far_off() > (_CALM if self._drifting else _ALARM)
         self._fresh = False
+        self._watch()
 
-    def _far_off(self) -> float:
-        """How many times too long or too short the largest batches are foretold."""
+    def _watch(self) -> None:
+        """Begin, renew or end the alarm. Who is quicker than foretold harms nobody."""
+        times = self._times()
+        beyond = self.base_s >= MOST_BASE_S or self.factor >= MOST_FACTOR
+        if not beyond and times <= (_CALM if self._alarm else _ALARM):
+            self._alarm = ""
+        elif not self._alarm or abs(times / self._told - 1) > _TOLD_AGAIN:
+            self._told = times
+            more = "the most that is corrected for" if beyond else "plans follow"
+            self._alarm = f"{self._said(times)}; {more}: measure its latency model again"
+
+    def _times(self) -> float:
+        """How many times longer the largest batches take than the model says."""
+        if not self._seen:
+            return self.factor
         predicted_s = max(self._seen).predicted_s
         corrected_s = self._at(predicted_s)
-        if abs(corrected_s - predicted_s) < _WAY_S:
-            return 1.0
-        return max(corrected_s / predicted_s, predicted_s / corrected_s)
+        return 1.0 if abs(corrected_s - predicted_s) < _WAY_S else corrected_s / predicted_s
+
+    @staticmethod
+    def _said(times: float) -> str:
+        return f"batches take {times:.1f} times what its latency model says"
 
     def _at(self, predicted_s: float) -> float:
         return self.factor * predicted_s + self.base_s

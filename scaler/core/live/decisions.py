@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Decisions"]
 
 _KEPT = 64
+_NUMBER = re.compile(r"\d[\d.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Decisions:
 
     def __init__(self) -> None:
         self._kept: deque[Decision] = deque(maxlen=_KEPT)
-        self._noted: list[str] = []
+        self._noted: set[str] = set()
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self._kept)
@@ -38,8 +40,9 @@ class Decisions:
             self._kept.append(Decision(at_s, text))
 
     def note(self, troubles: Sequence[str], at_s: float) -> None:
-        """These are the troubles now; the ones that are new are told."""
-        for text in troubles:
-            if text not in self._noted:
+        """These are the troubles now; the ones that are new, by more than a number, are told."""
+        kinds = {_NUMBER.sub("", text): text for text in troubles}
+        for kind, text in kinds.items():
+            if kind not in self._noted:
                 self.add(text, at_s)
-        self._noted = list(troubles)
+        self._noted = set(kinds)

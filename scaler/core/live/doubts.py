@@ -1,11 +1,14 @@
-"""Where the gateway and the sidecars say different things of a function's instances, for a while.
+"""Where the gateway and the sidecars say different things of a function, for a while.
 
-Either learns of a change a little later than the other, so that a moment's difference is nothing.
+Of its instances: either learns of a change a little later than the other, so that a moment's
+difference is nothing. And of its requests, as whoever else counts them says (`recount`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from scaler.core.live.recount import Recount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +25,11 @@ class Doubts:
 
     def __init__(self) -> None:
         self._since_s: float | None = None
+        self._recounts: dict[str, Recount] = {}
+
+    def recounted(self, source: str, theirs: float, ours: int, now_s: float) -> None:
+        """A source has counted so many requests by now, where the sidecars have counted ours."""
+        self._recounts.setdefault(source, Recount(source)).note(theirs, ours, now_s)
 
     def said(
         self, deployed: Mapping[str, Status], ready: Mapping[str, Sequence[str]], now_s: float
@@ -39,8 +47,9 @@ class Doubts:
             for name, status in sorted(deployed.items())
             if status.available != len(ready.get(name, ()))
         ]
+        counts = [text for recount in self._recounts.values() for text in recount.said()]
         if not differ:
             self._since_s = None
-            return []
+            return counts
         self._since_s = now_s if self._since_s is None else self._since_s
-        return differ if now_s >= self._since_s + _PATIENCE_S else []
+        return [*(differ if now_s >= self._since_s + _PATIENCE_S else ()), *counts]

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from carpool.plan import Predicted
+from scaler.core.live.class_function import kind_of
 from scaler.core.transition import interim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.plan import InstanceClass, Plan
+    from scaler.core.live.class_function import Status
 
-__all__ = ["Orders"]
+__all__ = ["Orders", "stand_ins"]
 
 
 @dataclass(slots=True)
@@ -67,6 +69,33 @@ class Orders:
         if instances != self.instances:
             self.instances = instances
             self._changes += 1
+
+
+def stand_ins(
+    plan: Plan,
+    deployed: Mapping[str, Status],
+    ready: Mapping[str, Sequence[str]],
+    *,
+    awaited: bool,
+) -> list[InstanceClass]:
+    """The class of each instance that the plan does not have and that has to stand in.
+
+    Args:
+        plan: What should run.
+        deployed: What the gateway lists, by class.
+        ready: Addresses of the ready instances by class.
+        awaited: Instances that are planned are missing.
+    """
+    own = {kind.name for kind in plan.classes}
+    if not awaited and any(ready.get(name) for name in own):
+        return []
+    kinds = {name: kind_of(status) for name, status in deployed.items()}
+    return [
+        kind
+        for name, where in ready.items()
+        if name not in own and (kind := kinds.get(name))
+        for _ in where
+    ]
 
 
 def _plain(plan: Plan) -> Plan:

@@ -20,6 +20,7 @@ from scaler.core.live.class_function import (
     kind_of,
     name_of,
 )
+from scaler.core.live.decisions import Decisions
 from scaler.core.live.learned import Learned
 from scaler.core.live.orders import Orders
 from scaler.core.live.pace import Pace
@@ -302,3 +303,13 @@ def test_a_shadow_is_counted_beside_what_is_real() -> None:
     assert 80.0 == shadow.live["f"].core_s
     assert 80.0 == shadow.own["f"].core_s  # two of two cores
     assert (80.0, 0.0) == (shadow.own["f"].cost, shadow.own["f"].short_s)
+
+
+def test_a_trouble_that_changes_its_numbers_is_told_once() -> None:
+    """What goes on is in the notes; the decisions say when it began, and when it came back."""
+    decisions = Decisions()
+    for second in range(5):
+        decisions.note([f"batches take 0.6{second} times what was foretold"], float(second))
+    decisions.note([], 5.0)
+    decisions.note(["batches take 0.7 times what was foretold"], 6.0)
+    assert [0.0, 6.0] == [decision.at_s for decision in decisions]
