@@ -49,7 +49,7 @@ docs: $(DEV) ## write the generated parts of the documentation
 
 images: ## build the images of sidecar, scaler, provider and functions; needs a Docker Engine
 	for target in sidecar scaler provider function; do $(BUILD) --target $$target --tag carpool/$$target . || exit; done
-	docker image ls --filter=reference='carpool/*' --format 'table {{.Repository}}\t{{.Tag}}\t{{.Size}}'
+	@docker image ls --filter=reference='carpool/*' --format 'table {{.Repository}}\t{{.Tag}}\t{{.Size}}'
 
 images-gpu: ## build the image of functions on GPUs
 	$(BUILD) --target function-gpu --tag carpool/function-gpu .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 import threading
@@ -151,14 +152,17 @@ def kept_up(folder: Path) -> Iterator[Stack]:
         over = threading.Event()
 
         def supervise() -> None:
-            while not over.is_set():
-                running.up.process.wait()
-                if over.is_set():
-                    return
-                gone_s = time.monotonic()
-                running.up = started("--port", ports[0], "--scaler-port", ports[1])
-                running.up.result()
-                running.away.append((gone_s, time.monotonic()))
+            gone_s = math.inf
+            while not over.wait(0.2):
+                if running.up.process.poll() is None:
+                    continue
+                gone_s = min(gone_s, time.monotonic())
+                up = started("--port", ports[0], "--scaler-port", ports[1])
+                running.up = up
+                assert up.process.stdout is not None
+                if up.process.stdout.readline():  # else it ended: its ports may still be taken
+                    running.away.append((gone_s - 0.3, time.monotonic()))
+                    gone_s = math.inf
 
         supervisor = threading.Thread(target=supervise)
         supervisor.start()
@@ -166,8 +170,8 @@ def kept_up(folder: Path) -> Iterator[Stack]:
             yield running
         finally:
             over.set()
-            _ends_well(running.up)
             supervisor.join()
+            _ends_well(running.up)
 
 
 def _ends_well(up: Up) -> None:
