@@ -1,13 +1,15 @@
 """What batches and loading take on the running stack: measured, not assumed.
 
-One fixed instance of the size in question answers as many callers at once as a batch is to have;
-its sidecar counts batches and the time they took.
+One instance of the size in question answers as many callers at once as a batch is to have, behind
+a front, as scaled instances are: what is done for each request is done there, and not within the
+instance's limits. The front counts batches and the time they took.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,17 +85,46 @@ def measured_model(stack: Path, body: bytes) -> Model:
     document = json.loads(stack.read_text())
     labels = document["functions"][FUNCTION]["labels"]
     batch = int(labels["com.carpool.batch.max"])
-    labels |= {"com.carpool.scale.policy": "fixed", "com.carpool.batch.policy": "deadline"}
     labels["com.carpool.slo"] = "10s"  # nothing is late while it is measured
+    relaxed = stack.parent / "stack-relaxed.yaml"
+    relaxed.write_text(json.dumps(document))
+    size = {"replicas": 1, "cpu": float(labels["com.carpool.cpu"]), "batch": batch, "wait_s": 0}
+    policy = shlex.join(["--policy", "fixed", "--params", json.dumps(size)])
+    callers = sorted({1, batch, 2 * batch})  # twice as many: each batch that leaves is full
+    with stack_process(relaxed, "--scaler", policy) as found:
+        url = str(found["url"])
+        asyncio.run(_planned(url, body))
+        means = dict(asyncio.run(_batches(url, count, body)) for count in callers)
+    labels["com.carpool.scale.policy"] = "fixed"
     fixed = stack.parent / "stack-fixed.yaml"
     fixed.write_text(json.dumps(document))
     with stack_process(fixed) as found:
-        url = str(found["url"])
-        load_s = _load_s(url)
-        callers = sorted({1, batch, 2 * batch})  # twice as many: each batch that leaves is full
-        means = dict(asyncio.run(_batches(url, count, body)) for count in callers)
+        load_s = _load_s(str(found["url"]))
     per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
     return Model(float(base_s), max(float(per_item_s), 1e-6), load_s, means)
+
+
+async def _planned(url: str, body: bytes) -> None:
+    """Call until the one instance is the policy's: the first is there to be measured."""
+    pool = Pool(url.removeprefix("http://"))
+    end_s = time.monotonic() + _READY_S
+    while not _settled(url):
+        if time.monotonic() > end_s:
+            message = f"no instance of the policy's within {_READY_S:g} s"
+            raise TimeoutError(message)
+        calls = (pool.request("POST", f"/function/{FUNCTION}", [], body, 30.0) for _ in range(4))
+        await asyncio.gather(*calls)
+    pool.close()
+
+
+def _settled(url: str) -> bool:
+    listed = requests.get(f"{url}/system/functions", timeout=10).json()
+    ready = {
+        document["name"]: document.get("availableReplicas")
+        for document in listed
+        if document["name"].startswith(f"{FUNCTION}--")
+    }
+    return list(ready.values()) == [1] and f"{FUNCTION}--first" not in ready
 
 
 def _load_s(url: str) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Found", "markdown"]
 
 _FOLLOW_S = 2.0
+_REACTION_S = 10.0  # what is started later has another reason
 _MISSED = 0.03
 _SHARE = 0.5
 _AGREE = 0.15
@@ -115,7 +116,7 @@ def _targets(found: Found, results: Mapping[str, Any]) -> list[str]:
 def _followed(track: Account, step_s: float) -> tuple[float | None, float | None]:
     """When the first more were there, and when they were ready, since a step; None: no more."""
     before = [m for m in track.moments if m.at_s <= step_s]
-    after = [m for m in track.moments if step_s < m.at_s <= step_s + 30]
+    after = [m for m in track.moments if step_s < m.at_s <= step_s + _REACTION_S]
     there, ready = before[-1].ready + before[-1].loading, before[-1].ready
     begun_s = next((m.at_s - step_s for m in after if m.ready + m.loading > there), None)
     ready_s = next((m.at_s - step_s for m in after if m.ready > ready), None)

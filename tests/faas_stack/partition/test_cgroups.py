@@ -231,7 +231,7 @@ needs_v2 = pytest.mark.skipif(writable_v2() is None, reason="no writable cgroups
 
 @needs_v2
 def test_a_keeper_leaves_the_group_it_is_in(tmp_path: Path) -> None:
-    """As the provider's, it may be in one below the provider's own; the next provider removes it."""
+    """It may be in one below the provider's own, as that is; the next provider removes it."""
     group = (writable_v2() or tmp_path) / f"test-carpool-{os.getpid()}"
     for name in ("provider", "fn-1"):
         (group / name).mkdir(parents=True)
