@@ -105,7 +105,8 @@ def _searched(
         chosen = candidates[int(_improvement(points, _scores(groups), candidates).argmax())]
         points = np.vstack([points, chosen])
         groups.append(at(chosen))
-    return min([group for group in groups if group], key=lambda g: g.cost, default=None)
+    best = min([group for group in groups if group], key=lambda g: g.cost, default=None)
+    return settling.assured(best) if best else None
 
 
 def _nth(items: Sequence[T], share: float) -> T:

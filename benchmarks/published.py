@@ -71,7 +71,7 @@ class Published:
     ) -> list[PublishedGroup]:
         """By dynamic programming, by the paper's two stages, or each alone; by objective."""
         slos = np.array([member.slo_s for member in members])
-        rates, opens = pooled(np.array([member.rate_rps for member in members]), slos)
+        rates, opens, _, _ = pooled(np.array([member.rate_rps for member in members]), slos)
         count = len(members)
         costs, places = np.full((count, count), math.inf), np.zeros((count, count), dtype=np.intp)
         for first, last in zip(*np.triu_indices(count), strict=True):

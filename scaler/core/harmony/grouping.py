@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cut", "best_cuts", "two_stages"]
 
-_WORTH = 2e-4  # part of what all cost alone that one group more must save, as classes are trouble
+_WORTH = 2e-4  # part of what all cost that one group more must save, as classes are trouble
 
 Cut: TypeAlias = "tuple[int, int]"  # the first and the last application of a group
 
@@ -39,8 +39,15 @@ def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
         rates_rps: Total rate of applications i to j; shape ``(n, n)``.
         costs: Money per request of the same; infinite where no instance meets the objective.
     """
-    count = len(costs)
-    spent = costs * rates_rps + _WORTH * float((costs * rates_rps).diagonal().sum())
+    spent = costs * rates_rps
+    cuts = _cheapest_cuts(spent)
+    # A group more must save something of what all cost.
+    return _cheapest_cuts(spent + _WORTH * sum(float(spent[cut]) for cut in cuts))
+
+
+def _cheapest_cuts(spent: Times) -> list[Cut]:
+    """By money per second of applications i to j."""
+    count = len(spent)
     best = np.zeros(count + 1)
     begins = np.zeros(count, dtype=np.intp)
     for last in range(count):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Neighbours"]
 
-_HOPE = 0.03  # part of its estimated cost by which a group may turn out cheaper
-_SETTLED_MOST = 24  # groups that are settled to find the best division
-_TRIED, _TRIED_MOST = 2, 32  # configurations of a group that are settled: at least, at most
+_HOPE = 0.05  # part of its estimated cost by which a group may turn out cheaper
+_SETTLED_MOST = 16  # groups that are settled to find the best division
+_TRIED, _TRIED_MOST = 2, 32  # configurations of a group that is served: at least, at most
 _WORTH = 1.03  # a group that is no dearer than this, relative to the next estimate, is taken
 
 
@@ -51,6 +51,7 @@ class Neighbours:
         rates, slos = np.array([(member.rate_rps, member.slo_s) for member in members]).T
         self._pooled = pooled(rates, slos)
         self._known: dict[Cut, Group | None] = {}
+        self._tried = _TRIED
 
     def __len__(self) -> int:
         return len(self._members)
@@ -74,29 +75,39 @@ class Neighbours:
         costs[inside], places[inside] = self._offers.cheapest(among)
         return self._pooled.rates_rps, costs, self._offers.on_gpu[places]
 
-    def divided(self) -> list[Cut]:
-        """The cheapest division."""
+    def divided(self, *, thoroughly: bool = True) -> list[Cut]:
+        """The cheapest division, by estimates as they are, and then by more hopeful ones too.
+
+        Args:
+            thoroughly: Whether to go on with more hopeful ones, which takes about as long again.
+        """
+        self._tried = _TRIED if thoroughly else 1
         rates, costs, _ = self.estimated()
-        hoped = costs * (1 - _HOPE)
         settled = np.full_like(costs, math.inf)
-        while len(self._known) < _SETTLED_MOST:
-            cuts = best_cuts(rates, hoped)
-            if self._known.keys() >= set(cuts):
-                return cuts
-            for cut in cuts:
-                hoped[cut] = settled[cut] = self._cost(cut)
+        for hope in (0.0, _HOPE) if thoroughly else (0.0,):
+            hoped = np.where(np.isinf(settled), costs * (1 - hope), settled)
+            while len(self._known) < _SETTLED_MOST:
+                cuts = best_cuts(rates, hoped)
+                if self._known.keys() >= set(cuts):
+                    break
+                for cut in cuts:
+                    hoped[cut] = settled[cut] = self._cost(cut)
         return best_cuts(rates, settled)
 
     def served(self, cut: Cut) -> list[Group]:
         """The group; its members apart, where an estimate was too hopeful for all of them."""
         first, last = cut
         group = self._settled(cut)
-        if group:
-            return [group]
+        # Estimates of single requests are exact.
+        if group and group.configuration.batch > 1 and self._tried < _TRIED:
+            group = self._cheapest(cut, _TRIED, group)
+        assured = self._settling.assured(group) if group else None
+        if assured:
+            return [assured]
         if first == last:
             return []
-        alone = (self._settled((place, place)) for place in range(first, last + 1))
-        return [group for group in alone if group]
+        alone = (self.served((place, place)) for place in range(first, last + 1))
+        return [group for groups in alone for group in groups]
 
     def _cost(self, cut: Cut) -> float:
         """Money per request; who cannot be served even alone costs nothing."""
@@ -106,19 +117,29 @@ class Neighbours:
 
     def _settled(self, cut: Cut) -> Group | None:
         if cut not in self._known:
-            self._known[cut] = self._cheapest(cut)
+            self._known[cut] = self._cheapest(cut, self._tried)
         return self._known[cut]
 
-    def _cheapest(self, cut: Cut) -> Group | None:
+    def _cheapest(self, cut: Cut, tried: int, best: Group | None = None) -> Group | None:
+        """The group on the cheapest of some configurations.
+
+        Args:
+            cut: Its members.
+            tried: So many are settled at least.
+            best: What the first of them came to, if that is known.
+        """
         members = self._members[cut[0] : cut[1] + 1]
         one = Pooled(*(np.array([column[cut]]) for column in self._pooled))
         costs = self._offers.costs(one)[0]
         order = costs.argsort(kind="stable")[: min(_TRIED_MOST, int(np.isfinite(costs).sum()))]
-        best: Group | None = None
         for number, place in enumerate(order.tolist()):
             # What is left would have to be cheaper than it was estimated to be.
-            if best and number >= _TRIED and best.cost <= costs[place] * _WORTH:
+            if best and number >= tried and best.cost <= costs[place] * _WORTH:
                 break
-            below = best.cost if best else math.inf
-            best = self._settling.on(members, *self._offers.configuration(place), below) or best
+            configuration, about_s = self._offers.configuration(place)
+            if best and best.configuration == configuration:
+                continue
+            group = self._settling.on(members, configuration, about_s)
+            if group and (best is None or group.cost < best.cost):
+                best = group
         return best

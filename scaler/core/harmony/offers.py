@@ -26,7 +26,7 @@ from carpool.latency import Configuration
 from carpool.latency.arrays import Sizes, configurations, occupied, predicted
 from scaler.core.cost_arrays import executions, lifetimes
 from scaler.core.harmony.pooling import Pooled
-from scaler.core.laws.merged_windows import poisson
+from scaler.core.laws.poisson_windows import poisson
 from scaler.core.placement import CORE_WEIGHT
 
 if TYPE_CHECKING:

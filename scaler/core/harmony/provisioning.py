@@ -54,6 +54,7 @@ class Provisioner:
         self._offers = offers(model, billing, max_batch, miss)
         self.fastest_s = self._offers.fastest_s
         self.settling = Settling(model, billing, miss, waiting)
+        self._planned = False
 
     def groups(self, members: Sequence[Member], grouping: Grouping) -> list[Group]:
         """The groups, the tightest first; without those whose objective no instance meets.
@@ -78,7 +79,9 @@ class Provisioner:
         if grouping == "two-stages":
             rates, costs, on_gpu = neighbours.estimated()
             return two_stages(rates, costs, on_gpu, neighbours.knee_rps)
-        return neighbours.divided()
+        # A first plan has to be there at once; the next is looked for more closely.
+        thoroughly, self._planned = self._planned, True
+        return neighbours.divided(thoroughly=thoroughly)
 
 
 def members_of(apps: Sequence[AppLoad]) -> list[Member]:

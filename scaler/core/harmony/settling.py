@@ -100,69 +100,82 @@ class Settling:
         self._miss = miss
         self._waiting = waiting
         self._times: dict[Configuration, SlicedTimes] = {}
+        self._allowances_s: dict[Configuration, float] = {}  # found last
 
     def knows(self, configuration: Configuration) -> bool:
         """Whether the model does, so that a group may have it."""
         return self._model.predict(*configuration) is not None
 
     def on(
-        self,
-        members: Sequence[Member],
-        configuration: Configuration,
-        about_s: float,
-        below: float = math.inf,
+        self, members: Sequence[Member], configuration: Configuration, about_s: float
     ) -> Group | None:
-        """The group on a configuration, with the least allowance.
+        """The group on a configuration, with the least allowance; None if it is too slow.
+
+        Only the late requests of the tightest member are counted; `assured` counts the others'.
 
         Args:
             members: By objective, the tightest first.
             configuration: The instance, and its largest batch.
-            about_s: Where to begin to look for the allowance.
-            below: What a request must cost less than.
-
-        Returns:
-            None if the configuration is too slow or too dear.
+            about_s: Where to begin to look for the allowance, if no group has been on it yet.
         """
-        slo_s = members[0].slo_s
-        most_s = min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
-        times = self._times_on(configuration)
-        known: dict[float, MergedBatches] = {}
+        times, slo_s = self._times_on(configuration), members[0].slo_s
+        known: dict[float, tuple[MergedBatches, float]] = {}
 
-        def batches(allowance_s: float) -> MergedBatches:
+        def late(allowance_s: float) -> float:
             if allowance_s not in known:
                 windows_s = _windows(members, configuration, allowance_s)
-                known[allowance_s] = _batches(members, windows_s, configuration.batch)
-            return known[allowance_s]
+                batches = _batches(members, windows_s, configuration.batch)
+                known[allowance_s] = batches, batches.late_share(0, slo_s, times)
+            return known[allowance_s][1]
 
-        allowance_s = most_s
+        allowance_s = most_s = self._most_s(configuration, slo_s)
         if configuration.batch > 1:
-            late = lambda at_s: batches(at_s).late_share(0, slo_s, times)  # noqa: E731
-            allowance_s = _least(late, self._miss, min(about_s, most_s), most_s)
+            begin_s = min(self._allowances_s.get(configuration, about_s), most_s)
+            allowance_s = _least(late, self._miss, begin_s, most_s)
+            self._allowances_s[configuration] = allowance_s
+        if late(allowance_s) > self._miss:
+            return None
+        return self._filling(*known[allowance_s], members, configuration)
+
+    def assured(self, group: Group) -> Group | None:
+        """A group of `on`, with shorter windows if another member would be late too often.
+
+        Returns:
+            None if no windows are short enough.
+        """
+        members, configuration = group.members, group.configuration
+        slo_s, windows_s = members[0].slo_s, group.windows_s
+        allowance_s, most_s = slo_s - windows_s[0], self._most_s(configuration, slo_s)
         while True:
-            group = self._filling(batches(allowance_s), members, configuration, below)
-            if group is None or group.late <= self._miss:
+            group = self.having(members, configuration, windows_s)
+            if group.late <= self._miss:
                 return group
             if allowance_s >= most_s:
                 return None
             allowance_s = min(allowance_s * _WIDER, most_s)
+            windows_s = _windows(members, configuration, allowance_s)
 
     def having(
         self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
     ) -> Group:
         """The group on a configuration with given windows, whether it meets objectives or not."""
+        times = self._times_on(configuration)
         batches = _batches(members, windows_s, configuration.batch)
-        group = self._filling(batches, members, configuration, math.inf)
-        assert group is not None  # noqa: S101  nothing is too dear
-        return group
+        every = max(1, math.ceil(len(members) / _WITNESSES))
+        late = max(
+            batches.late_share(place, members[place].slo_s, times)
+            for place in range(0, len(members), every)
+        )
+        return self._filling(batches, late, members, configuration)
 
     def _filling(
         self,
         batches: MergedBatches,
+        late: float,
         members: Sequence[Member],
         configuration: Configuration,
-        below: float,
-    ) -> Group | None:
-        """The group whose batches these are; None if a request costs no less than ``below``."""
+    ) -> Group:
+        """The group whose batches these are, and of whose requests so many are late."""
         times = self._times_on(configuration)
         rate_rps = sum(member.rate_rps for member in members)
         mean = batches.mean_size
@@ -170,14 +183,6 @@ class Settling:
         instances = enough(rate_rps / mean * exec_s, self._waiting)
         resources = self._model.resources(*configuration)
         held = self._billing.lifetime(resources, 1.0) * instances / rate_rps
-        cost = float(batches.sizes @ times.costs) / mean + held
-        if cost >= below:
-            return None
-        every = max(1, math.ceil(len(members) / _WITNESSES))
-        late = max(
-            batches.late_share(place, members[place].slo_s, times)
-            for place in range(0, len(members), every)
-        )
         return Group(
             members=tuple(members),
             configuration=configuration,
@@ -186,9 +191,13 @@ class Settling:
             late=late,
             mean_batch=mean,
             mean_exec_s=exec_s,
-            cost=cost,
+            cost=float(batches.sizes @ times.costs) / mean + held,
             instances=instances,
         )
+
+    def _most_s(self, configuration: Configuration, slo_s: float) -> float:
+        """An allowance that is enough for any batch, if anything is."""
+        return min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
 
     def _times_on(self, configuration: Configuration) -> SlicedTimes:
         if configuration not in self._times:

@@ -20,8 +20,7 @@ What came later than that is free, so given this the batch has ``1 + Poisson(L(d
 * for its first, at ``d = T_k``, with probability ``eta_k exp(-A(T_k))``.
 
 Everything below is an integral over these three. They are exact; the integrals are sums over nodes
-that are dense enough for six digits or more. The paper has the mean window of two applications
-without a size (Eq. 5, exact), and applies it again and again for more, which is a little too long.
+that are dense enough for six digits or more.
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from carpool.errors import ConfigError, Problem
+from scaler.core.laws.poisson_windows import checked, poisson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaler.core.arrivals.processes import Times
 
-__all__ = ["ExecutionTimes", "MergedBatches", "expected_window", "poisson"]
+__all__ = ["ExecutionTimes", "MergedBatches"]
 
 _PARTS, _ROUNDS = 64, 2  # of the time in which the end of a batch is sought
 _DECAYS = 24.0  # negative logarithm of what is as good as never
@@ -60,42 +60,6 @@ class ExecutionTimes(Protocol):
             ``P(exec > at)`` and ``E[max(0, exec - at)]`` in seconds; each has the shape of
             ``at_s`` with one more axis before, for batches of 1, 2, ...
         """
-
-
-def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
-    """Mean seconds from a batch's first request to its departure, were there no largest size.
-
-    The integral of ``S(d)``, which is piecewise exponential. With ``R`` the sum of the rates, an
-    unbounded batch has ``1 + R D`` members in the mean (Wald).
-
-    Args:
-        rates_rps: Requests per second of each application; at least one above 0.
-        windows_s: The longest wait of each, in seconds.
-
-    Raises:
-        ConfigError: as `MergedBatches`.
-    """
-    rates, windows = _checked(rates_rps, windows_s)
-    order = np.argsort(windows)
-    rates, windows = rates[order], windows[order]
-    lengths = np.diff(windows, prepend=0.0)
-    over = np.cumsum(rates) - rates  # the rate of those whose windows are over, by segment
-    passed = np.concatenate([[0.0], np.cumsum(over * lengths)[:-1]])
-    exponents = over * lengths
-    # (1 - exp(-x)) / x goes to 1 as x vanishes.
-    parts = -np.expm1(-exponents) / np.where(exponents > 0, exponents, 1.0)
-    parts = np.where(exponents > 0, parts, 1.0) * lengths
-    total = rates.sum()
-    return float(((total - over) / total * np.exp(-passed) * parts).sum())
-
-
-def poisson(mean: Times, count: int) -> Times:
-    """Probabilities of 0 to ``count - 1``; the shape of ``mean`` and one more axis of ``count``."""
-    numbers = np.arange(count)
-    logs = np.array([math.lgamma(number + 1.0) for number in range(count)])
-    safe = np.where(mean > 0, mean, 1.0)[..., None]
-    found: Times = np.exp(numbers * np.log(safe) - safe - logs)
-    return np.where(mean[..., None] > 0, found, numbers == 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +84,7 @@ class MergedBatches:
 
     def __post_init__(self) -> None:
         """Refuse what no batch can be filled by."""
-        _checked(self.rates_rps, self.windows_s)
+        checked(self.rates_rps, self.windows_s)
         if self.size < 1:
             problem = Problem("size", str(self.size), "a whole number of at least 1")
             raise ConfigError([problem])
@@ -132,11 +96,6 @@ class MergedBatches:
             return 1.0
         collecting = self._counts[:, : self.size - 1].sum(axis=1)
         return 1.0 + float(self._rate * (self._weights * self._open * collecting).sum())
-
-    @property
-    def mean_open_s(self) -> float:
-        """Seconds from a batch's first request to its departure (Wald, as for no size)."""
-        return (self.mean_size - 1.0) / self._rate
 
     @cached_property
     def sizes(self) -> Times:
@@ -293,15 +252,3 @@ class MergedBatches:
     def _members(self, at_s: Times) -> Times:
         """``L``: later members in the mean, if the batch still collects."""
         return np.asarray(np.minimum(at_s[..., None], self._windows) @ self._rates)
-
-
-def _checked(rates_rps: Sequence[float], windows_s: Sequence[float]) -> tuple[Times, Times]:
-    rates = np.asarray(rates_rps, dtype=np.float64)
-    windows = np.asarray(windows_s, dtype=np.float64)
-    expected = "numbers of at least 0, as many rates as windows, some rate above 0"
-    good = rates.shape == windows.shape and rates.ndim == 1 and len(rates) > 0
-    good = good and bool(np.isfinite(rates).all() and np.isfinite(windows).all())
-    if not good or rates.min() < 0 or windows.min() < 0 or rates.sum() <= 0:
-        given = f"{list(rates_rps)!r:.200} and {list(windows_s)!r:.200}"
-        raise ConfigError([Problem("rates, windows", given, expected)])
-    return rates, windows

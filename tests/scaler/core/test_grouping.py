@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from scaler.core.harmony.grouping import best_cuts, two_stages
 from scaler.core.harmony.pooling import pooled
-from scaler.core.laws.merged_windows import expected_window
+from scaler.core.laws.poisson_windows import expected_window
 
 COUNTS = st.integers(1, 7)
 
@@ -29,6 +30,25 @@ def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject
         window_s = expected_window(rates[mine], [slo - allowance_s for slo in slos[mine]])
         assert pytest.approx(sum(rates[mine]), rel=1e-6) == totals[first, last]
         assert pytest.approx(window_s, rel=1e-6, abs=1e-7) == opens[first, last] - allowance_s
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=COUNTS, data=st.data())
+def test_the_spread_of_all_groups_at_once(count: int, data: st.DataObject) -> None:
+    """It is that of how long batches without a largest size stay open, summed up finely."""
+    rates = np.array([10 ** data.draw(st.floats(-4, 3)) for _ in range(count)])
+    slos = np.sort([data.draw(st.floats(0.1, 2)) for _ in range(count)])
+    spreads = pooled(rates, slos).spread_s
+    for first, last in itertools.combinations_with_replacement(range(count), 2):
+        mine, own = slos[first : last + 1] - slos[first], rates[first : last + 1]
+        ends = np.linspace(0, mine[-1], 4001)
+        at = (ends[1:] + ends[:-1]) / 2
+        over = np.maximum(at[:, None] - mine, 0) @ own
+        still_open = np.exp(-over) * ((at[:, None] < mine) @ own) / own.sum()
+        step_s = mine[-1] / 4000
+        mean, square = still_open.sum() * step_s, 2 * (at * still_open).sum() * step_s
+        expected = math.sqrt(max(square - mean**2, 0))
+        assert pytest.approx(expected, rel=2e-3, abs=2e-3) == spreads[first, last]
 
 
 @settings(max_examples=60, deadline=None)

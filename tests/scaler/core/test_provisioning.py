@@ -12,6 +12,7 @@ from benchmarks.published import Published
 from carpool.latency.linear import Linear
 from scaler.core.cost import Prices, billing
 from scaler.core.harmony.offers import offers
+from scaler.core.harmony.pooling import Pooled
 from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.snapshot import AppLoad
 from tests.scaler.vgg19 import CASES, PRICES, Case, members, vgg19
@@ -100,8 +101,8 @@ def test_nobody_is_late_more_often_than_allowed(name: str) -> None:
         assert [f"a{place}" for place in range(len(case.slos_s))] == served
         assert max(group.late for group in groups) <= 0.0075
         found[grouping] = cost(groups)
-    assert found["optimal"] <= 1.01 * min(found.values())  # it goes by estimates
-    assert found["two-stages"] <= 1.01 * found["apart"]
+    assert found["optimal"] <= min(found.values()) * (1 + 5e-4)  # what a group more must save
+    assert found["two-stages"] <= 1.01 * found["apart"]  # it goes by estimates
 
 
 @pytest.mark.parametrize("rate_rps", [1.0, 5.0, 20.0])
@@ -109,7 +110,8 @@ def test_an_estimate_is_near_what_is_settled(rate_rps: float) -> None:
     """The price list is off by a few percent, which is what dividing by it may cost."""
     slos = np.array(CASES["eight"].slos_s)
     rates = np.full(len(slos), rate_rps)
-    estimates, _ = offers(vgg19(), RULE, 32, 0.0075).cheapest(rates, slos, slos)
+    alone = Pooled(rates, slos, np.zeros_like(slos), slos)
+    estimates, _ = offers(vgg19(), RULE, 32, 0.0075).cheapest(alone)
     groups = provisioner().groups(members(slos.tolist(), rates.tolist()), "apart")
     assert pytest.approx(estimates.tolist(), rel=0.08) == [group.cost for group in groups]
 

@@ -1,0 +1,102 @@
+"""What no grouping can beat: every set of applications is settled, and every division into sets.
+
+`bounded` says what the cheapest division into any sets costs; what it costs at the most if parts of
+an application's requests may go to different groups of it; and a bound: each application at what a
+request costs in the cheapest set that it could be in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaler.core.harmony.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scaler.core.harmony.offers import Offers
+    from scaler.core.harmony.settling import Group, Member, Settling
+
+__all__ = ["Bounded", "bounded"]
+
+_PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of an application's requests that go to another group
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Money a second.
+
+    Attributes:
+        sets: The cheapest division into sets.
+        split: With a part of one application's requests in another set, or in one of its own.
+        bound: Less than any division into sets costs.
+    """
+
+    sets: float
+    split: float
+    bound: float
+
+
+def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bounded:
+    """Of all sets of some applications, by objective; two to the power of their number."""
+
+    def settled(group: Sequence[Member]) -> Group | None:
+        found = Neighbours(group, offers, settling).served((0, len(group) - 1))
+        return found[0] if len(found) == 1 and len(found[0].members) == len(group) else None
+
+    def money(group: Sequence[Member]) -> float:
+        found = settled(group)
+        return found.cost * found.rate_rps if found else math.inf
+
+    every = range(1, 1 << len(members))
+    costs = {mask: money(_of(members, mask)) for mask in every}
+    best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
+    for mask in every:
+        best[mask] = min(
+            (best[mask ^ part][0] + costs[part], [*best[mask ^ part][1], part])
+            for part in _parts_with_the_first(mask)
+        )
+    sets, masks = best[every[-1]]
+    parts = [_of(members, mask) for mask in masks]
+    split = min((sum(map(money, moved)) for moved in _moved(parts)), default=math.inf)
+    rates = {mask: sum(member.rate_rps for member in _of(members, mask)) for mask in every}
+    bound = sum(
+        member.rate_rps * min(costs[mask] / rates[mask] for mask in every if mask >> place & 1)
+        for place, member in enumerate(members)
+    )
+    return Bounded(sets, split, bound)
+
+
+def _of(members: Sequence[Member], mask: int) -> list[Member]:
+    return [member for place, member in enumerate(members) if mask >> place & 1]
+
+
+def _parts_with_the_first(mask: int) -> Iterator[int]:
+    """All sets within one that have its first member."""
+    first = mask & -mask
+    rest = part = mask ^ first
+    while True:
+        yield part | first
+        if not part:
+            return
+        part = (part - 1) & rest
+
+
+def _moved(parts: Sequence[list[Member]]) -> Iterator[list[list[Member]]]:
+    """Divisions in which a part of one application's requests is in another set."""
+    for at, part in enumerate(parts):
+        for member in part:
+            for share in _PARTS:
+                moving, staying = (
+                    dataclasses.replace(member, rate_rps=member.rate_rps * of)
+                    for of in (share, 1 - share)
+                )
+                without = [staying if each is member else each for each in part]
+                others = [each for place, each in enumerate(parts) if place != at]
+                yield [without, [moving], *others]
+                for place, other in enumerate(others):
+                    joined = sorted([*other, moving], key=lambda each: each.slo_s)
+                    yield [without, joined, *others[:place], *others[place + 1 :]]
