@@ -218,7 +218,8 @@ class SyncAnswer:
         form = _checked(_loads(text), ANSWER)
         plan = Plan.from_form(form["plan"]) if form["plan"] is not None else None
         instances = {name: tuple(of_class) for name, of_class in form["instances"].items()}
-        return cls(form["interval_s"], form["revision"], plan, instances, form["conditions"])
+        conditions = form.get("conditions", {})
+        return cls(form["interval_s"], form["revision"], plan, instances, conditions)
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:

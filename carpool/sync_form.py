@@ -81,10 +81,14 @@ ANNOUNCEMENT = _all(
     load_s=_SECONDS,
     reason=_REASON,
 )
-ANSWER = _all(
-    interval_s=_INTERVAL,
-    revision=_REVISION,
-    plan=forms.maybe(forms.anything),
-    instances=forms.mapping(forms.each(_ADDRESS)),
-    conditions=forms.mapping(_CONDITION),
+ANSWER = forms.record(
+    {
+        "interval_s": _INTERVAL,
+        "revision": _REVISION,
+        "plan": forms.maybe(forms.anything),
+        "instances": forms.mapping(forms.each(_ADDRESS)),
+        "conditions": forms.mapping(_CONDITION),
+    },
+    # A front goes on with an answer that it wrote down before there were conditions.
+    required=frozenset({"interval_s", "revision", "plan", "instances"}),
 )

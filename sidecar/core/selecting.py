@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Selecting"]
 
+_KEPT = 4096  # demands of which something is remembered
 _NAMED = 64  # demands that are counted under names of their own; any more are one
 
 
@@ -42,6 +43,7 @@ class Selecting:
         self._seen: dict[tuple[str, str], State] = {}
         self._routes: dict[str, Route] = {}
         self._names: dict[Demand, str] = {}
+        self._choices: dict[Demand, Choice] = {}  # as long as nothing changes
 
     @property
     def variants(self) -> list[str]:
@@ -66,11 +68,17 @@ class Selecting:
             if self._seen.get(key) is not state:
                 self._note(*key, state)
         self._seen = dict(states)
+        self._choices.clear()
         return True
 
     def choose(self, demand: Demand) -> Choice:
         """What fits, or what comes closest: Algorithm 1."""
-        return self._selection.choose(demand.asked)
+        choice = self._choices.get(demand)
+        if choice is None:
+            if len(self._choices) >= _KEPT:
+                self._choices.clear()
+            choice = self._choices[demand] = self._selection.choose(demand.asked)
+        return choice
 
     def would_fit(self, demand: Demand) -> OnOffer | None:
         """The quickest to start of what would fit if it ran, or were not overloaded."""
@@ -98,7 +106,7 @@ class Selecting:
             coarse = self._coarse(demand)
             known = set(self._names.values())
             name = coarse.name if len(known) < _NAMED or coarse.name in known else "*"
-            if len(self._names) >= _NAMED**2:
+            if len(self._names) >= _KEPT:
                 self._names.clear()
             self._names[demand] = name
         return name

@@ -188,6 +188,8 @@ def _parsed(argv: list[str]) -> _Chosen:
         if recipe not in RECIPES:
             expected = f"one of {', '.join(RECIPES)}"
             problems.add("--recipes", recipe, expected, nearest(recipe, RECIPES))
+    if not flags.model.is_file():
+        problems.add("MODEL.onnx", flags.model, "an existing file")
     if not _APP.fullmatch(flags.app):
         problems.add("--app", flags.app, "a name of letters, digits, '.', '_' or '-'")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.program import available, program
+from scaler.core.infaas.program import _aside, available, program
 from scaler.core.infaas.task import Need, Option, Task
 from tests.scaler.infaas.drawn_tasks import drawn_task
 
@@ -64,3 +65,24 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ConfigError, match=r"pip install scipy"):
         available()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_is_near_the_program_for_three_needs_too(seed: int) -> None:
+    """Needs that overlap crosswise cost at most a sixth more than they have to."""
+    draw = random.Random(100 + seed)
+    for _ in range(12):
+        task = drawn_task(draw, needs_most=3)
+        found, best = greedy(task), program(task)
+        running = sum(o.cost * n for o, n in zip(task.options, task.running, strict=True))
+        costs = [running + task.change_cost(each.counts) for each in (found, best)]
+        assert not any(task.missing(found))
+        assert costs[1] * (1 - 1e-6) <= costs[0] <= 1.17 * costs[1]
+
+
+def test_the_solver_prints_nothing_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where plans are printed as JSON: what its library writes goes to standard error."""
+    with _aside():
+        os.write(1, b"the solver's own words\n")
+    os.write(1, b"a plan\n")
+    assert ("a plan\n", "the solver's own words\n") == capfd.readouterr()

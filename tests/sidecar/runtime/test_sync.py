@@ -42,6 +42,7 @@ class Scaler:
         self.revision = ""
         self.proof_of = TOKEN
         self.mute = 0
+        self.answer: SyncAnswer | None = None
 
     def order(self, given: Plan, revision: str) -> None:
         """Tell this from now on."""
@@ -66,6 +67,7 @@ class Scaler:
             news = self.plan is not None and message.revision != self.revision
             given = self.plan if news else None
             answer = SyncAnswer(0.05, self.revision, given, self.ready if given else {})
+            answer = self.answer or answer
         else:
             self.said.append(message)
             answer = SyncAnswer(0.05)

@@ -1,0 +1,171 @@
+"""The best static choice of variants for a scenario: searched, not guessed.
+
+What stands still is, for each function, either one pool of instances of one variant for all its
+applications, or one pool for each of them. Of every pool the cheapest is taken that misses no more
+than may be missed in a simulation of the whole horizon: all variants with all numbers of instances
+are candidates, in the order of their cost. One is passed over unseen only if it cannot take the
+load, however requests fall: where the rate of a while is above what the instances can take, the
+rest is late. So no choice of this kind is cheaper. (Two variants for one application are not
+looked at.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.infaas.offers import Offers
+from scaler.core.policy import Planning
+from scaler.plan_command import snapshot_of
+from simulator.engine import Simulation
+from simulator.metrics import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scaler.core.infaas.offers import Offer
+    from scaler.core.scenario import App, Function, Scenario
+    from scaler.core.snapshot import Snapshot
+
+__all__ = ["Pool", "Standing", "Static", "best_static", "described"]
+
+_STEP_S = 10.0
+_SURE = 1.2  # times more misses than may be, so that chance cannot have been the reason
+
+
+class Pool(NamedTuple):
+    """So many instances of one variant, for these applications."""
+
+    apps: tuple[str, ...]
+    offer: Offer
+    instances: int
+    cost_s: float
+
+
+class Static:
+    """The same pools for ever, as a policy."""
+
+    def __init__(self, pools: dict[str, tuple[Pool, ...]]) -> None:
+        self._plans = {name: _plan(name, of_function) for name, of_function in pools.items()}
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """What has been decided once."""
+        del snapshot
+        return Planning(self._plans)
+
+
+class Standing:
+    """Pools by the names of their classes, as a policy that a scenario can name."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Standing`.
+
+        Attributes:
+            pools: by function, what `described` says of each: JSON.
+        """
+
+        pools: str = "{}"
+
+    def __init__(self, params: Params) -> None:
+        self._pools = json.loads(params.pools)
+        self._offers = Offers()
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """The same every time."""
+        plans = {}
+        for view in snapshot.functions:
+            offers = {offer.size.name: offer for offer in self._offers.of(view)}
+            pools = tuple(
+                Pool(tuple(apps), offers[name], instances, 0.0)
+                for apps, name, instances in self._pools[view.name]
+            )
+            plans[view.name] = view.plan or _plan(view.name, pools)
+        return Planning(plans)
+
+
+def described(pools: dict[str, tuple[Pool, ...]]) -> str:
+    """Pools as a parameter of `Standing`."""
+    form = {
+        name: [[pool.apps, pool.offer.size.name, pool.instances] for pool in of_function]
+        for name, of_function in pools.items()
+    }
+    return json.dumps(form)
+
+
+def best_static(scenario: Scenario, most_missed: float) -> dict[str, tuple[Pool, ...]]:
+    """The cheapest pools by function, with at most such a share of requests missed."""
+    found = {}
+    for function in scenario.functions:
+        shared = _pool(scenario, function, function.apps, most_missed)
+        apart = tuple(_pool(scenario, function, (app,), most_missed) for app in function.apps)
+        ways = [(shared,), apart]
+        found[function.name] = min(ways, key=lambda pools: sum(pool.cost_s for pool in pools))
+    return found
+
+
+def _pool(
+    scenario: Scenario, function: Function, apps: tuple[App, ...], most_missed: float
+) -> Pool:
+    alone = dataclasses.replace(
+        scenario, functions=(dataclasses.replace(function, apps=apps),), nodes=()
+    )
+    names = tuple(app.name for app in apps)
+    rates = [
+        sum(app.arrivals.rate(at * _STEP_S) for app in apps)
+        for at in range(int(scenario.horizon_s / _STEP_S))
+    ]
+    slo_s = max(app.slo_s for app in apps)
+    for cost_s, offer, count in _by_cost(alone):
+        rate_rps = count * offer.size.rate_high
+        lost = sum(max(0.0, rate * _STEP_S - rate_rps * (_STEP_S + slo_s)) for rate in rates)
+        if lost > _SURE * most_missed * sum(rates) * _STEP_S:
+            continue
+        pool = Pool(names, offer, count, cost_s)
+        seen = measured(Simulation(alone, Static({function.name: (pool,)})).run())
+        if seen["slo_miss_ratio"] <= most_missed:
+            return pool
+    message = f"no variant suits {names}"
+    raise LookupError(message)
+
+
+def _by_cost(scenario: Scenario) -> Iterator[tuple[float, Offer, int]]:
+    """Every variant that suits, with 1, 2, ... instances, the cheapest first."""
+    view = snapshot_of(scenario).functions[0]
+    offers = [o for o in Offers().of(view) if all(o.suits(app) for app in view.apps)]
+    heap = []
+    for number, offer in enumerate(offers):
+        each = scenario.prices.per_second(offer.size.resources) or offer.size.units
+        heap.append((each, number, 1, each))
+    heapq.heapify(heap)
+    while heap:
+        cost_s, number, count, each = heapq.heappop(heap)
+        yield cost_s, offers[number], count
+        heapq.heappush(heap, (each * (count + 1), number, count + 1, each))
+
+
+def _plan(function: str, pools: tuple[Pool, ...]) -> Plan:
+    classes, routes = [], []
+    for number, pool in enumerate(pools):
+        size, name = pool.offer.size, f"pool{number}"
+        classes.append(
+            InstanceClass(
+                name,
+                size.cpu,
+                size.batch,
+                pool.instances,
+                size.variant,
+                size.gpu,
+                size.resources.memory_mb or None,
+                size.exec_s,
+                0.0,
+                size.rate_high,
+            )
+        )
+        routes += [Route(app, {name: 1.0}, 0.0) for app in pool.apps]
+    everybody = Route("*", {"pool0": 1.0}, 0.0)
+    return Plan(function, 1, "static", tuple(classes), (everybody, *routes))

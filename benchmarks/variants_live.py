@@ -1,0 +1,97 @@
+"""INFaaS on the running stack and in the simulator, with the same requests.
+
+One application of the scenario of 175 variants, with a trace that is low, high and low again, under
+variants, replicas and the best static choice. Stand-ins take as long as the variants would;
+everything else is real: provider, sidecars, scaler, processes that start. Variants on a GPU are left
+out, as a provider without one refuses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from benchmarks.static_variants import best_static, described
+from faas_stack.compare.command import live
+from scaler.core.guard import Guard, Limits
+from scaler.core.scenario import read_scenario
+from scaler.policy_choice import chosen_policy
+from simulator.engine import Simulation
+from simulator.metrics import measured
+from simulator.settings import Settings
+
+if TYPE_CHECKING:
+    from scaler.core.scenario import Scenario
+
+__all__ = ["compared"]
+
+_FOLDER = Path(__file__).resolve().parents[1] / "examples/scenarios"
+_RATES = ((0.0, 2.0), (30.0, 60.0), (60.0, 2.0))  # from when on, requests a second
+_HORIZON_S = 100.0
+_HOLD_S = 5.0
+_POLICIES = ("variants", "replicate", "static")
+_AS_LIVE = Settings(interval_s=0.5, window_s=10.0, live_rates=True)
+
+
+def compared(most_missed: float) -> None:
+    """Run all, and print a line for each."""
+    with tempfile.TemporaryDirectory(prefix="carpool-variants-") as folder:
+        scenario = _scenario(Path(folder), most_missed)
+        outcomes = live(scenario, _POLICIES, None, {}, ["--hold", f"{_HOLD_S:g}s"])
+        head = ("policy", "where", "requests", "missed", "cost", "times", "p99 ms")
+        print("".join(f"{name:>12}" for name in head))
+        least: dict[str, float] = {}
+        for name in _POLICIES:
+            policy = Guard(chosen_policy(name, scenario.policies), Limits(window_s=_HOLD_S))
+            simulated = Simulation(scenario, policy, _AS_LIVE).run()
+            for where, outcome in (("live", outcomes[name]), ("simulated", simulated)):
+                found = measured(outcome)
+                cost = least.setdefault(where, found["cost"])
+                row = (
+                    name,
+                    where,
+                    f"{found['requests']}",
+                    f"{found['slo_miss_ratio']:.2%}",
+                    f"{found['cost']:.5f}",
+                    f"{found['cost'] / cost:.2f}",
+                    f"{found['latency_ms']['p99']:.0f}",
+                )
+                print("".join(f"{each:>12}" for each in row), flush=True)
+
+
+def _scenario(folder: Path, most_missed: float) -> Scenario:
+    """The scenario with its best static choice among its policies."""
+    document = yaml.safe_load((_FOLDER / "variants.yaml").read_text(encoding="utf-8"))
+    lines = [f"{start_s:g},{60 * rate:g}" for start_s, rate in _RATES]
+    trace = "\n".join(["start_s,requests_per_minute", *lines]) + "\n"
+    (folder / "trace.csv").write_text(trace, encoding="utf-8")
+    function = document["functions"][0]
+    list_file = document["models"][function["model"]]["variants"]
+    listed = json.loads((_FOLDER / list_file).read_text(encoding="utf-8"))
+    listed["variants"] = [each for each in listed["variants"] if not each["gpu"]]
+    (folder / "variants.json").write_text(json.dumps(listed), encoding="utf-8")
+    for app in function["apps"]:
+        app["arrivals"] = {"trace": "trace.csv"}
+    quick = {"calm_s": 5.0, "smoothing_s": 2.0}
+    document |= {
+        "models": {function["model"]: {"variants": "variants.json"}},
+        "functions": [function],
+        "horizon_s": _HORIZON_S,
+        "policies": {
+            "variants": {"policy": "infaas", **quick},
+            "replicate": {"policy": "infaas", "scaling": "replicate", **quick},
+        },
+    }
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    pools = best_static(read_scenario(path), most_missed)
+    static = {"policy": "benchmarks.static_variants:Standing", "pools": described(pools)}
+    document["policies"]["static"] = static
+    path.write_text(json.dumps(document), encoding="utf-8")
+    print(f"best static choice: {static['pools']}")
+    return dataclasses.replace(read_scenario(path), path=path)

@@ -1,0 +1,90 @@
+"""What requests say that they need, and what they are told if that cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from carpool.errors import BadRequest
+from carpool.variants.demand import Demand
+from sidecar.runtime import demands
+
+
+def body(**parameters: object) -> bytes:
+    """An inference request with parameters."""
+    return json.dumps({"inputs": [], "parameters": parameters}).encode()
+
+
+def test_headers_and_parameters_say_the_same() -> None:
+    """Durations as Go writes them, shares and amounts as numbers."""
+    wanted = Demand(0.15, 0.75, 2e-5, "small")
+    headers = {
+        b"x-carpool-latency": b"150ms",
+        b"x-carpool-accuracy": b"0.75",
+        b"x-carpool-cost": b"2e-5",
+        b"x-carpool-variant": b"small",
+    }
+    assert wanted == demands.in_headers(headers)
+    said = {f"carpool_{name}": value for name, value in (("latency", "150ms"), ("cost", 2e-5))}
+    assert wanted == demands.in_body(
+        body(**said, carpool_accuracy=0.75, carpool_variant="small"), b""
+    )
+
+
+def test_who_says_nothing_demands_nothing() -> None:
+    """Other headers and parameters are others' business."""
+    assert demands.in_headers({b"accept": b"*/*"}) is None
+    assert demands.in_body(body(priority=1), b"") is None
+    assert demands.in_body(b'{"carpool_', b"") is None
+    assert demands.in_body(b'["carpool_accuracy"]', b"") is None
+
+
+def test_only_the_json_part_of_a_binary_body_is_read() -> None:
+    """What follows it are numbers."""
+    text = body(carpool_accuracy=0.5)
+    assert Demand(accuracy=0.5) == demands.in_body(text + b"\x00\xff", str(len(text)).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("latency", "soon", "a duration"),
+        ("latency", "-1s", "a duration"),
+        ("accuracy", "75", "a share from 0 to 1"),
+        ("accuracy", "nan", "a share from 0 to 1"),
+        ("cost", "0", "an amount above 0"),
+        ("cost", "inf", "an amount above 0"),
+        ("variant", "", "the name of a variant"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(name: str, text: str, expected: str) -> None:
+    """With the header or parameter, its value, and what was expected."""
+    with pytest.raises(BadRequest, match=f"X-Carpool-{name.capitalize()} = .*{expected}"):
+        demands.in_headers({f"x-carpool-{name}".encode(): text.encode()})
+    with pytest.raises(BadRequest, match=f"parameter carpool_{name} = .*{expected}"):
+        demands.in_body(body(**{f"carpool_{name}": text}), b"")
+
+
+def test_the_strictest_counts() -> None:
+    """Of two that both hold; two variants cannot."""
+    both = demands.stricter(Demand(0.1, 0.5), Demand(0.2, 0.9, 3.0))
+    assert Demand(0.1, 0.9, 3.0) == both
+    assert Demand(latency_s=math.inf) == demands.stricter(None, Demand())
+    with pytest.raises(BadRequest, match="two variants"):
+        demands.stricter(Demand(variant="a"), Demand(variant="b"))
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("/v2/models/objects/infer", ("objects", "")),
+        ("/v2/models/objects/versions/small/infer?x=1", ("objects", "small")),
+        ("/v2/models/objects/ready", ("", "")),
+        ("/", ("", "")),
+    ],
+)
+def test_a_path_names_model_and_version(target: str, names: tuple[str, str]) -> None:
+    """Of requests that infer."""
+    assert names == demands.names(target)
