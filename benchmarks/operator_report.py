@@ -43,11 +43,15 @@ def report(
         "",
         "## Speed of predicting",
         "",
-        "| model | graph read and optimised | one prediction, median | slowest |",
-        "|---|---:|---:|---:|",
+        (
+            "| model | graph read and optimised, quickest | median | one prediction, median "
+            "| slowest |"
+        ),
+        "|---|---:|---:|---:|---:|",
     ]
     lines += [
-        f"| {s.model} | {s.load_s * _MS:.0f} ms | {s.predict_s * _MS:.2f} ms "
+        f"| {s.model} | {s.quickest_load_s * _MS:.0f} ms | {s.load_s * _MS:.0f} ms "
+        f"| {s.predict_s * _MS:.2f} ms "
         f"| {s.slowest_s * _MS:.2f} ms |"
         for s in speeds
     ]

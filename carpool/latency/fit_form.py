@@ -25,7 +25,7 @@ def to_json(fit: Fit) -> str:
         ],
         "batches": list(fit.batches),
         "tails": sorted(fit.tails.items()),
-        "errors": [[*unit, errors] for unit, errors in sorted(fit.errors.items())],
+        "errors": [[*unit, short, errors] for (unit, short), errors in sorted(fit.errors.items())],
     }
     return json.dumps(form, separators=(",", ":"))
 
@@ -49,8 +49,10 @@ def from_json(text: str) -> Fit:
             tuple(form["batches"]),
             dict(form["tails"]),
             {
-                Unit(threads, gpu): Errors(*((float(low), float(high)) for low, high in bounds))
-                for threads, gpu, bounds in form["errors"]
+                (Unit(threads, gpu), short): Errors(
+                    *((float(low), float(high)) for low, high in bounds)
+                )
+                for threads, gpu, short, bounds in form["errors"]
             },
         )
     except (KeyError, TypeError, IndexError) as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.latency.operator_fit import Errors, Unit
+from carpool.latency.operator_fit import Errors, Unit, is_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +29,14 @@ class _Error(NamedTuple):
 
     model: str
     unit: Unit
+    short: bool
     error: float
 
 
 def measured_errors(
     samples: Samples, known: Iterable[int], families: Mapping[str, str]
-) -> dict[Unit, Errors]:
-    """By unit, the errors for models that a fit does not know.
+) -> dict[tuple[Unit, bool], Errors]:
+    """By unit and length of runs, the errors for models that a fit does not know.
 
     Args:
         samples: Measured models.
@@ -45,24 +46,25 @@ def measured_errors(
     models: defaultdict[str, list[_Error]] = defaultdict(list)
     for error in _left_out(samples, sorted(known), families):
         models[error.model].append(error)
-    plain: defaultdict[Unit, list[float]] = defaultdict(list)
-    settled: defaultdict[Unit, list[float]] = defaultdict(list)
-    other: defaultdict[Unit, list[float]] = defaultdict(list)
+    plain: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
+    settled: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
+    other: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
     for found in models.values():
         for one in found:
-            plain[one.unit].append(one.error)
+            key = (one.unit, one.short)
+            plain[key].append(one.error)
             for two in found:
                 if one is not two:
                     pairs = settled if one.unit == two.unit else other
-                    pairs[one.unit].append(one.error - two.error)
+                    pairs[key].append(one.error - two.error)
     guess = Errors()
     return {
-        unit: Errors(
-            _middle(plain[unit], guess.plain),
-            _middle(settled[unit], guess.settled),
-            _middle(other[unit], guess.other),
+        key: Errors(
+            _middle(plain[key], guess.plain),
+            _middle(settled[key], guess.settled),
+            _middle(other[key], guess.other),
         )
-        for unit in list(plain)
+        for key in list(plain)
     }
 
 
@@ -107,4 +109,5 @@ def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
             operators, _ = samples.kernels[at, run.setting]
             foretold_s = fit.run_s(unit, predicted_s[run.setting], operators)
             if math.isfinite(foretold_s):
-                yield _Error(profile.model, unit, math.log(run.median_s / foretold_s))
+                error = math.log(run.median_s / foretold_s)
+                yield _Error(profile.model, unit, is_short(foretold_s), error)

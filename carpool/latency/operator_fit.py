@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ALONE", "Errors", "Fit", "Unit", "cold_share"]
+__all__ = ["ALONE", "Errors", "Fit", "Unit", "cold_share", "is_short"]
 
 ALONE = ", alone"  # after a class: those of its operators that threads do not share
 _US_PER_S = 1e6
-_LEAST_S = 1e-6
+_LEAST_S, _SHORT_S = 1e-6, 1e-3
 _CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
 
 
@@ -68,7 +68,7 @@ class Fit:
             where timing costs more.
         batches: The batch sizes that were measured.
         tails: Of the run time over its median, by quantile.
-        errors: By unit, of models that were left out.
+        errors: Of models that were left out, by unit and whether runs are short.
     """
 
     laws: Mapping[tuple[str, Unit], Array]
@@ -76,7 +76,7 @@ class Fit:
     per_operator_s: Mapping[Unit, float]
     batches: tuple[int, ...] = ()
     tails: Mapping[float, float] = field(default_factory=dict)
-    errors: Mapping[Unit, Errors] = field(default_factory=dict)
+    errors: Mapping[tuple[Unit, bool], Errors] = field(default_factory=dict)
 
     @property
     def units(self) -> list[Unit]:
@@ -111,9 +111,18 @@ class Fit:
         besides_s = self.per_run_s[unit] + self.per_operator_s[unit] * operators
         return max(kernels_s + besides_s, self.per_run_s[unit], _LEAST_S)
 
+    def errors_of(self, unit: Unit, run_s: float) -> Errors:
+        """How wrong a prediction of so many seconds may be."""
+        return self.errors.get((unit, is_short(run_s)), Errors())
+
     def _law(self, kind: str, family: str, unit: Unit, how: str = "") -> Array | None:
         found = self.laws.get((kind + how, unit))
         return self.laws.get((f"any {family}{how}", unit)) if found is None else found
+
+
+def is_short(run_s: float) -> bool:
+    """Whether a run is so short that what it costs besides its operators counts."""
+    return run_s < _SHORT_S
 
 
 def cold_share(traffic_bytes: float) -> float:

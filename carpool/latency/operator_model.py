@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from carpool.latency.model import Configuration, Resources
-from carpool.latency.operator_fit import Errors, Unit
+from carpool.latency.operator_fit import Unit
 from carpool.latency.operator_groups import Groups
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Operators:
         if middle_s is None:
             return None
         unit = Unit(max(1, round(cpu)), gpu) if cpu > 0 else Unit(0)
-        errors = self.fit.errors.get(unit, Errors())
+        errors = self.fit.errors_of(unit, middle_s)
         low, high = errors.plain
         if self._errors:
             low, high = errors.settled if unit in self._errors else errors.other

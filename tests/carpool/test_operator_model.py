@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
 from carpool.latency.fit_form import from_json, to_json
-from carpool.latency.operator_fit import Unit
+from carpool.latency.operator_fit import Errors, Unit
 from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Setting
@@ -126,6 +126,26 @@ def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
     assert interval is not None
     assert middle_s is not None
     assert 0 < interval.low_s <= interval.high_s
+
+
+def test_short_runs_have_errors_of_their_own() -> None:
+    """What a run costs besides its operators counts there, and is known less well."""
+    wide, narrow = Errors(plain=(-1.0, 1.0)), Errors(plain=(-0.1, 0.1))
+    errors = {(Unit(1), True): wide, (Unit(1), False): narrow}
+    fit = dataclasses.replace(_fit(), errors=errors)
+    for net, low in ((graph([16, 16]), math.exp(-1.0)), (graph([4000] * 5), math.exp(-0.1))):
+        model = Operators(net, fit)
+        interval, middle_s = model.interval(4, 1, 0), model.predict(4, 1, 0)
+        assert interval is not None
+        assert middle_s is not None
+        assert pytest.approx(low) == interval.low_s / middle_s
+
+
+def test_a_graph_is_known_again_in_another_order() -> None:
+    """The runtime's optimiser does not order branches alike at each load."""
+    turned = dataclasses.replace(UNSEEN, operators=UNSEEN.operators[::-1], model="again")
+    assert UNSEEN.fingerprint == turned.fingerprint
+    assert UNSEEN.fingerprint != graph([333, 512, 700, 65]).fingerprint
 
 
 def test_planners_are_offered_what_is_known() -> None:
