@@ -2,8 +2,8 @@
 
 One application of the scenario of 175 variants, with a trace that is low, high and low again, under
 variants, replicas and the best static choice. Stand-ins take as long as the variants would;
-everything else is real: provider, sidecars, scaler, processes that start. Variants on a GPU are left
-out, as a provider without one refuses them.
+everything else is real: provider, sidecars, scaler, processes that start. Variants on a GPU are
+left out, as a provider without one refuses them.
 """
 
 from __future__ import annotations
