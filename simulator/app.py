@@ -17,9 +17,10 @@ from simulator.metrics import measured
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scaler.core.scenario import Scenario
     from simulator.account import Outcome
 
-__all__ = ["main"]
+__all__ = ["main", "tell"]
 
 _QUIET_S = 2.0  # a run that is over by then needs no progress
 _OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
@@ -42,6 +43,12 @@ def main(argv: list[str]) -> int:
         outcomes[name] = simulation.run()
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
+    tell(chosen, scenario, outcomes)
+    return 0
+
+
+def tell(chosen: flags.Chosen, scenario: Scenario, outcomes: dict[str, Outcome]) -> None:
+    """Print what came of a scenario under each policy, and write a report if one is asked for."""
     results = {name: measured(outcome) for name, outcome in outcomes.items()}
     if chosen.report:
         chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
@@ -49,7 +56,6 @@ def main(argv: list[str]) -> int:
         sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
     else:
         sys.stdout.write(table.comparison(results, outcomes))
-    return 0
 
 
 def _progress(name: str) -> Callable[[float], None]:

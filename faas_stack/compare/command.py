@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -22,8 +20,7 @@ from faas_stack.interrupts import say
 from scaler.core.scenario import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator import app as simulation
-from simulator import flags, report, table
-from simulator.metrics import measured
+from simulator import flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,13 +50,7 @@ def main(argv: list[str]) -> int:
     requests = _requests(scenario, args.data, args.path)
     with _terminable():
         outcomes = live(scenario, chosen.policies, args.yaml, requests, args.scaler.split())
-    results = {name: measured(outcome) for name, outcome in outcomes.items()}
-    if chosen.report:
-        chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
-    if chosen.as_json:
-        sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
-    else:
-        sys.stdout.write(table.comparison(results, outcomes))
+    simulation.tell(chosen, scenario, outcomes)
     return 0
 
 
