@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,18 +66,26 @@ def write_function(folder: Path, **labels: str) -> None:
     (folder / "stack.yaml").write_text(json.dumps(document))
 
 
+@dataclass(slots=True)
+class Away:
+    """From when until when a provider was gone; for ever, while it is not back."""
+
+    gone_s: float
+    back_s: float = math.inf
+
+
 class Stack:
     """A running stack.
 
     Attributes:
-        away: From when until when the provider was gone, each time.
+        away: Each time that the provider was killed.
     """
 
     def __init__(self, up: Up, folder: Path) -> None:
         self.up = up
         result = up.result()
         self.url, self.scaler = result["url"], result["scaler"]
-        self.away: list[tuple[float, float]] = []
+        self.away = list[Away]()
         self.token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
@@ -116,6 +125,11 @@ class Stack:
                     found.append(pid)
         return found
 
+    def kill_provider(self) -> None:
+        """SIGKILL to the provider."""
+        self.away.append(Away(time.monotonic()))
+        self.up.process.kill()
+
     def kill(self, word: str) -> bool:
         """SIGKILL to the first such process; whether there was one."""
         return any(self.kill_one(pid) for pid in self.processes(word)[:1])
@@ -152,17 +166,13 @@ def kept_up(folder: Path) -> Iterator[Stack]:
         over = threading.Event()
 
         def supervise() -> None:
-            gone_s = math.inf
             while not over.wait(0.2):
                 if running.up.process.poll() is None:
                     continue
-                gone_s = min(gone_s, time.monotonic())
-                up = started("--port", ports[0], "--scaler-port", ports[1])
-                running.up = up
-                assert up.process.stdout is not None
-                if up.process.stdout.readline():  # else it ended: its ports may still be taken
-                    running.away.append((gone_s - 0.3, time.monotonic()))
-                    gone_s = math.inf
+                running.up = started("--port", ports[0], "--scaler-port", ports[1])
+                assert running.up.process.stdout is not None
+                if running.up.process.stdout.readline():  # else its ports were still taken
+                    running.away[-1].back_s = time.monotonic()
 
         supervisor = threading.Thread(target=supervise)
         supervisor.start()
