@@ -8,14 +8,11 @@ Cancelling the calling task closes the connection, which is how the other side l
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-import httptools
-
 from carpool import address as addresses
-from carpool.errors import FunctionFault
+from carpool.http.client_connection import ClientConnection, ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -23,21 +20,6 @@ if TYPE_CHECKING:
     from carpool.wire import Buffer
 
 __all__ = ["Begun", "ConnectionFailed", "Pool", "Response", "StreamedResponse"]
-
-_HIGH_WATER_BYTES = 256 * 1024
-_JOIN_BELOW_BYTES = 64 * 1024
-
-
-class ConnectionFailed(FunctionFault):
-    """The peer could not be reached, closed early, or did not answer in HTTP/1.1.
-
-    Attributes:
-        sent: whether any of the request may have reached the peer.
-    """
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
 
 
 class Response(NamedTuple):
@@ -58,7 +40,7 @@ class Response(NamedTuple):
 class StreamedResponse:
     """An answer whose body is read as it arrives."""
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self.status = connection.status
         self.headers = connection.headers
@@ -74,152 +56,7 @@ class StreamedResponse:
             await connection.progress()
 
 
-class _Connection(asyncio.Protocol):
-    """One socket to the peer."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[None] | None = None
-        self._failure: ConnectionFailed | None = None
-        self._paused = False
-        self._buffered = 0
-        self.open = False
-        self.used_at = 0.0
-        self._reset()
-        self.complete = True  # no request is under way
-
-    def _reset(self) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.chunks: deque[bytes] = deque()
-        self.head_complete = False
-        self.complete = False
-        self.reusable = False
-        self._headless = False
-
-    def send(self, method: str, head: bytes, body: Buffer) -> None:
-        """Start a request; the connection must be idle."""
-        self._reset()
-        self._headless = method == "HEAD"
-        if len(body) < _JOIN_BELOW_BYTES:
-            self.transport.write(b"".join((head, body)))
-        else:
-            self.transport.write(head)
-            self.transport.write(body)
-
-    async def progress(self) -> None:
-        """Wait until more of the answer is here; raises if it will not come."""
-        if self._failure:
-            raise self._failure
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def next_chunk(self) -> bytes:
-        """Take one piece of the body; reading resumes when enough has been taken."""
-        chunk = self.chunks.popleft()
-        self._buffered -= len(chunk)
-        if self._paused and self._buffered < _HIGH_WATER_BYTES:
-            self._paused = False
-            self.transport.resume_reading()
-        return chunk
-
-    def close(self) -> None:
-        """Close at once, answered or not."""
-        self.open = False
-        self.transport.abort()
-
-    # -- asyncio ----------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]
-        self.open = True
-
-    def data_received(self, data: bytes) -> None:
-        if self.complete:  # nobody asked: this must not become the answer to the next request
-            self.close()
-            return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.close()
-            if not self.complete:
-                self._fail(f"the answer is not HTTP/1.1: {error}")
-                return
-        self._wake()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
-        if self.head_complete and not (self.complete or exc) and self._ends_with_connection():
-            self.complete = True
-            self._wake()
-        elif not self.complete:
-            self._fail(f"the connection was closed before the answer was complete{_because(exc)}")
-
-    def forget(self) -> None:
-        """Let go of why it failed: the error's traceback leads to whoever waited, and back here."""
-        self._failure = None
-
-    def _ends_with_connection(self) -> bool:
-        names = {name for name, _ in self.headers}
-        return not names & {b"content-length", b"transfer-encoding"}
-
-    def _fail(self, message: str) -> None:
-        self._failure = ConnectionFailed(message, sent=True)
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_exception(self._failure)
-
-    def _wake(self) -> None:
-        if self._waiter and not self._waiter.done() and self.head_complete:
-            self._waiter.set_result(None)
-
-    # -- httptools --------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        if self.complete:  # more than was asked for
-            self.reusable = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.head_complete:
-            self.headers.append((name.lower(), value))
-
-    def on_headers_complete(self) -> None:
-        if self.complete:
-            return
-        self.status = self._parser.get_status_code()
-        if self.status < 200:  # noqa: PLR2004 - an interim answer: the real one follows
-            self.headers = []
-            return
-        self.head_complete = True
-        self.reusable = self._parser.should_keep_alive()
-        if self._headless:  # the parser would wait for a body that HEAD does not have
-            self.complete = True
-            self.reusable = False
-
-    def on_body(self, body: bytes) -> None:
-        if self.complete:
-            return
-        self.chunks.append(body)
-        self._buffered += len(body)
-        if self._buffered > _HIGH_WATER_BYTES and not self._paused:
-            self._paused = True
-            self.transport.pause_reading()
-
-    def on_message_complete(self) -> None:
-        if self.head_complete:
-            self.complete = True
-
-
-def _because(exc: BaseException | None) -> str:
-    return f": {exc}" if exc else ""
-
-
-async def _whole(connection: _Connection) -> Response:
+async def _whole(connection: ClientConnection) -> Response:
     """The whole answer, when it is there."""
     parts: list[bytes] = []
     while True:
@@ -237,7 +74,7 @@ class Begun:
 
     __slots__ = ("_connection", "_pool")
 
-    def __init__(self, pool: Pool, connection: _Connection) -> None:
+    def __init__(self, pool: Pool, connection: ClientConnection) -> None:
         self._pool = pool
         self._connection = connection
 
@@ -264,8 +101,8 @@ class Pool:
         self.address = address
         self._where = addresses.parse(address)
         self._idle_s = idle_s
-        self._idle: list[_Connection] = []
-        self._busy: set[_Connection] = set()
+        self._idle: list[ClientConnection] = []
+        self._busy: set[ClientConnection] = set()
         self._slots = asyncio.Semaphore(max_connections)
 
     async def request(
@@ -317,6 +154,16 @@ class Pool:
                 await connection.progress()
             yield StreamedResponse(connection)
 
+    def give_back(self, connection: ClientConnection) -> None:
+        """Its request is over, well or not: keep it for the next one if it can be used again."""
+        self._busy.discard(connection)
+        if connection.open and connection.complete and connection.reusable:
+            connection.used_at = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.forget()
+            connection.close()
+
     def close(self) -> None:
         """Close every connection; requests under way fail."""
         for connection in (*self._idle, *self._busy):
@@ -326,7 +173,7 @@ class Pool:
     @asynccontextmanager
     async def _exchange(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
-    ) -> AsyncIterator[_Connection]:
+    ) -> AsyncIterator[ClientConnection]:
         head = self._head(method, target, headers, len(body))
         async with self._slots:
             connection = self._reuse() or await self._connect()
@@ -352,7 +199,7 @@ class Pool:
         lines.append("\r\n")
         return "".join(lines).encode("latin-1", "replace")
 
-    def _reuse(self) -> _Connection | None:
+    def _reuse(self) -> ClientConnection | None:
         oldest = asyncio.get_running_loop().time() - self._idle_s
         while self._idle:
             connection = self._idle.pop()
@@ -361,30 +208,19 @@ class Pool:
             connection.close()
         return None
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
         where = self._where
         try:
             if where.path:
                 _, connection = await loop.create_unix_connection(
-                    lambda: _Connection(loop), where.path
+                    lambda: ClientConnection(loop), where.path
                 )
             else:
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(loop), where.host, where.port
+                    lambda: ClientConnection(loop), where.host, where.port
                 )
         except OSError as error:
             msg = f"cannot connect to {self.address}: {error.strerror or error}"
             raise ConnectionFailed(msg, sent=False) from error
         return connection
-
-    def give_back(self, connection: _Connection) -> None:
-        """Its request is over, well or not: keep it for the next one if it can be used again."""
-        self._busy.discard(connection)
-        if connection.open and connection.complete and connection.reusable:
-            connection.used_at = asyncio.get_running_loop().time()
-            self._idle.append(connection)
-        else:
-            connection.forget()
-            with suppress(AttributeError):
-                connection.close()

@@ -1,0 +1,199 @@
+"""One keep-alive connection to a peer: a request out, the answer in as it arrives.
+
+Owns parsing, framing and back-pressure of one answer at a time, and whether the socket can be used
+again after it. Knows neither addresses nor other connections: who may use it is the pool's
+business (`client`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import httptools
+
+from carpool.errors import FunctionFault
+
+if TYPE_CHECKING:
+    from carpool.wire import Buffer
+
+__all__ = ["ClientConnection", "ConnectionFailed"]
+
+_HIGH_WATER_BYTES = 256 * 1024
+_JOIN_BELOW_BYTES = 64 * 1024
+
+
+class ConnectionFailed(FunctionFault):
+    """The peer could not be reached, closed early, or did not answer in HTTP/1.1.
+
+    Attributes:
+        sent: whether any of the request may have reached the peer.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class ClientConnection(asyncio.Protocol):
+    """One socket to the peer.
+
+    Attributes:
+        open: whether the socket is there.
+        used_at: event-loop time when its last request was over.
+        status: of the answer under way, as are the headers, names in lower case.
+        chunks: what is here of the body and was not taken yet; take it by `next_chunk`.
+        head_complete: status and headers are here.
+        complete: the answer is whole, or none is expected.
+        reusable: another request may follow.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: ConnectionFailed | None = None
+        self._paused = False
+        self._buffered = 0
+        self.open = False
+        self.used_at = 0.0
+        self._reset()
+        self.complete = True  # no request is under way
+
+    def send(self, method: str, head: bytes, body: Buffer) -> None:
+        """Start a request; the connection must be idle."""
+        self._reset()
+        self._headless = method == "HEAD"
+        if len(body) < _JOIN_BELOW_BYTES:
+            self.transport.write(b"".join((head, body)))
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+
+    async def progress(self) -> None:
+        """Wait until more of the answer is here; raises if it will not come."""
+        if self._failure:
+            raise self._failure
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def next_chunk(self) -> bytes:
+        """Take one piece of the body; reading resumes when enough has been taken."""
+        chunk = self.chunks.popleft()
+        self._buffered -= len(chunk)
+        if self._paused and self._buffered < _HIGH_WATER_BYTES:
+            self._paused = False
+            self.transport.resume_reading()
+        return chunk
+
+    def close(self) -> None:
+        """Close at once, answered or not."""
+        self.open = False
+        self.transport.abort()
+
+    def forget(self) -> None:
+        """Let go of why it failed: the error's traceback leads to whoever waited, and back here."""
+        self._failure = None
+
+    def _reset(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.chunks: deque[bytes] = deque()
+        self.head_complete = False
+        self.complete = False
+        self.reusable = False
+        self._headless = False
+
+    # -- asyncio ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self.transport = transport  # type: ignore[assignment]
+        self.open = True
+
+    def data_received(self, data: bytes) -> None:
+        """Read on in the answer."""
+        if self.complete:  # nobody asked: this must not become the answer to the next request
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.close()
+            if not self.complete:
+                self._fail(f"the answer is not HTTP/1.1: {error}")
+                return
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end: of an answer without a length, or too soon."""
+        self.open = False
+        if self.head_complete and not (self.complete or exc) and self._ends_with_connection():
+            self.complete = True
+            self._wake()
+        elif not self.complete:
+            self._fail(f"the connection was closed before the answer was complete{_because(exc)}")
+
+    def _ends_with_connection(self) -> bool:
+        names = {name for name, _ in self.headers}
+        return not names & {b"content-length", b"transfer-encoding"}
+
+    def _fail(self, message: str) -> None:
+        self._failure = ConnectionFailed(message, sent=True)
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_exception(self._failure)
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done() and self.head_complete:
+            self._waiter.set_result(None)
+
+    # -- httptools --------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """An answer begins."""
+        if self.complete:  # more than was asked for
+            self.reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header; trailers are dropped."""
+        if not self.head_complete:
+            self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole, if it is not that of an interim answer."""
+        if self.complete:
+            return
+        self.status = self._parser.get_status_code()
+        if self.status < 200:  # noqa: PLR2004 - an interim answer: the real one follows
+            self.headers = []
+            return
+        self.head_complete = True
+        self.reusable = self._parser.should_keep_alive()
+        if self._headless:  # the parser would wait for a body that HEAD does not have
+            self.complete = True
+            self.reusable = False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        if self.complete:
+            return
+        self.chunks.append(body)
+        self._buffered += len(body)
+        if self._buffered > _HIGH_WATER_BYTES and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """The answer is whole."""
+        if self.head_complete:
+            self.complete = True
+
+
+def _because(exc: BaseException | None) -> str:
+    return f": {exc}" if exc else ""

@@ -1,0 +1,148 @@
+"""What one connection makes of a peer's bytes: every framing, broken answers, unasked ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.client import ConnectionFailed, Pool
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@contextlib.asynccontextmanager
+async def peer(script: bytes) -> AsyncIterator[str]:
+    """A server that says ``script`` to whoever connects and writes, then closes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(script)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"
+
+
+async def asked(script: bytes) -> bytes:
+    """The body that a client sees of ``script``."""
+    async with peer(script) as where:
+        pool = Pool(where)
+        try:
+            return (await pool.request("GET", "/", timeout_s=5)).body
+        finally:
+            pool.close()
+
+
+ANSWERS = {
+    "length": (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", b"hi"),
+    "chunks": (
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n",
+        b"hi",
+    ),
+    "until closed": (b"HTTP/1.1 200 OK\r\n\r\nhi", b"hi"),
+    "interim first": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+        b"hi",
+    ),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+}
+
+
+@pytest.mark.parametrize(("script", "body"), ANSWERS.values(), ids=ANSWERS)
+def test_every_framing_is_understood(script: bytes, body: bytes) -> None:
+    """Length, chunks, end of connection, interim answers."""
+    assert body == asyncio.run(asked(script))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhi",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nhi!",
+    ],
+    ids=["nothing", "cut", "not http", "half a head", "switch", "both lengths", "two lengths"],
+)
+def test_a_broken_answer_is_an_error(script: bytes) -> None:
+    """Whatever cuts an answer short is said, not returned as an answer."""
+    with pytest.raises(ConnectionFailed) as caught:
+        asyncio.run(asked(script))
+    assert caught.value.sent
+
+
+EXCESS = {
+    "another answer": b"HTTP/1.1 500 No\r\ncontent-length: 4\r\n\r\nevil",
+    "half an answer": b"HTTP/1.1 500 No\r\n",
+    "no answer": b"\0\0",
+}
+
+
+@pytest.mark.parametrize("excess", EXCESS.values(), ids=EXCESS)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "later"])
+def test_what_nobody_asked_for_answers_nothing(excess: bytes, late: bool) -> None:  # noqa: FBT001
+    """More than one answer to a request is dropped with its connection: answers never cross."""
+
+    async def run() -> None:
+        talks: list[asyncio.StreamWriter] = []
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            talks.append(writer)
+            answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
+            while await reader.read(1000):
+                writer.write(answer if late else answer + excess)
+                if late:
+                    await asyncio.sleep(0.01)
+                    writer.write(excess)
+            writer.close()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        async with server, asyncio.timeout(5):
+            host, port = server.sockets[0].getsockname()
+            pool = Pool(f"{host}:{port}")
+            for i in range(3):
+                response = await pool.request("GET", "/")
+                assert (200, b"hi") == (response.status, response.body)
+                assert i + 1 == len(talks)
+                await wait_until_async(talks[-1].is_closing)
+
+    asyncio.run(run())
+
+
+def test_a_reset_is_not_the_end_of_an_answer() -> None:
+    """An answer that ends with its connection is whole only if that ended in peace."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
+        await writer.drain()
+        await reader.read(1000)
+        plain: socket.socket = writer.get_extra_info("socket")
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        writer.transport.abort()
+
+    async def run() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        async with server, asyncio.timeout(5):
+            host, port = server.sockets[0].getsockname()
+            pool = Pool(f"{host}:{port}")
+            async with pool.stream("GET", "/") as response:
+                chunks = response.chunks()
+                assert b"half of it" == await anext(chunks)
+                response._connection.transport.write(b"go on")
+                await anext(chunks)
+            pool.close()
+
+    with pytest.raises(ConnectionFailed):
+        asyncio.run(run())

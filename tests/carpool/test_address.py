@@ -1,0 +1,21 @@
+"""Addresses are read and written in two forms, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from carpool import address
+from carpool.errors import ConfigError
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:80", "unix:/a/b", "localhost:8080"])
+def test_addresses_are_read_and_written(text: str) -> None:
+    """An address prints as it was given."""
+    assert text == str(address.parse(text))
+
+
+@pytest.mark.parametrize("text", ["", "80", "host", "host:", "host:x", "host:99999", "unix:"])
+def test_bad_addresses_are_named(text: str) -> None:
+    """The value and the two forms that are understood."""
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        address.parse(text)
