@@ -1,0 +1,120 @@
+"""The form of a plan: which keys there are, what each may hold, and what must agree. See `plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from carpool import forms
+from carpool.strict import Problems, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["check"]
+
+# A class is deployed as a function of its own, so both names are what OpenFaaS admits.
+_NAME = forms.text("a name of a-z, 0-9 and inner '-'", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_WORD = forms.text("a text that is not empty")
+_ANY_TEXT = forms.text("a text", r".*")
+_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
+_RATIO = forms.number("a share from 0 to 1", lambda value: 0 <= value <= 1)
+_PERCENT = forms.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100)  # noqa: PLR2004
+_COUNT = forms.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
+_SIZE = forms.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
+
+_CLASS = forms.record(
+    {
+        "name": _NAME,
+        "variant": _ANY_TEXT,
+        "cpu": _ABOVE_ZERO,
+        "gpu": _PERCENT,
+        "memory_mb": forms.maybe(_ABOVE_ZERO),
+        "batch_size": _SIZE,
+        "replicas": _COUNT,
+        "exec_s": forms.maybe(_ABOVE_ZERO),
+        "rate_low": _AMOUNT,
+        "rate_high": forms.maybe(_AMOUNT),
+    },
+    required=frozenset({"name", "cpu", "batch_size", "replicas"}),
+)
+_ROUTE = forms.record(
+    {"app": _WORD, "weights": forms.share_map(), "max_wait_s": _AMOUNT, "accuracy": _RATIO},
+    required=frozenset({"app", "weights", "max_wait_s"}),
+)
+_ON_OFFER = forms.record(
+    {
+        "name": _NAME,
+        "variant": _WORD,
+        "accuracy": _RATIO,
+        "latency_s": _ABOVE_ZERO,
+        "cost": _AMOUNT,
+        "load_s": _AMOUNT,
+    },
+    required=frozenset({"name", "variant", "accuracy", "latency_s"}),
+)
+_QUANTILES = forms.record({p: forms.maybe(_AMOUNT) for p in ("p50", "p95", "p99")}, frozenset())
+_PREDICTED = forms.record(
+    {
+        "latency_s": _QUANTILES,
+        "cost_per_request": forms.maybe(_AMOUNT),
+        "mean_batch": forms.maybe(_AMOUNT),
+        "slo_miss_ratio": forms.maybe(_RATIO),
+    },
+    required=frozenset(),
+)
+_PLAN = forms.record(
+    {
+        "function": _NAME,
+        "version": _COUNT,
+        "policy": _WORD,
+        "classes": forms.each(_CLASS, unique="name"),
+        "routes": forms.each(_ROUTE, unique="app"),
+        "prewarm_s": _AMOUNT,
+        "keep_alive_s": forms.maybe(_AMOUNT),
+        "predicted": _PREDICTED,
+        "explain": forms.each(_ANY_TEXT),
+        "variants": forms.each(_ON_OFFER, unique="name"),
+    },
+    required=frozenset({"function", "version", "policy", "classes", "routes"}),
+)
+
+
+def check(form: object) -> dict[str, Any]:
+    """The form itself, once nothing is wrong with it.
+
+    Raises:
+        ConfigError: everything that is wrong, each with a path such as ``classes[0].cpu``.
+    """
+    problems = Problems()
+    _PLAN(form, "", problems)
+    if isinstance(form, dict):
+        _cross_check(form, problems)
+    problems.raise_if_any()
+    assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
+    return form
+
+
+def _cross_check(form: Mapping[str, Any], problems: Problems) -> None:
+    """What no field can know alone. Ill-formed fields are skipped: they have been reported."""
+    names = set()
+    for index, item in _records(form.get("classes")):
+        names.add(str(item.get("name")))
+        low, high = item.get("rate_low"), item.get("rate_high")
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
+            expected = f"at most rate_high, which is {high}"
+            problems.add(f"classes[{index}].rate_low", low, expected)
+    for index, item in _records(form.get("routes")):
+        weights = item.get("weights")
+        if not isinstance(weights, dict):
+            continue
+        for name in weights:
+            if name not in names:
+                expected = f"a class of the plan: {', '.join(sorted(names)) or 'it has none'}"
+                hint = nearest(str(name), names)
+                problems.add(f"routes[{index}].weights.{name}", weights[name], expected, hint)
+
+
+def _records(value: object) -> list[tuple[int, dict[str, Any]]]:
+    items = value if isinstance(value, list) else []
+    return [(index, item) for index, item in enumerate(items) if isinstance(item, dict)]
