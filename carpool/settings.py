@@ -1,10 +1,8 @@
 """The settings of one function: labels, annotations and environment read into one frozen object.
 
 A setting is one field of `FunctionSettings`; its key, kind, default and meaning stand beside it and
-nowhere else. The key ``slo.percentile`` is the label or annotation ``com.carpool.slo.percentile``
-and the environment variable ``carpool_slo_percentile``: one rule, no exceptions, and a prefix that
-cannot collide with the function's own environment. Nothing here resolves a policy's name or reads
-the process's environment by itself.
+nowhere else. What keys become as labels and variables, and how texts are read, `setting_row` says.
+Nothing here resolves a policy's name or reads the process's environment by itself.
 """
 
 from __future__ import annotations
@@ -14,64 +12,18 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from carpool import durations, forms, kinds
+from carpool import durations, kinds, setting_row
 from carpool.errors import ConfigError
+from carpool.setting_row import ENV_PREFIX, LABEL_PREFIX, setting
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from carpool.kinds import App, Kind
+    from carpool.kinds import App
+    from carpool.setting_row import Row
 
-__all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "Row", "rows"]
-
-LABEL_PREFIX = "com.carpool."
-ENV_PREFIX = "carpool_"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the settings table."""
-
-    field: str
-    key: str
-    kind: Kind
-    default: Any
-    unset: str
-    meaning: str
-    annotation_only: bool
-
-    @property
-    def label(self) -> str:
-        """Name of the label or annotation."""
-        return LABEL_PREFIX + self.key
-
-    @property
-    def env(self) -> str:
-        """Name of the environment variable."""
-        return ENV_PREFIX + self.key.replace(".", "_")
-
-    @property
-    def default_text(self) -> str:
-        """The default as a user would write it, or the word for leaving it out."""
-        return self.unset or self.kind.write(self.default)
-
-
-def _setting(
-    key: str,
-    kind: Kind,
-    default: Any,  # noqa: ANN401  each row's field has its own type
-    meaning: str,
-    *,
-    unset: str = "",
-    annotation_only: bool = False,
-) -> Any:  # noqa: ANN401  stands for the field's own type, as dataclasses.field does
-    """Declare a field of `FunctionSettings`; ``unset`` is the word for having no value."""
-    row = Row("", key, kind, default, unset, meaning, annotation_only)
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata={"row": row})
-    return dataclasses.field(default=default, metadata={"row": row})
-
+__all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "rows"]
 
 _POSITIVE_DURATION = kinds.duration("a duration above zero such as 200ms", lambda v: v > 0)
 _DURATION = kinds.duration("a duration such as 10ms, or 0", lambda v: v >= 0)
@@ -87,28 +39,28 @@ class FunctionSettings:
         ConfigError: a value is out of range, or two values contradict each other.
     """
 
-    slo_s: float | None = _setting(
+    slo_s: float | None = setting(
         "slo",
         _POSITIVE_DURATION,
         None,
         "Latency objective of a request. SLO-aware policies need it.",
         unset="none",
     )
-    percentile: float = _setting(
+    percentile: float = setting(
         "slo.percentile",
         kinds.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1),
         0.99,
         "Share of requests that must meet the objective.",
     )
-    batch_policy: str = _setting(
+    batch_policy: str = setting(
         "batch.policy",
         kinds.name("a batch policy's name, or pkg.module:Class"),
         "deadline",
         "What decides when a batch leaves: a name that `carpool policies` lists, "
         "or `pkg.module:Class`.",
     )
-    batch_max: int = _setting("batch.max", _COUNT, 32, "Most requests in one batch.")
-    batch_wait_s: float | None = _setting(
+    batch_max: int = setting("batch.max", _COUNT, 32, "Most requests in one batch.")
+    batch_wait_s: float | None = setting(
         "batch.wait",
         _DURATION,
         None,
@@ -116,63 +68,63 @@ class FunctionSettings:
         "Shorter than the objective.",
         unset="policy's own",
     )
-    batch_params: Mapping[str, Any] = _setting(
+    batch_params: Mapping[str, Any] = setting(
         "batch.params",
         kinds.document('a JSON object such as {"wait_s": 0.02}'),
         {},
         "Parameters of the batch policy, as a JSON object.",
         annotation_only=True,
     )
-    queue_max: int = _setting(
+    queue_max: int = setting(
         "queue.max", _COUNT, 1024, "Most requests waiting, each class by itself; more get a 429."
     )
-    background_share: float = _setting(
+    background_share: float = setting(
         "background.share",
         kinds.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
         0.1,
         "Least share of the seats that requests of class `batch` get while others wait too; they "
         "fill empty seats in any case. A request names its class in `X-Carpool-Class`.",
     )
-    shed: str = _setting(
+    shed: str = setting(
         "shed",
         kinds.choice("dark", "on", "off"),
         "dark",
         "Refusing on arrival what is predicted to be late: `on`, `off`, or `dark`, which counts "
         "what would be refused and serves it.",
     )
-    shed_cap: float = _setting(
+    shed_cap: float = setting(
         "shed.cap",
         kinds.decimal("a share above 0 and at most 1 such as 0.8", lambda v: 0 < v <= 1),
         0.8,
         "Largest share of ten seconds' arrivals that is refused as late.",
     )
-    scale_policy: str = _setting(
+    scale_policy: str = setting(
         "scale.policy",
         kinds.name("a scaling policy's name, or pkg.module:Class"),
         "fixed",
         "What decides how many instances of which size run.",
     )
-    scale_min: int = _setting(
+    scale_min: int = setting(
         "scale.min", _COUNT_OR_ZERO, 1, "Fewest instances; `0` allows scaling to zero."
     )
-    scale_max: int | None = _setting("scale.max", _COUNT, None, "Most instances.", unset="no bound")
-    cpu: float | None = _setting(
+    scale_max: int | None = setting("scale.max", _COUNT, None, "Most instances.", unset="no bound")
+    cpu: float | None = setting(
         "cpu",
         kinds.decimal("a number of cores above 0 such as 0.5 or 2", lambda v: v > 0),
         None,
         "Cores of one instance; may be fractional.",
         unset="no bound",
     )
-    gpu: float = _setting(
+    gpu: float = setting(
         "gpu",
         kinds.decimal("a percentage from 0 to 100", lambda v: 0 <= v <= 100),  # noqa: PLR2004
         0.0,
         "Percent of one GPU's multiprocessors that an instance gets.",
     )
-    memory_mb: float | None = _setting(
+    memory_mb: float | None = setting(
         "memory", kinds.memory(), None, "Memory of one instance.", unset="no bound"
     )
-    apps: tuple[App, ...] = _setting(
+    apps: tuple[App, ...] = setting(
         "apps",
         kinds.apps(),
         (),
@@ -180,7 +132,7 @@ class FunctionSettings:
         "as a JSON list. A request names its own in `X-Carpool-App`.",
         annotation_only=True,
     )
-    executor: str = _setting(
+    executor: str = setting(
         "executor",
         kinds.choice("graph", "lazy"),
         "graph",
@@ -212,8 +164,8 @@ class FunctionSettings:
         """
         problems = Problems()
         known = {row.label: row for row in rows()}
-        texts = _carpool_only(annotations, LABEL_PREFIX)
-        for name, text in _carpool_only(labels, LABEL_PREFIX).items():
+        texts = setting_row.with_prefix(annotations, LABEL_PREFIX)
+        for name, text in setting_row.with_prefix(labels, LABEL_PREFIX).items():
             if name in known and known[name].annotation_only:
                 problems.add(name, text, "an annotation", "move it from labels to annotations")
             elif texts.setdefault(name, text) != text:
@@ -228,7 +180,7 @@ class FunctionSettings:
             ConfigError: every unknown name and ill-formed or contradicting value, at once.
         """
         known = {row.env: row for row in rows()}
-        return cls._from_texts(known, _carpool_only(env, ENV_PREFIX), Problems())
+        return cls._from_texts(known, setting_row.with_prefix(env, ENV_PREFIX), Problems())
 
     def to_env(self) -> dict[str, str]:
         """The environment that `from_env` reads back as these settings; defaults are left out."""
@@ -242,12 +194,7 @@ class FunctionSettings:
     def _from_texts(
         cls, known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems
     ) -> Self:
-        values: dict[str, Any] = {}
-        for name, text in sorted(texts.items()):
-            if name not in known:
-                problems.unknown(name, known, text)
-            else:
-                _read(known[name], name, text, values, problems)
+        values = setting_row.read(known, texts, problems)
         names = {row.key: name for name, row in known.items()}
         try:
             settings = cls(**values)
@@ -267,29 +214,6 @@ def rows() -> tuple[Row, ...]:
         dataclasses.replace(field.metadata["row"], field=field.name)
         for field in dataclasses.fields(FunctionSettings)
     )
-
-
-def _carpool_only(texts: Mapping[str, str] | None, prefix: str) -> dict[str, str]:
-    return {name: text for name, text in (texts or {}).items() if name.startswith(prefix)}
-
-
-def _read(row: Row, name: str, text: str, values: dict[str, Any], problems: Problems) -> None:
-    try:
-        value = row.kind.read(text)
-    except ConfigError as error:
-        problems.extend(name, error)
-    except ValueError as error:
-        problems.add(name, text, row.kind.expected, _reason(error))
-    else:
-        if row.kind.accepts(value):
-            values[row.field] = value
-        else:
-            problems.add(name, text, row.kind.expected)
-
-
-def _reason(error: ValueError) -> str:
-    """What a JSON reader has to say; the other kinds' expectation says it all."""
-    return str(error) if isinstance(error, forms.NotJsonError) else ""
 
 
 def _contradictions(settings: FunctionSettings, problems: Problems) -> None:

@@ -108,12 +108,6 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
     assert read == FunctionSettings.from_env(read.to_env())
 
 
-def test_one_rule_leads_from_label_to_variable() -> None:
-    """``com.carpool.X.Y`` is ``carpool_x_y``, for every setting and without an exception."""
-    for row in settings.rows():
-        assert row.env == row.label.replace("com.", "", 1).replace(".", "_")
-
-
 def test_a_long_value_may_be_an_annotation() -> None:
     """A value that a label cannot hold, such as one with a colon, is read from an annotation."""
     name = "com.carpool.batch.policy"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from carpool import settings
+
+if TYPE_CHECKING:
+    from carpool.setting_row import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "settings.md"
@@ -22,7 +26,7 @@ def test_the_table_is_what_the_code_would_write() -> None:
 
 
 @pytest.mark.parametrize("row", settings.rows(), ids=lambda row: str(row.key))
-def test_every_setting_has_its_line(row: settings.Row) -> None:
+def test_every_setting_has_its_line(row: Row) -> None:
     """Every setting is documented with label, environment variable and default."""
     lines = [line for line in PAGE.read_text().splitlines() if f"`{row.label}`" in line]
     assert 1 == len(lines)
