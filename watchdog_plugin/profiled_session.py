@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import onnxruntime as ort
 
-from carpool.onnx_graph import onnx_file
+from carpool.onnx_graph import onnx_writer
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
@@ -67,7 +67,7 @@ OperatorTimes = list[OperatorTime]
 
 def whole_model(file: OnnxFile) -> bytes:
     """The whole model, weights and all, with its nodes named."""
-    return onnx_file.write(file, file.inputs, [v.name for v in file.outputs], inline=True).model
+    return onnx_writer.write(file, file.inputs, [v.name for v in file.outputs], inline=True).model
 
 
 def feeds(file: OnnxFile, batch: int) -> dict[str, Array]:

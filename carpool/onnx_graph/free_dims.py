@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
-from carpool.onnx_graph import onnx_file
+from carpool.onnx_graph import onnx_reader
 from carpool.onnx_graph.protobuf import MalformedError, bytes_field
 from carpool.strict import Problems
 
@@ -70,7 +70,7 @@ def read_file(path: Path) -> OnnxFile:
     is_pointer = bytes(data[: len(_GIT_LFS)]) == _GIT_LFS
     hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else ""
     try:
-        file = onnx_file.read(data)
+        file = onnx_reader.read(data)
     except (MalformedError, KeyError, ValueError) as error:
         given = f"{len(data)} bytes ({error})"
         raise ConfigError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError, Problem
 from carpool.latency.operators import Graph, Operator
-from carpool.onnx_graph import onnx_file
+from carpool.onnx_graph import onnx_reader, onnx_writer
 from carpool.onnx_graph.free_dims import BATCH, read_file, refuse_control_flow, with_sizes
 from carpool.onnx_graph.onnx_file import DATATYPES
 
@@ -74,7 +74,7 @@ def model_name(path: Path) -> str:
 
 
 def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
-    written = onnx_file.write(file, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
+    written = onnx_writer.write(file, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
     with (folder / _WEIGHTS).open("wb") as zeros:
         zeros.truncate(written.weights_bytes)
     (folder / _NOWHERE).symlink_to(os.devnull)
@@ -85,7 +85,7 @@ def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
         "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
     }
     _open(path, written.model, entries, save=folder / "model")
-    return onnx_file.read(memoryview((folder / "model").read_bytes()))
+    return onnx_reader.read(memoryview((folder / "model").read_bytes()))
 
 
 def _inferred(path: Path, best: OnnxFile, file: OnnxFile, batch: int) -> _Shapes:
@@ -95,7 +95,7 @@ def _inferred(path: Path, best: OnnxFile, file: OnnxFile, batch: int) -> _Shapes
         for v in file.inputs
     ]
     names = list(dict.fromkeys(o for node in best.nodes for o in node.outputs if o))
-    written = onnx_file.write(best, inputs, names, None)
+    written = onnx_writer.write(best, inputs, names, None)
     session = _open(path, written.model, {}, basic=True)
     args = [*session.get_inputs(), *session.get_outputs()]
     return {

@@ -1,6 +1,6 @@
 """The wire format of protocol buffers: fields of a message, read without copying, and written.
 
-Knows no schema; what a field number means is `onnx_file`'s business.
+Knows no schema; what a field number means is the business of who reads and writes messages.
 """
 
 from __future__ import annotations

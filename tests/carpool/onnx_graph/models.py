@@ -1,0 +1,35 @@
+"""A small model, as the onnx package writes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool.onnx_graph import onnx_reader
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from carpool.onnx_graph.onnx_file import OnnxFile
+
+__all__ = ["model", "parts"]
+
+
+def model(weight: np.ndarray, attributes: dict[str, Any] | None = None) -> onnx.ModelProto:
+    """A product with ``weight``, by the onnx package."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="first", **(attributes or {}))
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", weight.shape[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", weight.shape[1]])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=3)
+
+
+def parts(made: onnx.ModelProto) -> OnnxFile:
+    """A model as it is read."""
+    return onnx_reader.read(memoryview(made.SerializeToString()))
