@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import http.client
 import os
 import signal
@@ -16,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks import usage
+from carpool.parent_death import tell_on_parent_death
 
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Server, Setup
@@ -32,8 +32,6 @@ _SETTLE_S = 15.0
 _OK = 200
 _PORTS = range(18400, 19400, 4)  # a server may use the next three as well
 _TAIL_BYTES = 400
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before any fork
 
 
 class DidNotStart(Exception):
@@ -191,8 +189,7 @@ def free_port() -> int:
 
 def _end_with_parent() -> None:
     """Linux: a server must not outlive a benchmark that was killed."""
-    with contextlib.suppress(OSError, AttributeError):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    tell_on_parent_death(signal.SIGTERM)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

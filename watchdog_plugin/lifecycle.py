@@ -16,14 +16,13 @@ thread that is deep in a model or in a slow load does not delay them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
-import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
+from carpool.parent_death import tell_on_parent_death
 from watchdog_plugin import logs
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _QUIET_S = 0.25
 _TICK_S = 0.05
 _PARENT_CHECK_S = 1.0
 _SIGNAL_EXIT = 128
-_PR_SET_PDEATHSIG = 1
 
 
 class Lifecycle:
@@ -63,10 +61,9 @@ class Lifecycle:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _heard)
-        if sys.platform == "linux":
-            # SIGHUP, not SIGKILL: the kernel sends it when the *thread* that started this process
-            # ends, which need not be the parent's end. The watcher looks at the parent and decides.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGHUP), 0, 0, 0)
+        # SIGHUP, not SIGKILL: the *thread* that started this process may end before the parent
+        # does. The watcher looks at the parent and decides.
+        tell_on_parent_death(signal.SIGHUP)
         threading.Thread(target=self._watch, args=(reading,), name="watch", daemon=True).start()
 
     def leave(self, code: int) -> NoReturn:

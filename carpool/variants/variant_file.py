@@ -4,7 +4,8 @@
       {"name": "small-int8", "architecture": "small", "accuracy": 0.71, "cpu": 1, "gpu": 0,
        "memory_mb": 120, "load_s": 0.4, "latencies_ms": {"1": 4.1, "8": 21.5}}]}
 
-An entry may have a ``file``, the model's, beside this one. Unknown keys are errors.
+An entry may have a ``file``, the model's, beside this one, and what tells the data that it was
+``measured`` with from others. Unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _VARIANT = forms.record(
         "load_s": _AMOUNT,
         "latencies_ms": _latencies,
         "file": _WORD,
+        "measured": _WORD,
     },
     required=frozenset({"name", "accuracy", "latencies_ms"}),
 )
@@ -106,7 +108,8 @@ def text_of(app: str, entries: list[dict[str, Any]]) -> str:
 
 
 def _variant(item: Mapping[str, Any]) -> Variant:
-    fields = {key: value for key, value in item.items() if key not in {"latencies_ms", "file"}}
+    others = {"latencies_ms", "file", "measured"}
+    fields = {key: value for key, value in item.items() if key not in others}
     latencies_ms = item["latencies_ms"]
     return Variant(
         **fields, latencies_s={int(batch): ms / _MS_PER_S for batch, ms in latencies_ms.items()}

@@ -1,15 +1,16 @@
 """``carpool register``: make variants of a trained model, measure them, and register them.
 
 Every variant is made, measured in a process of its own, and only then registered. Those that are
-registered already, of the same file by the same recipe, are not measured again.
+registered already, of the same file by the same recipe and measured with the same data, are not
+measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -22,28 +23,33 @@ from carpool.kinds import memory
 from carpool.strict import Problems, nearest
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.registration.recipes import RECIPES, RecipeFailed
-from watchdog_plugin.registration.registry import Registry
+from watchdog_plugin.registration.registry import Registry, digest, file_name
 from watchdog_plugin.registration.validation import read_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["main"]
 
 _BYTES_PER_MB = 10**6
-_DIGEST = 12  # characters of a file's digest that tell it from others
 _SHOWN = 300  # characters of what a process that failed has said
 _LONGEST = 20  # characters of an architecture's part of a variant's name
+_THREADS = (1, 2)  # unless told otherwise
 _APP = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 class _Job(NamedTuple):
-    """One variant to come: its name, how it is made, and on how many threads it runs."""
+    """One variant to come: its name, how it is made, its threads, and the data that measure it."""
 
     name: str
     recipe: str
     threads: int
     file: str
+    measured: str
+
+    def is_done(self, entry: Mapping[str, Any]) -> bool:
+        """Whether this is what has been registered."""
+        return (self.file, self.measured) == (entry.get("file"), entry.get("measured"))
 
 
 class _Chosen(NamedTuple):
@@ -62,7 +68,7 @@ class _Chosen(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Register variants; 0 if at least one is registered.
+    """Register variants; 0 if at least one of this model is registered.
 
     Raises:
         CarpoolError: the model, the data or the flags cannot be used, or no variant works.
@@ -71,38 +77,41 @@ def main(argv: list[str]) -> int:
     # What is wrong with the file or the data is wrong for every variant.
     read_validation(chosen.validation, OnnxSession(chosen.model, 1).signature)
     registry = Registry(chosen.registry, chosen.app, chosen.disk_bytes)
-    failures = []
+    failures = 0
     with registry.opened():
         known = {entry["name"]: entry for entry in registry.entries()}
         jobs = list(_jobs(chosen))
         for number, job in enumerate(jobs, start=1):
             said = f"[{number}/{len(jobs)}] {job.name}: "
-            if known.get(job.name, {}).get("file") == job.file:
+            if job.is_done(known.get(job.name, {})) and registry.file(job.file).is_file():
                 _say(f"{said}is registered")
                 continue
             try:
                 entry = _made(chosen, registry, job)
+                registry.add(entry)
             except (RecipeFailed, FunctionFault) as error:
-                failures.append(job.name)
+                failures += 1
                 _say(f"{said}left out: {error}")
                 continue
-            registry.add(entry)
             _say(said + _described(entry))
-        entries = registry.entries()
-    if not entries:
-        msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works; nothing is registered"
+        count = len(registry.entries())
+    if failures == len(jobs):
+        msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works; none is registered"
         raise FunctionFault(msg)
-    left_out = f", {len(failures)} left out" if failures else ""
-    _say(f"{len(entries)} variants of {chosen.app} in {registry.listing}{left_out}")
+    left_out = f", {failures} left out" if failures else ""
+    noun = "variant" if count == 1 else "variants"
+    _say(f"{count} {noun} of {chosen.app} in {registry.listing}{left_out}")
     return 0
 
 
 def _jobs(chosen: _Chosen) -> Iterator[_Job]:
-    digest = hashlib.sha256(chosen.model.read_bytes()).hexdigest()[:_DIGEST]
+    contents = digest(chosen.model.read_bytes())
+    measured = digest(chosen.validation.read_bytes(), repr(chosen.batches).encode())
     for recipe in chosen.recipes:
-        file = f"{chosen.architecture}-{recipe}-{digest}.onnx"
+        file = file_name(chosen.architecture, recipe, contents)
         for threads in chosen.threads:
-            yield _Job(f"{chosen.architecture}-{recipe}-t{threads}", recipe, threads, file)
+            name = f"{chosen.architecture}-{recipe}-t{threads}"
+            yield _Job(name, recipe, threads, file, measured)
 
 
 def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
@@ -127,6 +136,7 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
         "gpu": 0,
         **found,
         "file": job.file,
+        "measured": job.measured,
     }
 
 
@@ -147,10 +157,14 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         msg = f"it took longer than {chosen.timeout_s:g} s"
         raise FunctionFault(msg) from error
+    said = ran.stderr.strip()[-_SHOWN:]
     if ran.returncode == ConfigError.exit_code:
-        raise CarpoolError(ran.stderr.strip())
+        raise CarpoolError(said)
+    if ran.returncode < 0:
+        msg = f"it crashed ({signal.Signals(-ran.returncode).name}): {said}"
+        raise FunctionFault(msg)
     if ran.returncode:
-        msg = f"it crashed (exit {ran.returncode}): {ran.stderr.strip()[-_SHOWN:]}"
+        msg = f"it fails: {said}"
         raise FunctionFault(msg)
     found: Any = forms.loads(ran.stdout.splitlines()[-1])
     return dict(found)
@@ -175,7 +189,9 @@ def _parsed(argv: list[str]) -> _Chosen:
     add("--validation", required=True, type=Path, help="numpy.savez file: inputs, and labels")
     add("--registry", type=Path, default=Path("variants"), help="folder (variants)")
     add("--architecture", help="what the network is called (the file's name)")
-    add("--threads", default="1,2", help="cores of an instance (1,2)")
+    cores = os.cpu_count() or 1
+    most = ",".join(str(count) for count in _THREADS if count <= cores)
+    add("--threads", default=most, help=f"cores of an instance ({most})")
     add("--batch", default="1,2,4,8,16,32", help="batch sizes to measure (1,2,4,8,16,32)")
     add("--recipes", default=",".join(RECIPES), help=f"ways to make variants ({','.join(RECIPES)})")
     add("--disk", default="1Gi", help="the most that model files of the application take (1Gi)")
@@ -197,8 +213,9 @@ def _parsed(argv: list[str]) -> _Chosen:
     except ValueError:
         disk_mb = 0.0
         problems.add("--disk", flags.disk, memory().expected)
-    cores = os.cpu_count() or 1
     threads = _numbers(problems, "--threads", flags.threads)
+    if threads and max(threads) > cores:
+        problems.add("--threads", flags.threads, f"at most {cores}, the cores of this machine")
     batches = _numbers(problems, "--batch", flags.batch)
     if not flags.timeout > 0:
         problems.add("--timeout", flags.timeout, "seconds above 0")
@@ -209,7 +226,7 @@ def _parsed(argv: list[str]) -> _Chosen:
         validation=flags.validation,
         registry=flags.registry,
         architecture=architecture.strip("-")[:_LONGEST].strip("-") or "model",
-        threads=[count for count in threads if count <= cores] or [1],
+        threads=threads,
         batches=batches,
         recipes=recipes,
         disk_bytes=disk_mb * _BYTES_PER_MB,

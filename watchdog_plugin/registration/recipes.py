@@ -6,6 +6,7 @@ another outcome. `plain` is the file itself.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,11 @@ def _int8(source: Path, target: Path) -> None:
     except ImportError as error:
         msg = f"quantising needs the package onnx: pip install onnx ({error})"
         raise RecipeFailed(msg) from error
-    quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
+    logging.disable()  # it advises a step of its own that does nothing for what has been trained
+    try:
+        quantize_dynamic(str(source), str(target), weight_type=QuantType.QInt8)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _fp16(source: Path, target: Path) -> None:

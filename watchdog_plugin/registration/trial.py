@@ -9,6 +9,7 @@ in seconds of the machine's monotonic clock. What was found is the last line of 
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import sys
 import time
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool.errors import CarpoolError
+from carpool.parent_death import tell_on_parent_death
+from watchdog_plugin import logs
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.registration.validation import read_validation
 
@@ -88,6 +91,7 @@ def _seconds(session: OnnxSession, validation: ValidationSet, size: int) -> floa
 
 def main(argv: list[str]) -> int:
     """Measure and print."""
+    tell_on_parent_death(signal.SIGKILL)
     model, data, threads, batches, began_s = argv
     sizes = [int(size) for size in batches.split(",")]
     try:
@@ -95,6 +99,9 @@ def main(argv: list[str]) -> int:
     except CarpoolError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
+        sys.stderr.write(f"{logs.describe(error)}\n")
+        return CarpoolError.exit_code
     sys.stdout.write(json.dumps(found) + "\n")
     return 0
 

@@ -7,19 +7,20 @@ model answers with whole numbers, one an input, if it is the label.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from carpool.errors import ConfigError
+from carpool.errors import ConfigError, FunctionFault
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from watchdog_plugin.tensors import Signature
+    from watchdog_plugin.tensors import Signature, TensorSpec
 
 __all__ = ["LABELS", "ValidationSet", "read_validation"]
 
@@ -47,10 +48,11 @@ class ValidationSet:
         return {name: np.ascontiguousarray(array[places]) for name, array in self.inputs.items()}
 
     def right(self, answers: Any) -> float:  # noqa: ANN401  an array of any kind
-        """Share of the answers to all rows, in order, that are right.
+        """Share of the answers to all rows, in order, that are right; not a number never is.
 
         Raises:
             ConfigError: the labels are not among what the model can answer.
+            FunctionFault: it answers no numbers at all.
         """
         problems = Problems()
         if len(answers) != len(self):
@@ -62,7 +64,12 @@ class ValidationSet:
             if highest >= classes or int(self.labels.min()) < 0:
                 expected = f"numbers from 0 to {classes - 1}, as the model has {classes} classes"
                 problems.add(LABELS, highest, expected)
-            answers = answers.reshape(len(self), -1).argmax(axis=1)
+            scores = answers.reshape(len(self), -1)
+            unclear = np.isnan(scores).any(axis=1)
+            if unclear.all():
+                msg = "it answers NaN to every row of the validation set"
+                raise FunctionFault(msg)
+            answers = np.where(unclear, -1, scores.argmax(axis=1))
         elif answers.dtype.kind not in "iu":
             expected = "scores of classes, or whole numbers"
             problems.add("model", f"answers of type {answers.dtype}", expected)
@@ -76,15 +83,8 @@ def read_validation(path: Path, signature: Signature) -> ValidationSet:
     Raises:
         ConfigError: everything that is wrong with it.
     """
+    arrays = _arrays(path)
     problems = Problems()
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        expected = "a file that numpy.savez wrote, with an array for each input and `labels`"
-        problems.add("--validation", path, expected, str(error))
-        problems.raise_if_any()
-        raise ConfigError([]) from error  # never reached: the problem has been raised
     labels = arrays.pop(LABELS, None)
     wanted = signature.inputs
     for name in wanted.keys() - arrays.keys():
@@ -100,11 +100,35 @@ def read_validation(path: Path, signature: Signature) -> ValidationSet:
         problems.add(
             f"{path}: {LABELS}", "no rows", "at least one row; the validation set is empty"
         )
-    else:
-        for name, array in arrays.items():
-            if name in wanted and (not array.ndim or len(array) != len(labels)):
-                given = f"{len(array) if array.ndim else 0} rows"
-                problems.add(f"{path}: {name}", given, f"{len(labels)}, as there are labels")
+    for name in wanted.keys() & arrays.keys():
+        _check(f"{path}: {name}", arrays[name], wanted[name], labels, problems)
     problems.raise_if_any()
     typed = {name: arrays[name].astype(spec.dtype, copy=False) for name, spec in wanted.items()}
     return ValidationSet(typed, labels)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    problems = Problems()
+    expected = "a file that numpy.savez wrote, with an array for each input and `labels`"
+    try:
+        if not zipfile.is_zipfile(path):
+            problems.add("--validation", path, expected, "" if path.exists() else "it is missing")
+            problems.raise_if_any()
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        problems.add("--validation", path, f"{expected}, of numbers or texts", "it is damaged")
+        raise ConfigError(problems.found) from error
+
+
+def _check(path: str, array: Any, spec: TensorSpec, labels: Any, problems: Problems) -> None:  # noqa: ANN401
+    """Whether an array has a row for each label, each such as the model takes."""
+    rows = len(array) if array.ndim else 0
+    if labels is not None and labels.ndim == 1 and rows != len(labels):
+        problems.add(path, f"{rows} rows", f"{len(labels)}, as there are labels")
+    sizes = zip(array.shape[1:], spec.shape[1:], strict=False)
+    if array.ndim != len(spec.shape) or any(isinstance(w, int) and w != g for g, w in sizes):
+        problems.add(path, f"shape {list(array.shape)}", f"{spec.sizes}, as the model takes it")
+    if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        mend = f"convert it, as by .astype(numpy.{spec.dtype})"
+        problems.add(path, array.dtype, f"{spec.dtype}, as the model takes it", mend)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import fcntl
-from typing import TYPE_CHECKING, Any
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from carpool.errors import CarpoolError, ConfigError, Conflict, FunctionFault
 from carpool.variants.variant_file import read_variants
+from tests.faas_stack.test_up import descendants
+from tests.waiting import wait_until
 from tests.watchdog_plugin.registration.models import CLASSES, INPUTS, classifier, validation
 from watchdog_plugin.registration.command import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -101,6 +103,9 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
         pytest.param({"x": (1, INPUTS)}, "it is missing", id="no labels"),
         pytest.param({"labels": [0]}, "an array for this input", id="no input"),
         pytest.param({"X": (1, INPUTS), "labels": [0]}, "did you mean 'x'|expected", id="misspelt"),
+        pytest.param({"x": (1, INPUTS + 1), "labels": [0]}, "as the model takes it", id="wider"),
+        pytest.param({"x": (INPUTS,), "labels": [0] * INPUTS}, "as the model", id="flat"),
+        pytest.param({"x": ["q"], "labels": [0]}, "convert it", id="texts"),
         pytest.param({"x": (1, INPUTS), "labels": [0.5]}, "whole numbers", id="no labels at all"),
         pytest.param(
             {"x": (1, INPUTS), "labels": [CLASSES]}, "has 5 classes", id="of another model"
@@ -124,6 +129,34 @@ def test_validation_data_that_do_not_suit_are_refused(
     assert [] == files(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "contents", [b"", b"no arrays", b"PK\x03\x04" + b"\0" * 60], ids=["empty", "junk", "damaged"]
+)
+@pytest.mark.usefixtures("model")
+def test_files_that_are_no_validation_set_are_refused(tmp_path: Path, contents: bytes) -> None:
+    """The error says how one is made."""
+    (tmp_path / "validation.npz").write_bytes(contents)
+    with pytest.raises(ConfigError, match=r"numpy\.savez"):
+        register(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_a_single_array_is_no_validation_set(tmp_path: Path) -> None:
+    """`numpy.save` writes another kind of file."""
+    with (tmp_path / "validation.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ConfigError, match=r"numpy\.savez"):
+        register(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_a_registry_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file is no folder."""
+    (tmp_path / "registry").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="--registry"):
+        register(tmp_path)
+
+
 def test_a_variant_that_crashes_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +166,7 @@ def test_a_variant_that_crashes_is_left_out(
     assert 0 == register(tmp_path, "--recipes", "plain,single")
     names = [v.name for v in read_variants(tmp_path / "registry/demo/variants.json")]
     assert ["small-single-t1"] == names
-    assert "small-plain-t1: left out: it crashed" in capsys.readouterr().out
+    assert "small-plain-t1: left out: it fails" in capsys.readouterr().out
     assert 2 == len(files(tmp_path))
 
 
@@ -141,9 +174,78 @@ def test_if_all_crash_nothing_is_registered(tmp_path: Path) -> None:
     """There is no list without a variant in it."""
     answer = classifier(tmp_path / "small.onnx", reshaped=True)
     validation(tmp_path / "validation.npz", answer)
-    with pytest.raises(FunctionFault, match="nothing is registered"):
+    with pytest.raises(FunctionFault, match="none is registered"):
         register(tmp_path, "--recipes", "plain")
     assert [] == files(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_if_one_cannot_be_made_others_are_no_success(tmp_path: Path) -> None:
+    """What is registered of another model stays, and the call has failed all the same."""
+    register(tmp_path, "--recipes", "plain")
+    answer = classifier(tmp_path / "broken.onnx", reshaped=True)
+    validation(tmp_path / "validation.npz", answer)
+    with pytest.raises(FunctionFault, match="none is registered"):
+        register(tmp_path, "--recipes", "plain", name="broken")
+    assert 2 == len(files(tmp_path))
+
+
+def test_models_of_the_user_in_the_registry_stay(tmp_path: Path, model: Any) -> None:
+    """Only what registrations have made is ever removed."""
+    folder = tmp_path / "registry" / "demo"
+    folder.mkdir(parents=True)
+    kept = ["mine.onnx", "old.new", "resnet-50.onnx"]
+    for name in kept:
+        (folder / name).write_bytes((tmp_path / "small.onnx").read_bytes())
+    register(tmp_path, "--recipes", "plain")
+    assert {*kept, "variants.json"} < set(files(tmp_path))
+    assert model is not None
+
+
+@pytest.mark.usefixtures("model")
+def test_another_validation_set_is_another_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who mends his labels, or measures other batches, and registers again has them."""
+    register(tmp_path, "--recipes", "plain")
+    data = dict(np.load(tmp_path / "validation.npz"))
+    data["labels"][:20] = (data["labels"][:20] + 2) % CLASSES
+    np.savez(tmp_path / "validation.npz", **data)
+    register(tmp_path, "--recipes", "plain")
+    listing = tmp_path / "registry/demo/variants.json"
+    assert [0.8] == [v.accuracy for v in read_variants(listing)]
+    register(tmp_path, "--recipes", "plain", "--batch", "2")
+    assert [{2}] == [set(v.latencies_s) for v in read_variants(listing)]
+    assert "is registered" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("model")
+def test_a_lost_model_file_is_made_again(tmp_path: Path) -> None:
+    """The list alone is no variant."""
+    register(tmp_path, "--recipes", "plain")
+    (made,) = (tmp_path / "registry/demo").glob("*.onnx")
+    made.unlink()
+    register(tmp_path, "--recipes", "plain")
+    assert made.is_file()
+
+
+def test_nothing_is_left_running_by_a_killed_registration(tmp_path: Path) -> None:
+    """The process that measures ends with the one that registers."""
+    answer = classifier(tmp_path / "small.onnx")
+    validation(tmp_path / "validation.npz", answer)
+    wanted = ["--app", "demo", "--validation", "validation.npz", "--recipes", "plain"]
+    command = [sys.executable, "-m", "carpool", "register", "small.onnx", *wanted]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as registering:
+        wait_until(lambda: len(descendants(registering.pid)) == 1, 30, "it measures")
+        (measuring,) = descendants(registering.pid)
+        wait_until(lambda: b"registration.trial" in Path(f"/proc/{measuring}/cmdline").read_bytes())
+        wait_until(lambda: _mapped(measuring, "onnxruntime"), 30, "it has begun")
+        registering.kill()
+    wait_until(lambda: not Path(f"/proc/{measuring}").exists(), 10, "it has gone")
+
+
+def _mapped(pid: int, library: str) -> bool:
+    return library in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("model")
@@ -173,3 +275,5 @@ def test_flags_are_read_strictly(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         register(tmp_path, "--recipes", "plain,int9", "--batch", "0", "--disk", "much")
     assert ["--recipes", "--disk", "--batch"] == [p.name for p in raised.value.problems]
+    with pytest.raises(ConfigError, match="the cores of this machine"):
+        register(tmp_path, "--threads", "4096")

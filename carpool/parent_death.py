@@ -1,0 +1,23 @@
+"""Ending with the process that started this one, however that ends."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+
+__all__ = ["tell_on_parent_death"]
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded here, for it may be needed between fork and exec
+
+
+def tell_on_parent_death(number: int) -> None:
+    """Linux: have the kernel send this process a signal when the thread that started it ends.
+
+    Elsewhere nothing is sent.
+
+    Args:
+        number: Of the signal.
+    """
+    with suppress(OSError, AttributeError):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
