@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from watchdog_plugin.lazy.program import Left
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from watchdog_plugin.lazy.program import Left
     from watchdog_plugin.lazy.rider import Rider
     from watchdog_plugin.lazy.table import Entry
 
@@ -39,7 +40,7 @@ class _Group:
 
     def longest(self) -> Left:
         lefts = [rider.left for rider in self.riders]
-        return type(lefts[0])(max(left[0] for left in lefts), max(left[1] for left in lefts))
+        return Left(max([left[0] for left in lefts]), max([left[1] for left in lefts]))
 
     def join(self, below: Entry) -> None:
         self.node = below.node
@@ -80,13 +81,12 @@ def finishes(stack: Sequence[Entry]) -> list[Finish]:
 
 def _end(group: _Group, now_s: float, ends: list[Finish]) -> float:
     """Run a group to its end; returns when that is."""
-    program, last_s = group.entry.program, now_s
-    known: dict[Left, float] = {}
+    static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.seats)
+    static_s += now_s
+    last_s = now_s
     for rider in group.riders:
-        after_s = known.get(rider.left)
-        if after_s is None:
-            after_s = now_s + program.seconds(group.node, rider.left, group.seats)
-            known[rider.left] = after_s
-            last_s = max(last_s, after_s)
+        encoder, decoder = rider.left
+        after_s = static_s + encoder * encoder_s + decoder * decoder_s
+        last_s = max(last_s, after_s)
         ends.append(Finish(rider, after_s))
     return last_s

@@ -85,6 +85,7 @@ class Program:
             list(accumulate((node.seconds[index] for node in nodes), initial=0.0))
             for index in range(self.batch_max)
         ]
+        self._terms: dict[tuple[int, int], tuple[float, float, float]] = {}
 
     def __len__(self) -> int:
         return self._nodes
@@ -103,14 +104,23 @@ class Program:
 
     def seconds(self, node: int, left: Left, size: int = 1) -> float:
         """Seconds from ``node`` to the end in a batch of ``size``."""
-        before = self._before[size - 1]
-        total = 0.0
-        for start, end, kind in self.blocks:
-            if end > node:
-                total += _times(kind, left) * (before[end] - before[start])
-                if start < node:
-                    total -= before[node] - before[start]
-        return total
+        static_s, encoder_s, decoder_s = self.terms(node, size)
+        return static_s + left[0] * encoder_s + left[1] * decoder_s
+
+    def terms(self, node: int, size: int) -> tuple[float, float, float]:
+        """Seconds from ``node`` to the end: what runs once, and a time through each loop."""
+        known = self._terms.get((node, size))
+        if known is None:
+            before = self._before[size - 1]
+            spent = dict.fromkeys(Kind, 0.0)
+            for start, end, kind in self.blocks:
+                if end > node:
+                    spent[kind] += before[end] - before[start]
+            block = self._block_of[node]
+            spent[Kind.STATIC] -= before[node] - before[block.start]
+            known = spent[Kind.STATIC], spent[Kind.ENCODER], spent[Kind.DECODER]
+            self._terms[node, size] = known
+        return known
 
     def until(self, node: int, left: Left, goal: int, size: int) -> float | None:
         """Seconds from ``node`` to the next arrival at ``goal``; None if it never gets there."""

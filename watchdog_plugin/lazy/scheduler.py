@@ -5,7 +5,9 @@ Theory of operation
 The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
 `ran`. Between two nodes, at a boundary, those who wait are looked at: an empty table takes the
 oldest of them and whoever may start with it; otherwise newcomers are put on top if nobody's slack
-suffers (`slack`) and it pays (`worth`). Nothing ever waits for company: there is no window.
+suffers (`slack`) and it pays (`worth`). Nothing ever waits for company: there is no window. To join
+pays less with every node that those who run have behind them; so who has been refused for that is
+not looked at again before somebody has come, or left.
 
 Requests are let in first come first served. If the oldest is refused, nobody else gets in before
 it; so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch
@@ -46,6 +48,7 @@ class Scheduler:
         self.table = BatchTable()
         self._waiting: dict[tuple[Program, Hashable], list[Rider]] = {}
         self._rates: dict[Program, Rate] = {}
+        self._unpaid: int | None = None  # the table's changes when it did not pay to join it
 
     @property
     def waiting(self) -> int:
@@ -54,6 +57,7 @@ class Scheduler:
 
     def add(self, rider: Rider) -> None:
         """A request has come."""
+        self._unpaid = None
         self._rates.setdefault(rider.program, Rate()).arrived(rider.arrived)
         self._waiting.setdefault((rider.program, rider.key), []).append(rider)
 
@@ -63,6 +67,7 @@ class Scheduler:
         if rider not in group:
             return False
         group.remove(rider)
+        self._unpaid = None
         if not group:
             del self._waiting[rider.program, rider.key]
         return True
@@ -72,7 +77,7 @@ class Scheduler:
 
         It stays the one that runs until `ran` is called.
         """
-        if self._waiting:
+        if self._waiting and self._unpaid != self.table.changes:
             self._admit(now)
         return self.table.top
 
@@ -114,6 +119,7 @@ class Scheduler:
         if count and rules.pays:
             rate_rps = self._rates[group[0].program].rps(now)
             if not worth.pays(stack, group[:count], rate_rps):
+                self._unpaid = self.table.changes
                 return 0
         return count
 

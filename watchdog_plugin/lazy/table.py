@@ -66,11 +66,16 @@ class Entry:
 
 
 class BatchTable:
-    """The stack."""
+    """The stack.
 
-    __slots__ = ("_seats", "_stack")
+    Attributes:
+        changes: how often its batches have become others: by newcomers, by who left, by who parted.
+    """
+
+    __slots__ = ("_seats", "_stack", "changes")
 
     def __init__(self) -> None:
+        self.changes = 0
         self._stack: list[Entry] = []
         self._seats: dict[Program, int] = {}
 
@@ -97,6 +102,7 @@ class BatchTable:
             for below in self._stack:
                 below.overtaken += 1
         self._count(riders, 1)
+        self.changes += 1
         self._stack.append(entry)
         self._merge()
 
@@ -112,6 +118,7 @@ class BatchTable:
         """
         entry = self._stack.pop()
         if failed:
+            self.changes += 1
             self._count(failed, -1)
             entry.riders = [rider for rider in entry.riders if rider not in failed]
         if not entry.riders:
@@ -128,12 +135,14 @@ class BatchTable:
                 self._count(riders, -1)
             elif riders:
                 self._stack.append(_entry(riders, node))
+        self.changes += bool(ended or (staying and going))
         self._merge()
         return ended
 
     def _merge(self) -> None:
         stack = self._stack
         while len(stack) > 1 and stack[-1].node == stack[-2].node and stack[-1].joins(stack[-2]):
+            self.changes += 1
             above = stack.pop()
             below = stack[-1]
             below.riders += above.riders

@@ -3,7 +3,8 @@
 Slack says whether joining harms anybody's deadline, not whether it helps. Where a batch of two
 takes twice as long as one, catching up makes those who run wait for nothing; and under load, who
 comes behind shares a batch with all who will have come by then, so that catching up takes time
-from them. So newcomers are compared with what would become of all if they came behind.
+from them. So newcomers are compared with what would become of all if they came behind, in one batch
+with those others, or before them where one batch would save nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from watchdog_plugin.lazy.outlook import finishes
+from watchdog_plugin.lazy.program import Left
+from watchdog_plugin.lazy.rider import Rider
 from watchdog_plugin.lazy.table import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from watchdog_plugin.lazy.rider import Rider
+    from watchdog_plugin.lazy.program import Program
 
-__all__ = ["best_size", "pays"]
+__all__ = ["best_size", "could_pay", "pays"]
 
 _ROUNDING_S = 1e-9
+_SAVES = 0.9  # a batch takes less than this part of its halves one after the other
 
 
 def pays(stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0) -> bool:
@@ -37,9 +41,32 @@ def pays(stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0)
     first, count = riders[0], len(riders)
     room = first.program.batch_max // first.seats - count
     others = max(0.0, min(rate_rps * max(before), room))  # that will have come by then
-    behind_s = max(before) + _batch_s(first, count + others)
-    with_others_s = max(joined) + _batch_s(first, others) if others else 0.0
-    return sum(joined) + others * with_others_s <= sum(before) + (count + others) * behind_s
+    alone_s, others_s = _batch_s(first, count), _batch_s(first, others) if others else 0.0
+    together_s = _batch_s(first, count + others)
+    if together_s > _SAVES * (alone_s + others_s):  # they would come one after the other
+        behind_s = count * alone_s + others * (alone_s + others_s)
+    else:
+        behind_s = (count + others) * together_s
+    joined_s = sum(joined) + others * (max(joined) + others_s)
+    return joined_s <= sum(before) + (count + others) * max(before) + behind_s
+
+
+def could_pay(program: Program) -> bool:
+    """Whether there is a batch at a node that some newcomers should join, at any load it can bear.
+
+    Args:
+        program: of static nodes.
+    """
+    sizes = _sizes(program.batch_max)
+    full_rps = program.batch_max / program.seconds(0, Left(), program.batch_max)
+    for running in sizes:
+        for count in (size for size in sizes if size <= program.batch_max - running):
+            riders = [Rider(number, program, 0.0) for number in range(running + count)]
+            for node in range(1, len(program)):
+                stack = [Entry(riders[:running], node, running)]
+                if any(pays(stack, riders[running:], rate_rps) for rate_rps in (0.0, full_rps)):
+                    return True
+    return False
 
 
 def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:

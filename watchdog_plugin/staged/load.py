@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.lazy.program import Node, Program
+from watchdog_plugin.lazy.worth import could_pay
 from watchdog_plugin.onnx_model import may_share
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.staged.executor import Executor
@@ -64,16 +66,59 @@ def staged_model(
     model: StagedModel
     if iterative:
         model = _iterative(whole, decoder, settings, author)
+        program = _measured(model, settings)
     else:
-        model = ChainModel(_chain(whole, list(whole.signature.outputs), settings), whole.signature)
-    feeds = partial(sample.feeds, whole.signature)
-    name = settings.model_name or path.stem
-    program = measured(name, model, feeds, settings.batch_max)
+        model, program = _static(whole, settings, shared=executor is not None)
     executor = executor or Executor(settings.rules)
     return LazyModel(model, program, executor, whole.provider, lazy=settings.lazy)
 
 
-def _chain(whole: OnnxSession, outputs: Sequence[str], settings: HandlerSettings) -> Chain:
+def _measured(model: StagedModel, settings: HandlerSettings) -> Program:
+    name = settings.model_name or settings.model_path.stem
+    feeds = partial(sample.feeds, model.signature)
+    return measured(name, model, feeds, settings.batch_max)
+
+
+def _static(
+    whole: OnnxSession, settings: HandlerSettings, *, shared: bool
+) -> tuple[StagedModel, Program]:
+    """In its stages if it has any, and anybody gains by them."""
+    stages, outputs = _stages(settings), list(whole.signature.outputs)
+    if stages is None or not shared:
+        model = ChainModel(Chain([whole], outputs), whole.signature)
+        program = _measured(model, settings)
+        if stages is None or _runs_whole(whole, program, len(stages.files), settings):
+            return model, program
+    model = ChainModel(_cut(stages, outputs, settings), whole.signature)
+    return model, _measured(model, settings)
+
+
+def _runs_whole(
+    whole: OnnxSession, program: Program, stages: int, settings: HandlerSettings
+) -> bool:
+    """Whether nobody could gain by joining a batch that runs, so that cuts would only cost.
+
+    Where other models share the device, their requests gain; where sizes besides the batch's are
+    free, requests that run long are not known from those that were tried.
+    """
+    free = any(
+        not isinstance(size, int)
+        for spec in whole.signature.inputs.values()
+        for size in spec.shape[1:]
+    )
+    if free or not settings.rules.pays:
+        return False
+    alike = [program.node_s(0, size) / stages for size in range(1, program.batch_max + 1)]
+    if could_pay(Program(program.name, [Node(alike)] * stages)):
+        return False
+    logs.say(
+        f"{settings.model_path}: its batches take so long that nobody would gain by joining one "
+        "that runs, so it runs whole, and its stages are not loaded"
+    )
+    return True
+
+
+def _stages(settings: HandlerSettings) -> StageFolder | None:
     path = settings.model_path
     folder = path.with_name(STAGES)
     stages = StageFolder.read(folder, path)
@@ -82,7 +127,11 @@ def _chain(whole: OnnxSession, outputs: Sequence[str], settings: HandlerSettings
             f"{path}: no stages, so requests join between runs of the whole model; "
             f"carpool stages {path} --out {folder} makes them"
         )
-        return Chain([whole], outputs)
+    return stages
+
+
+def _cut(stages: StageFolder, outputs: Sequence[str], settings: HandlerSettings) -> Chain:
+    folder = settings.model_path.with_name(STAGES)
     sessions = [OnnxSession(folder / name, settings.threads, stage=True) for name in stages.files]
     return Chain(sessions, outputs)
 
@@ -103,7 +152,8 @@ def _iterative(
         if missing:
             msg = f"{source} reads {missing}: expected what the encoder makes, {', '.join(made)}"
             raise LoadError(msg)
-    chain = _chain(whole, reads, settings)
+    stages = _stages(settings)
+    chain = _cut(stages, reads, settings) if stages else Chain([whole], reads)
     state = chain.run_all(sample.feeds(whole.signature, 2))
     steps = emits(source, state, step(state))
     inputs = list(whole.signature.inputs.values())

@@ -1,0 +1,106 @@
+"""Which times a staged model is scheduled by, and whether its stages are loaded at all."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.watchdog_plugin import models
+from tests.watchdog_plugin.lazy.drive import program
+from watchdog_plugin import answers
+from watchdog_plugin import author as authors
+from watchdog_plugin.lazy.program import Kind, Program
+from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.settings import HandlerSettings
+from watchdog_plugin.staged import load
+from watchdog_plugin.staged.executor import Executor
+from watchdog_plugin.staged.model import StagedModel, Step
+from watchdog_plugin.staged.profile import measured
+from watchdog_plugin.stages import command
+from watchdog_plugin.tensors import Call, Signature
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from watchdog_plugin.tensors import Arrays
+
+
+class Recorder:
+    """A staged model that writes down what runs."""
+
+    signature = Signature([], [])
+    steps_max = 4
+
+    def __init__(self, kinds: list[Kind]) -> None:
+        self.kinds = kinds
+        self.ran: list[int] = []
+
+    def run(self, stage: int, values: Arrays) -> Step:
+        """Do nothing."""
+        self.ran.append(stage)
+        return Step(values)
+
+
+def test_stages_are_measured_one_behind_the_other() -> None:
+    """As they run: what a stage finds in the caches is what the one before it has left."""
+    model = Recorder([Kind.STATIC, Kind.STATIC, Kind.DECODER])
+    measured("model", model, lambda rows: {"x": np.zeros(rows)}, 1)
+
+    assert [0, 1, 2, 2, 2] * 3 == model.ran
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A function of a model in three stages."""
+    path = models.deep(tmp_path / "model.onnx")
+    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "stages")])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("per_item", "pays", "shared", "whole"),
+    [
+        (1.0, True, False, True),
+        (0.1, True, False, False),
+        (1.0, False, False, False),
+        (1.0, True, True, False),
+    ],
+)
+def test_stages_by_which_nobody_gains_are_not_loaded(
+    *,
+    deep: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    per_item: float,
+    pays: bool,
+    shared: bool,
+    whole: bool,
+) -> None:
+    """Unless newcomers are to join whatever it costs, or other models' requests gain by them."""
+
+    def as_told(name: str, model: StagedModel, *_: object) -> Program:
+        del name
+        stages = len(model.kinds)
+        return program(*[1.0 / stages] * stages, batch_max=4, per_item=per_item)
+
+    monkeypatch.setattr(load, "measured", as_told)
+    settings = HandlerSettings.from_env(
+        {
+            "function_dir": str(deep),
+            "carpool_executor": "lazy",
+            "carpool_batch_max": "4",
+            "handler_lazy_rules": f'{{"pays": {str(pays).lower()}}}',
+        }
+    )
+    model = load.staged_model(settings, authors.read(deep), {}, Executor() if shared else None)
+    assert model is not None
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
+    (found,) = model.run([Call({"x": x}, 3, [answers.json_answer])], remaining_s=[math.inf])
+
+    assert whole is ("it runs whole" in capsys.readouterr().err)
+    assert isinstance(found, dict)
+    expected = OnnxSession(deep / "model.onnx", 1).run({"x": x})["y"]
+    np.testing.assert_allclose(found["y"], expected, rtol=1e-5, atol=1e-5)
