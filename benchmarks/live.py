@@ -25,7 +25,7 @@ from examples.models import mlp
 from faas_stack.compare.command import live
 from faas_stack.compare.trial import Request
 from scaler.core.guard import Guard
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
 from simulator.settings import Settings

@@ -26,7 +26,7 @@ from scaler.core.infaas.greedy import greedy
 from scaler.core.infaas.offers import Offers
 from scaler.core.infaas.program import program
 from scaler.core.placement import Node
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policies.infaas import Infaas
 from simulator.engine import Simulation

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from carpool import forms
 from carpool.errors import ConfigError, Problem
 from scaler.core.placement import Cluster
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.policy_choice import chosen_policy
 

@@ -22,7 +22,7 @@ from scaler.core.cost import Prices
 from scaler.core.guard import Limits
 from scaler.core.live.control import Means
 from scaler.core.live.shadow import Shadow
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.gateway import Gateway
 from scaler.planners import Setting
 from scaler.policy_choice import chosen_policy

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scaler.core.guard import Guard
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy, executed
 from simulator import flags, report, table
 from simulator.engine import Simulation

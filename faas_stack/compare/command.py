@@ -17,7 +17,7 @@ from carpool.strict import Problems, nearest
 from faas_stack.compare import stage
 from faas_stack.compare.trial import Request, Trial
 from faas_stack.interrupts import say
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator import app as simulation
 from simulator import flags

@@ -1,4 +1,4 @@
-"""The form of a scenario file: which keys there are and what each may hold. See `scenario`."""
+"""The form of a scenario file: which keys there are and what each may hold. See `scenario_file`."""
 
 from __future__ import annotations
 

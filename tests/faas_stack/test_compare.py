@@ -11,7 +11,7 @@ import pytest
 
 from carpool.__main__ import main
 from faas_stack.compare import stage
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.stack import write_function
 from tests.waiting import wait_until

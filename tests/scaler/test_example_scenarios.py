@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
 from tests.scaler.views import instances

@@ -14,7 +14,7 @@ from scaler.core.live.control import Means
 from scaler.core.live.pace import Pace
 from scaler.core.live.senders import Senders
 from scaler.core.live.shadow import Shadow
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.functions import Functions
 from scaler.gateway import Gateway
 from scaler.keeping import Keeping

@@ -21,7 +21,7 @@ from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.laws.queueing import Crowd, least_instances
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
 from simulator.metrics import measured

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import executed
 from simulator.staged import Coming, lazily
 from simulator.staged_device import room_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
 from simulator.metrics import measured

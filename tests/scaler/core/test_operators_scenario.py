@@ -11,7 +11,7 @@ from carpool.fit_database import write_fit
 from carpool.latency.operator_learning import fit_profiles
 from carpool.profile_database import write_profile
 from examples.models import mlp
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from tests.carpool.profiles import ORIGIN, profiles
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.scenario import read_scenario
+from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
 from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop

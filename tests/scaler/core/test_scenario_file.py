@@ -16,11 +16,13 @@ from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson, Trace
 from scaler.core.cost import Prices
 from scaler.core.placement import Node
-from scaler.core.scenario import Scenario, read_scenario
+from scaler.core.scenario_file import read_scenario
 from tests.measured import measured
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scaler.core.scenario import Scenario
 
 WHOLE = """\
 cluster:
