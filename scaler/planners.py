@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
-from scaler.core.guard import Guard, Limits
+from scaler.core.guard import Guard
 from scaler.core.infaas.node_rules import crowded, unwell
+from scaler.core.pace import Limits
 from scaler.core.placement import Cluster
 from scaler.core.snapshot import Snapshot
 from scaler.policy_choice import chosen_policy

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.guard import Guard, Limits
+from scaler.core.guard import Guard
+from scaler.core.pace import Limits
 from scaler.core.policy import Planning
-from scaler.core.snapshot import AppLoad, Instances
+from scaler.core.snapshot import AppLoad
+from tests.scaler.core.wishes import in_force, wanted
 from tests.scaler.views import counts, servers, snapshot, view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.plan import Plan
     from scaler.core.snapshot import FunctionView, Snapshot
 
 FREE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
@@ -42,21 +44,6 @@ class Failing:
 
     def plan(self, snapshot: Snapshot) -> Planning:
         raise ZeroDivisionError(str(snapshot.now_s))
-
-
-def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
-    """So many instances on two cores, and some on a GPU."""
-    classes = (
-        InstanceClass("b4-c4-g20", cpu=4.0, gpu=20.0, batch_size=4, replicas=large, rate_high=45.0),
-        InstanceClass("b1-c2", cpu=2.0, batch_size=1, replicas=replicas, rate_high=6.0),
-    )
-    return Plan(name, 1, "wishes", classes, (Route("*", {"b1-c2": 1.0}, 0.0),))
-
-
-def in_force(plan: Plan, **others: object) -> FunctionView:
-    """A function with this plan and all of its instances."""
-    there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
-    return dataclasses.replace(view(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]
 
 
 def guarded(
@@ -130,71 +117,6 @@ def test_bounds() -> None:
     few = dataclasses.replace(view(50), min_instances=5)
     assert {"b4-c4-g20": 2, "b1-c2": 1} == counts(guarded(Wishes(), FREE, wanted(9, large=2), many))
     assert {"b4-c4-g20": 4, "b1-c2": 1} == counts(guarded(Wishes(), FREE, wanted(1), few))
-
-
-def test_a_dip_stops_nothing() -> None:
-    """A reduction counts once it has been wanted for the whole window; a rise at once."""
-    policy, limits = Wishes(), Limits(window_s=60, growth_least=100, shrink=1.0)
-    guard, before = Guard(policy, limits), wanted(10)
-
-    def after(wish: int, now_s: float) -> int:
-        nonlocal before
-        policy.plans = {"classify": wanted(wish)}
-        before = guard.plan(snapshot(in_force(before), now_s=now_s)).plans["classify"]
-        return counts(before).total()
-
-    assert 10 == after(10, 0)
-    assert 10 == after(4, 10)
-    assert 10 == after(6, 50)
-    assert 6 == after(5, 65)
-    assert 12 == after(12, 70)
-    assert 12 == after(1, 129)
-    assert 1 == after(1, 130)
-
-
-def test_a_restart_stops_nothing() -> None:
-    """What is in force counts as wanted by a guard that has just begun."""
-    limits = Limits(window_s=60, shrink=1.0)
-    assert 10 == counts(guarded(Wishes(), limits, wanted(4), in_force(wanted(10)))).total()
-
-
-def test_between_two_reductions_there_is_time() -> None:
-    """The second waits for the cool-down."""
-    policy, limits = Wishes(), Limits(window_s=0, cool_down_s=30, growth_least=100, shrink=1.0)
-    guard = Guard(policy, limits)
-    plan = wanted(10)
-    totals = []
-    for now_s, wish in ((0, 8), (10, 6), (29, 5), (30, 4)):
-        policy.plans = {"classify": wanted(wish)}
-        plan = guard.plan(snapshot(in_force(plan), now_s=now_s)).plans["classify"]
-        totals.append(counts(plan).total())
-    assert [8, 8, 8, 4] == totals
-
-
-def test_a_rise_goes_in_steps() -> None:
-    """With two there, at most as many again, and three at least."""
-    limits = Limits(window_s=0, growth=1.0, growth_least=3)
-    assert 5 == counts(guarded(Wishes(), limits, wanted(100), in_force(wanted(2)))).total()
-    assert 16 == counts(guarded(Wishes(), limits, wanted(100), in_force(wanted(8)))).total()
-    assert 3 == counts(guarded(Wishes(), limits, wanted(100), view(50))).total()
-
-
-def test_a_reduction_goes_part_of_the_way() -> None:
-    """Half of each class in a round, on the sizes that there are, until it is done."""
-    policy, limits = Wishes(), Limits(window_s=0, shrink=0.5)
-    guard, plan = Guard(policy, limits), wanted(8, large=4)
-    seen = []
-    for now_s in range(5):
-        policy.plans = {"classify": wanted(1)}
-        plan = guard.plan(snapshot(in_force(plan), now_s=now_s)).plans["classify"]
-        seen.append(dict(counts(plan)))
-    assert [
-        {"b4-c4-g20": 2, "b1-c2": 4},
-        {"b4-c4-g20": 1, "b1-c2": 2},
-        {"b1-c2": 1},
-        {"b1-c2": 1},
-        {"b1-c2": 1},
-    ] == seen
 
 
 def test_what_has_no_room_is_taken_off() -> None:

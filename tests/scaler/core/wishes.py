@@ -1,0 +1,30 @@
+"""Plans that are wanted, and functions under which one is in force."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.core.snapshot import Instances
+from tests.scaler.views import view
+
+if TYPE_CHECKING:
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["in_force", "wanted"]
+
+
+def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
+    """So many instances on two cores, and some on a GPU."""
+    classes = (
+        InstanceClass("b4-c4-g20", cpu=4.0, gpu=20.0, batch_size=4, replicas=large, rate_high=45.0),
+        InstanceClass("b1-c2", cpu=2.0, batch_size=1, replicas=replicas, rate_high=6.0),
+    )
+    return Plan(name, 1, "wishes", classes, (Route("*", {"b1-c2": 1.0}, 0.0),))
+
+
+def in_force(plan: Plan, **others: object) -> FunctionView:
+    """A function with this plan and all of its instances."""
+    there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
+    return dataclasses.replace(view(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]
