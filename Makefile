@@ -6,13 +6,15 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 # DOCKER_BUILD='docker build --network=host' where a build's own network leads nowhere.
 DOCKER_BUILD ?= docker build
+# How long everything is killed at random in each test of make chaos.
+chaos_seconds ?= 600
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' carpool/__init__.py)
 BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION)
 RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak lint format bench docs images images-gpu base-images lock clean
+.PHONY: help demo test test-all soak chaos lint format bench docs images images-gpu base-images lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +30,9 @@ test-all: $(DEV) ## run every test, the slow end-to-end ones too
 
 soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leavers, new plans
 	$(PY) -m tests.soak
+
+chaos: $(DEV) ## kill all parts of a running stack at random, under load, for twenty minutes
+	chaos_seconds=$(chaos_seconds) $(PY) -m pytest -m slow tests/live/test_chaos.py
 
 lint: $(DEV) ## check form, types, import rules and spelling
 	$(VENV)/bin/ruff format --check .

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = ["App", "Kind", "apps", "choice", "decimal", "document", "duration", "integer", "memory"]
-__all__ += ["name"]
+__all__ += ["cores", "name"]
 
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
@@ -81,6 +81,19 @@ def choice(*words: str) -> Kind:
 def name(expected: str) -> Kind:
     """A name that something else resolves: a policy, say."""
     return Kind(expected, str, lambda word: bool(word) and word == word.strip(), str)
+
+
+def cores(text: str) -> float:
+    """Cores as a platform's limits have them: ``2``, ``0.5`` or ``500m``.
+
+    Raises:
+        ValueError: it is no such quantity above 0.
+    """
+    milli = text.endswith("m")
+    found = float(text.removesuffix("m")) / (1000 if milli else 1)
+    if not 0 < found < math.inf:
+        raise ValueError(text)
+    return found
 
 
 def memory() -> Kind:

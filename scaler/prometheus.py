@@ -1,4 +1,4 @@
-"""Prometheus as a second count of requests: what OpenFaaS's gateway has told it.
+"""Prometheus as a second count of requests: what the gateway, or the provider, has told it.
 
 One query for all functions. It blocks; whoever has an event loop makes it in a thread.
 """
@@ -6,14 +6,26 @@ One query for all functions. It blocks; whoever has an event loop makes it in a 
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import requests
 
 from carpool.errors import CarpoolError
 
-__all__ = ["QUERY", "Prometheus", "PrometheusError"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-QUERY = "sum by (function_name) (gateway_function_invocation_total)"
+__all__ = ["QUERY", "Prometheus", "PrometheusError", "Reading"]
+
+# OpenFaaS's gateway counts; where there is none, Carpool's provider does, by another name.
+_SOURCES = ("gateway_function_invocation_total", "provider_function_invocations_total")
+_COUNTS = " or ".join(f"sum by (function_name) ({name})" for name in _SOURCES)
+_TIMES = " or ".join(f"min by (function_name) (timestamp({name}))" for name in _SOURCES)
+# Both in one answer: between two queries there might be a scrape.
+QUERY = " or ".join(
+    f'label_replace({what}, "is", "{name}", "", "")'
+    for name, what in (("count", _COUNTS), ("time", _TIMES))
+)
 _TIMEOUT_S = (2.0, 5.0)  # to connect, and between two pieces of the answer
 
 
@@ -22,6 +34,18 @@ class PrometheusError(CarpoolError):
 
     status = 502
     retryable = True
+
+
+class Reading(NamedTuple):
+    """What Prometheus has read of one function.
+
+    Attributes:
+        total: Requests, since whoever counts them has started.
+        age_s: How long ago that was read, by Prometheus's own clock.
+    """
+
+    total: int
+    age_s: float
 
 
 class Prometheus:
@@ -38,8 +62,8 @@ class Prometheus:
         self._session = requests.Session()
         self._session.trust_env = False  # a proxy for the outside is none for it
 
-    def counts(self) -> Counter[str]:
-        """How many requests each function has had, since whoever counts them has started.
+    def readings(self) -> dict[str, Reading]:
+        """How many requests each function has had, of those that it has a count of.
 
         Raises:
             PrometheusError: it cannot be asked.
@@ -49,19 +73,36 @@ class Prometheus:
                 f"{self._url}/api/v1/query", params={"query": QUERY}, timeout=_TIMEOUT_S
             )
             answer.raise_for_status()
-            found: Counter[str] = Counter()
-            for series in answer.json()["data"]["result"]:
-                name, _, namespace = series["metric"].get("function_name", "").partition(".")
-                if not (self._namespace and namespace) or namespace == self._namespace:
-                    found[name] += int(float(series["value"][1]))
+            return self._read(answer.json()["data"]["result"])
         except requests.RequestException as error:
             message = f"Prometheus at {self._url} cannot be asked: {error}"
             raise PrometheusError(message) from error
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             message = f"Prometheus at {self._url} does not answer as expected: {error!r}"
             raise PrometheusError(message) from error
-        return found
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+    def _read(self, result: Iterable[dict[str, Any]]) -> dict[str, Reading]:
+        totals: Counter[str] = Counter()
+        ages_s: dict[str, float] = {}
+        for series in result:
+            labels, (asked_s, value) = series["metric"], series["value"]
+            name, _, namespace = labels.get("function_name", "").partition(".")
+            if self._namespace and namespace and namespace != self._namespace:
+                continue
+            if labels["is"] == "count":
+                totals[name] += int(float(value))
+            else:
+                age_s = max(0.0, float(asked_s) - float(value))
+                ages_s[name] = max(age_s, ages_s.get(name, 0.0))
+        return {name: Reading(total, ages_s[name]) for name, total in totals.items()}

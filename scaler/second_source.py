@@ -38,14 +38,15 @@ class SecondSource:
         """Ask until cancelled."""
         while True:
             try:
-                counts = await asyncio.to_thread(self._prometheus.counts)
+                readings = await asyncio.to_thread(self._prometheus.readings)
             except PrometheusError as error:
-                if not self._functions.troubles:
+                if "prometheus" not in self._functions.troubles:
                     log.warning("%s; requests are counted by sidecars alone", error)
                 self._functions.troubles["prometheus"] = str(error)
             else:
-                self._functions.troubles.clear()
+                self._functions.troubles.pop("prometheus", None)
                 now_s = self._functions.now()
                 for control in self._functions:
-                    control.recounted("Prometheus", counts[control.name], now_s)
+                    total, age_s = readings.get(control.name, (None, 0.0))
+                    control.recounted("Prometheus", total, now_s, age_s)
             await asyncio.sleep(_EVERY_S)

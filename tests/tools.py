@@ -16,6 +16,7 @@ _WHERE = {
     "dockerd": "the Docker Engine (Debian: docker.io)",
     "docker-compose": "Compose (Debian: docker-compose)",
     "chromium": "the browser (Debian: chromium)",
+    "prometheus": "Prometheus (Debian: prometheus)",
     "promtool": "Prometheus's checker (Debian: prometheus)",
 }
 

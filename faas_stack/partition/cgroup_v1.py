@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from carpool.cgroups import CONTROLLERS, killed_for_memory
 from faas_stack.partition import wording
-from faas_stack.partition.cgroups import CONTROLLERS, Unusable
+from faas_stack.partition.cgroups import Unusable
 from faas_stack.provider import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.partition.cgroups import Limits, Place
+    from carpool.cgroups import Place
+    from faas_stack.partition.cgroups import Limits
 
 __all__ = ["TreesV1"]
 
@@ -94,6 +96,11 @@ class TreesV1:
         """End what is in an instance's groups and remove them; blocks; whether it could be done."""
         removed = [leftovers.remove_group(str(root / instance)) for root in self.roots]
         return all(removed)
+
+    def killed_for_memory(self, instance: str) -> int:
+        """How many processes of an instance the kernel has killed for want of memory."""
+        root = self.folders.get("memory")
+        return killed_for_memory(root / instance) if root else 0
 
     def kill(self, instance: str) -> None:
         """End what is in an instance's groups."""

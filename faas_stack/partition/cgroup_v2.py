@@ -13,12 +13,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.cgroups import CONTROLLERS, killed_for_memory
 from faas_stack.partition import wording
-from faas_stack.partition.cgroups import CONTROLLERS, Unusable
+from faas_stack.partition.cgroups import Unusable
 from faas_stack.provider import leftovers
 
 if TYPE_CHECKING:
-    from faas_stack.partition.cgroups import Limits, Place
+    from carpool.cgroups import Place
+    from faas_stack.partition.cgroups import Limits
 
 __all__ = ["TreeV2"]
 
@@ -94,6 +96,10 @@ class TreeV2:
     def remove(self, instance: str) -> bool:
         """End what is in an instance's group and remove it; blocks; whether it could be done."""
         return leftovers.remove_group(str(self._root / instance))
+
+    def killed_for_memory(self, instance: str) -> int:
+        """How many processes of an instance the kernel has killed for want of memory."""
+        return killed_for_memory(self._root / instance)
 
     def kill(self, instance: str) -> None:
         """End what is in an instance's group."""

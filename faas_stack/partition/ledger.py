@@ -233,7 +233,8 @@ class Ledger:
         promised = f"{', '.join(others)} were promised theirs" if others else "all is free"
         return (
             f"no room for {wording.instances(count)} of {owner!r} with {wording.resources(each)} "
-            f"each: {fits or 'none'} would fit; of {wording.capacity(self.capacity)}, {promised}"
+            f"each: {fits or 'none'} would fit; of {wording.capacity(self.capacity)}, {promised}; "
+            f"smaller ones are asked for by {wording.labels(each)}"
         )
 
 

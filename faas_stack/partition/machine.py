@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from faas_stack.partition.cgroups import Place, own_place
+from carpool.cgroups import Place, own_place
 from faas_stack.partition.ledger import Capacity
 
 __all__ = ["measured"]

@@ -14,8 +14,9 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from carpool.cgroups import own_place
 from faas_stack.partition import affinity, enter, wording
-from faas_stack.partition.cgroups import Limits, Unusable, own_place
+from faas_stack.partition.cgroups import Limits, Unusable
 from faas_stack.partition.ledger import Capacity, Ledger
 from faas_stack.partition.trees import open_tree
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from faas_stack.partition.cgroups import Place
+    from carpool.cgroups import Place
     from faas_stack.partition.gpus import Gpus
     from faas_stack.partition.ledger import Seat
     from faas_stack.partition.resources import Resources
@@ -175,6 +176,12 @@ class Partition:
                 self._owner.tree.set_cores(self.name, cores)
         else:
             affinity.confine(self._pids(), cores)
+
+    @property
+    def killed_for_memory(self) -> int:
+        """How many of its processes the kernel has killed for want of memory."""
+        tree = self._owner.tree
+        return tree.killed_for_memory(self.name) if tree else 0
 
     def end(self) -> None:
         """End what is in its groups, whatever it calls itself."""

@@ -117,15 +117,11 @@ def _cores(quantities: Mapping[str, str], where: str, problems: Problems) -> flo
     text = quantities.get("cpu", "")
     if not text:
         return None
-    milli = text.endswith("m")
     try:
-        cores = float(text.removesuffix("m")) / (1000 if milli else 1)
+        return kinds.cores(text)
     except ValueError:
-        cores = 0.0
-    if not 0 < cores < float("inf"):
         problems.add(f"{where}.cpu", text, _CORES)
         return None
-    return cores
 
 
 def _memory_mb(quantities: Mapping[str, str], where: str, problems: Problems) -> float | None:

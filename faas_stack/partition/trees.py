@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from faas_stack.partition.cgroups import Group, Limits, Place
+    from carpool.cgroups import Group, Place
+    from faas_stack.partition.cgroups import Limits
 
 __all__ = ["Tree", "open_tree"]
 
@@ -55,6 +56,10 @@ class Tree(Protocol):
 
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
         """Move an instance to other cores."""
+        ...
+
+    def killed_for_memory(self, instance: str) -> int:
+        """How many processes of an instance the kernel has killed for want of memory."""
         ...
 
     def kill(self, instance: str) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from faas_stack.partition.ledger import Capacity
     from faas_stack.partition.resources import Resources
 
-__all__ = ["capacity", "core_list", "cores", "instances", "resources", "size"]
+__all__ = ["capacity", "core_list", "cores", "instances", "labels", "resources", "size"]
 
 _MIB = 2**20
 _GIB = 2**30
@@ -53,6 +53,12 @@ def resources(each: Resources) -> str:
         number = "one GPU" if each.gpus == 1 else f"each of {each.gpus} GPUs"
         words.append(f"{each.gpu_percent:g} % of {number}")
     return " and ".join(words) or "no limit"
+
+
+def labels(each: Resources) -> str:
+    """Those that say how much an instance gets of what it asks for."""
+    asked = {"cpu": each.cores, "memory": each.memory_bytes, "gpu": each.gpus}
+    return " and ".join(f"com.carpool.{name}" for name, amount in asked.items() if amount)
 
 
 def capacity(there: Capacity) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class Function:
     running: ReplicaSet
     created: datetime
     invocations: int = 0
+    answers: Counter[int] = field(default_factory=Counter)  # by status
 
     def status(self) -> dict[str, Any]:
         """OpenFaaS's FunctionStatus."""

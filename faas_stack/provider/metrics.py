@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,12 +39,17 @@ class _Replicas:
         in_flight = GaugeMetricFamily(
             "provider_requests_in_flight", "Requests being answered.", labels=labels
         )
+        answers = CounterMetricFamily(
+            "provider_function_invocations", "Calls answered.", labels=(*labels, "code")
+        )
         for function in self._fleet.functions():
             name = [f"{function.deployment.service}.{function.deployment.namespace}"]
             wanted.add_metric(name, function.replicas)
             ready.add_metric(name, function.running.available)
             in_flight.add_metric(name, sum(r.in_flight for r in function.running.replicas))
-        yield from (wanted, ready, in_flight)
+            for code, count in sorted(function.answers.items()):
+                answers.add_metric([*name, str(code)], count)
+        yield from (wanted, ready, in_flight, answers)
 
     def describe(self) -> Iterable[Metric]:
         return ()

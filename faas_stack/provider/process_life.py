@@ -14,6 +14,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.cgroups import OUT_OF_MEMORY
 from faas_stack.partition.ledger import NoRoom
 from faas_stack.provider import leftovers
 from faas_stack.provider.logs import LineCutter
@@ -64,8 +65,10 @@ class ProcessLife:
 
     @property
     def confined(self) -> str:
-        """What holds it to its limits, in words."""
-        return str(self._partition) if self._told else ""
+        """What holds it to its limits, in words, and how often it was killed by that."""
+        killed = self._partition.killed_for_memory
+        often = f"; out of memory {killed} time{'s' * (killed > 1)}" if killed else ""
+        return f"{self._partition}{often}" if self._told else ""
 
     async def start(self) -> str:
         """Start the entry command in a session of its own."""
@@ -91,12 +94,16 @@ class ProcessLife:
         process = self._process
         assert process is not None  # noqa: S101 - it was started
         reader = asyncio.get_running_loop().create_task(self._read(process.stdout))
+        killed_before = self._partition.killed_for_memory
         try:
             code = await process.wait()
+            short = self._partition.killed_for_memory > killed_before
         finally:
             self._end_all()
         await asyncio.wait([reader], timeout=_LOG_DRAIN_S)
         reader.cancel()
+        if code == -signal.SIGKILL and short:
+            return f"SIGKILL, {OUT_OF_MEMORY}"
         return f"status {code}" if code >= 0 else signal.Signals(-code).name
 
     async def terminate(self) -> None:

@@ -66,7 +66,7 @@ class Proxy:
         exchange.on_gone = task.cancel
 
     async def _answer(self, exchange: Exchange) -> None:
-        call = _Call(exchange)
+        call, function = _Call(exchange), None
         status = _CLIENT_LEFT
         try:
             function = self._find(exchange)
@@ -83,6 +83,8 @@ class Proxy:
         finally:
             seconds = asyncio.get_running_loop().time() - exchange.received
             self._metrics.observe(status, exchange.method, "/function/{name}", seconds)
+            if function:
+                function.answers[status] += 1
 
     def _find(self, exchange: Exchange) -> Function:
         name = exchange.target[len(PREFIX) :].partition("?")[0].partition("/")[0]

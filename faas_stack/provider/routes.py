@@ -20,7 +20,7 @@ from faas_stack.provider.deployment import Deployment, split_name, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.request import Request
 from faas_stack.provider.secret_routes import SecretRoutes
-from faas_stack.provider.targets import targets
+from faas_stack.provider.targets import replica_metrics, targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +129,7 @@ class Routes:
             "/healthz": {"GET": self._health},
             "/metrics": {"GET": self._render_metrics},
             "/metrics/targets": {"GET": self._targets},
+            "/metrics/replicas/{name}": {"GET": self._render_replica_metrics},
         }
 
     # -- functions --------------------------------------------------------------------------
@@ -189,7 +190,13 @@ class Routes:
         return 200
 
     async def _targets(self, request: Request) -> int:
-        return request.reply(targets(self._fleet))
+        here = request.exchange.header(b"host") or b""
+        return request.reply(targets(self._fleet, here.decode("latin-1")))
+
+    async def _render_replica_metrics(self, request: Request) -> int:
+        found = await replica_metrics(self._fleet, request.name)
+        request.exchange.reply(200, found, CONTENT_TYPE)
+        return 200
 
     async def _read_logs(self, request: Request) -> int:
         self._logs.accept(request.exchange, request.query)

@@ -1,26 +1,65 @@
-"""``/metrics/targets``: where the replicas' own metrics are, for Prometheus's HTTP discovery."""
+"""Where the replicas' own metrics are, for Prometheus's HTTP discovery, and the way to them.
+
+A replica that is a process listens on a socket that nobody else reaches: its metrics are passed on,
+at an address of the provider's own.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from carpool.errors import NotFound, Overloaded
+from carpool.http.client import ConnectionFailed
+
 if TYPE_CHECKING:
     from faas_stack.provider.fleet import Fleet
 
-__all__ = ["targets"]
+__all__ = ["replica_metrics", "targets"]
+
+_PASSED_ON = "/metrics/replicas/"
+_TIMEOUT_S = 5.0
+_OK = 200
 
 
-def targets(fleet: Fleet) -> list[dict[str, Any]]:
-    """One group per ready replica that can be reached over the network."""
-    return [
-        {
-            "targets": [replica.instance.address],
-            "labels": {
-                "function_name": f"{function.deployment.service}.{function.deployment.namespace}",
-                "instance": replica.instance.name,
-            },
-        }
-        for function in fleet.functions()
-        for replica in function.running.replicas
-        if replica.instance.ready and not replica.instance.address.startswith("unix:")
-    ]
+def targets(fleet: Fleet, here: str) -> list[dict[str, Any]]:
+    """One group per ready replica.
+
+    Args:
+        fleet: the functions.
+        here: the provider's address, as whoever asks knows it.
+    """
+    found = []
+    for function in fleet.functions():
+        name = f"{function.deployment.service}.{function.deployment.namespace}"
+        for replica in function.running.replicas:
+            instance = replica.instance
+            if not instance.ready:
+                continue
+            target, labels = instance.address, {"function_name": name, "instance": instance.name}
+            if target.startswith("unix:"):
+                target, labels["__metrics_path__"] = here, f"{_PASSED_ON}{instance.name}"
+            found.append({"targets": [target], "labels": labels})
+    return found
+
+
+async def replica_metrics(fleet: Fleet, name: str) -> bytes:
+    """What a replica's sidecar counts.
+
+    Raises:
+        NotFound: there is no such replica, or it is not ready.
+        Overloaded: it does not answer now.
+    """
+    replicas = (replica for function in fleet.functions() for replica in function.running.replicas)
+    found = next((r for r in replicas if r.instance.name == name and r.instance.ready), None)
+    if found is None:
+        message = f"no ready replica {name!r}: expected one of those that /metrics/targets lists"
+        raise NotFound(message)
+    try:
+        answer = await found.pool.request("GET", "/metrics", timeout_s=_TIMEOUT_S)
+    except (ConnectionFailed, TimeoutError) as error:
+        message = f"replica {name!r} does not tell its metrics: {error}"
+        raise Overloaded(message) from error
+    if answer.status != _OK:
+        message = f"replica {name!r} has no metrics: status {answer.status}"
+        raise NotFound(message)
+    return answer.body

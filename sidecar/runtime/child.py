@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.backoff import Backoff
+from carpool.cgroups import OUT_OF_MEMORY, own_place
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Child:
         self._deaths = 0
         self._backoff = Backoff()
         self._tail = b""
+        self._short_of_memory = False
+        self._place = own_place()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -127,6 +130,8 @@ class Child:
         """Why it does not start, once it has died several times in a row; else empty."""
         if self._deaths < _HOPELESS_STARTS:
             return ""
+        if self._short_of_memory:
+            return OUT_OF_MEMORY
         last = self._tail.decode("utf-8", "replace").strip().splitlines()
         return last[-1] if last else "it exits without saying why"
 
@@ -183,12 +188,16 @@ class Child:
             self._tail = f"cannot start {launch.argv[0]!r}: {error.strerror}".encode()
             return str(error)
         relay = asyncio.get_running_loop().create_task(self._relay(process))
+        killed_before = self._place.killed_for_memory()
         try:
             code = await process.wait()
         finally:
             _kill_group(process.pid)  # what it started would hold the pipe open
         await relay
-        return f"status {code}" if code >= 0 else signal.Signals(-code).name
+        # Whoever of its processes was killed, what it was the end of is this one.
+        self._short_of_memory = self._place.killed_for_memory() > killed_before
+        how = f"status {code}" if code >= 0 else signal.Signals(-code).name
+        return f"{how}, {OUT_OF_MEMORY}" if self._short_of_memory else how
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
         """Pass its error output on, and remember the end of it."""

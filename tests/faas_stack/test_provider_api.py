@@ -184,6 +184,21 @@ async def test_provider_routes(rig: Rig) -> None:
 
 
 @story()
+async def test_calls_are_counted_by_function_and_status(rig: Rig) -> None:
+    """As the gateway counts them, also those of a function that has answered with an error."""
+    await rig.deploy("fn", ready=False, namespace="a-team")
+    for path, times in (("", 3), ("/plain", 2), ("/break", 1)):
+        for _ in range(times):
+            await rig.call("GET", f"/function/fn.a-team{path}")
+    metrics = (await rig.call("GET", "/metrics")).body.decode()
+    for code, count in (("200", 3.0), ("301", 2.0), ("502", 1.0)):
+        series = f'provider_function_invocations_total{{code="{code}",function_name="fn.a-team"}}'
+        assert f"{series} {count}\n" in metrics
+    await rig.call("DELETE", "/system/functions", {"functionName": "fn", "namespace": "a-team"})
+    assert "invocations_total{" not in (await rig.call("GET", "/metrics")).body.decode()
+
+
+@story()
 async def test_unknown_routes_and_methods(rig: Rig) -> None:
     """What does not exist is 404, a method that a route does not have 405."""
     assert 404 == (await rig.call("GET", "/")).status

@@ -51,6 +51,27 @@ async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
 
 
 @story(STAGE)
+async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
+    """A replica on a socket is a target at the provider itself, by the name that was asked."""
+    await rig.deploy("fn")
+    (instance,) = rig.instances("fn")
+    host = [("host", "provider.example:8080")]
+    found = json.loads((await rig.call("GET", "/metrics/targets", headers=host)).body)
+    path = f"/metrics/replicas/{instance.name}"
+    labels = {"function_name": "fn.openfaas-fn", "instance": instance.name}
+    assert [
+        {"targets": ["provider.example:8080"], "labels": {**labels, "__metrics_path__": path}}
+    ] == found
+    answer = await rig.call("GET", path)
+    assert (200, b"text/plain; version=0.0.4; charset=utf-8") == (
+        answer.status,
+        answer.header(b"content-type"),
+    )
+    assert "/metrics" == json.loads(answer.body)["target"]
+    assert 404 == (await rig.call("GET", f"{path}0")).status
+
+
+@story(STAGE)
 async def test_environment_of_an_instance(rig: Rig) -> None:
     """An instance gets its function's settings and nothing of the provider's own environment."""
     os.environ["carpool_batch_max"] = "999"

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def series(name: str, value: str) -> dict[str, Any]:
+ASKED_S = 1732197600.5
+
+
+def series(name: str, value: str, what: str = "count") -> dict[str, Any]:
     """One line of an instant query's answer, as Prometheus gives it."""
-    return {"metric": {"function_name": name}, "value": [1732197600.123, value]}
+    return {"metric": {"function_name": name, "is": what}, "value": [ASKED_S, value]}
+
+
+def both(name: str, value: str, age_s: float = 0.0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A count, and when it was read."""
+    return series(name, value), series(name, str(ASKED_S - age_s), "time")
 
 
 def document(*result: dict[str, Any]) -> bytes:
@@ -57,10 +65,10 @@ def answering(body: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]
 
 def test_counts_are_by_function_whatever_their_namespace() -> None:
     """OpenFaaS appends the namespace; one that was named is the only one."""
-    body = document(series("echo.openfaas-fn", "12"), series("echo.dev", "3"), series("x", "1"))
-    with answering(body) as (url, asked):
-        assert {"echo": 15, "x": 1} == dict(Prometheus(url).counts())
-        assert {"echo": 3, "x": 1} == dict(Prometheus(f"{url}/", "dev").counts())
+    lines = *both("echo.openfaas-fn", "12"), *both("echo.dev", "3", 2.5), *both("x", "1", -0.25)
+    with answering(document(*lines)) as (url, asked):
+        assert {"echo": (15, 2.5), "x": (1, 0.0)} == Prometheus(url).readings()
+        assert {"echo": (3, 2.5), "x": (1, 0.0)} == Prometheus(f"{url}/", "dev").readings()
     query = urlsplit(asked[0])
     assert ("/api/v1/query", [QUERY]) == (query.path, parse_qs(query.query)["query"])
 
@@ -72,6 +80,8 @@ def test_counts_are_by_function_whatever_their_namespace() -> None:
         (b"<html>", 200, "cannot be asked"),
         (b'{"status": "success"}', 200, "not answer as expected"),
         (document({"metric": {"function_name": "echo"}}), 200, "not answer as expected"),
+        (document(*both("echo", "+Inf")), 200, "not answer as expected"),
+        (document(series("echo", "1")), 200, "not answer as expected"),
     ],
 )
 def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> None:
@@ -80,11 +90,11 @@ def test_answers_that_are_none_are_told(body: bytes, status: int, said: str) -> 
         answering(body, status) as (url, _),
         pytest.raises(PrometheusError, match=said) as error,
     ):
-        Prometheus(url).counts()
+        Prometheus(url).readings()
     assert url.removeprefix("http://") in str(error.value).replace("host=", "")
 
 
 def test_nobody_there_is_told() -> None:
     """Nothing listens."""
     with pytest.raises(PrometheusError, match="cannot be asked"):
-        Prometheus("http://127.0.0.1:1").counts()
+        Prometheus("http://127.0.0.1:1").readings()

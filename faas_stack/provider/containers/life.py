@@ -17,6 +17,7 @@ import signal
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from carpool.cgroups import OUT_OF_MEMORY
 from carpool.errors import CarpoolError, Overloaded
 from faas_stack.provider.containers.spec import PORT
 from faas_stack.provider.logs import LineCutter
@@ -170,7 +171,7 @@ def _how(found: Container | None) -> str:
     if found is None:
         return "its removal by somebody else"
     if found.out_of_memory:
-        return "SIGKILL, out of memory; its limit is com.carpool.memory or limits.memory"
+        return f"SIGKILL, {OUT_OF_MEMORY}"
     code = found.exit_code
     with contextlib.suppress(ValueError):
         return signal.Signals(code - _BY_SIGNAL).name

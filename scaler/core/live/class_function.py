@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from carpool import kinds
 from carpool.errors import ConfigError, Problem
 from carpool.plan import InstanceClass
 from carpool.settings import FunctionSettings
@@ -75,6 +77,23 @@ class Status:
     def annotations(self) -> Mapping[str, str]:
         """Its annotations."""
         return self.document.get("annotations") or {}
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """What it asks of the platform."""
+        return self.document.get("limits") or {}
+
+    def settings(self) -> FunctionSettings:
+        """What its labels say, and of cores its limits, where the labels say nothing.
+
+        Raises:
+            ConfigError: the labels cannot be used.
+        """
+        settings = FunctionSettings.from_labels(self.labels, self.annotations)
+        if settings.cpu is None and (limit := self.limits.get("cpu")):
+            with suppress(ValueError):  # the platform's to refuse
+                return replace(settings, cpu=kinds.cores(limit))
+        return settings
 
 
 def name_of(function: str, kind: str) -> str:

@@ -74,7 +74,7 @@ class Control:
         self._idling = Idling(means.prewarm() if means.prewarm else None)
         self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
-        self._read: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        self._read: tuple[Mapping[str, str], ...] | None = None
         self._doubts = Doubts()
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
@@ -88,11 +88,11 @@ class Control:
         self._base, self._deployed = base, deployed
         if base is not None and now_s is not None:
             self.recounted("the gateway", base.invocations, now_s)
-        if base is None or (base.labels, base.annotations) == self._read:
+        if base is None or (base.labels, base.annotations, base.limits) == self._read:
             return
-        self._read, self._wrong = (base.labels, base.annotations), []
+        self._read, self._wrong = (base.labels, base.annotations, base.limits), []
         try:
-            self.settings = FunctionSettings.from_labels(base.labels, base.annotations)
+            self.settings = base.settings()
         except ConfigError as error:
             self._wrong = [f"its labels cannot be used: {error}"]
         self.timing.sized(self.settings.cpu or 1.0, self.settings.gpu)
@@ -105,9 +105,9 @@ class Control:
         self.conditions.reported(report)
         self._idling.reported(report.idle, beside_s, wall_s)
 
-    def recounted(self, source: str, total: float, now_s: float) -> None:
-        """Somebody else has counted so many requests by now."""
-        self._doubts.recounted(source, total, self.roll.arrivals.total(), now_s)
+    def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
+        """Somebody else had counted so many requests some seconds ago; None: none at all."""
+        self._doubts.recounted(source, total, self.roll.arrivals.total(), now_s, age_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
         """Instances by class, ready and loading."""

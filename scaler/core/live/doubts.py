@@ -27,9 +27,14 @@ class Doubts:
         self._since_s: float | None = None
         self._recounts: dict[str, Recount] = {}
 
-    def recounted(self, source: str, theirs: float, ours: int, now_s: float) -> None:
-        """A source has counted so many requests by now, where the sidecars have counted ours."""
-        self._recounts.setdefault(source, Recount(source)).note(theirs, ours, now_s)
+    def recounted(
+        self, source: str, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0
+    ) -> None:
+        """Where the sidecars have counted ours, a source had counted so many ``age_s`` ago.
+
+        None: it has no count at all.
+        """
+        self._recounts.setdefault(source, Recount(source)).note(theirs, ours, now_s, age_s)
 
     def said(
         self, deployed: Mapping[str, Status], ready: Mapping[str, Sequence[str]], now_s: float
@@ -47,7 +52,7 @@ class Doubts:
             for name, status in sorted(deployed.items())
             if status.available != len(ready.get(name, ()))
         ]
-        counts = [text for recount in self._recounts.values() for text in recount.said()]
+        counts = [text for recount in self._recounts.values() for text in recount.said(now_s)]
         if not differ:
             self._since_s = None
             return counts

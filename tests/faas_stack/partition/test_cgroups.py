@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from carpool.cgroups import Group, Place, own_place
 from faas_stack.partition import enter, machine
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
-from faas_stack.partition.cgroups import Group, Limits, Place, Unusable, own_place
+from faas_stack.partition.cgroups import Limits, Unusable
 from faas_stack.provider import leftovers
 
 SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal.pause()")
@@ -98,6 +99,23 @@ def test_limits_that_hold_for_us_hold_for_the_ledger(tmp_path: Path) -> None:
     assert (0.5, 2**20, sorted(os.sched_getaffinity(0))) == (
         *(there.cpu, there.memory_bytes),
         list(there.cores),
+    )
+
+
+def test_the_kernel_s_count_of_kills_for_memory(tmp_path: Path) -> None:
+    """Of either version; older kernels have none, which is no kill."""
+    for name in ("v1", "v2", "old"):
+        (tmp_path / name).mkdir()
+    v1, v2, old = (Group(tmp_path / name, tmp_path) for name in ("v1", "v2", "old"))
+    (v1.folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    events = "low 0\nhigh 0\nmax 12\noom 4\noom_kill 3\noom_group_kill 0\n"
+    (v2.folder / "memory.events").write_text(events)
+    (old.folder / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\n")
+    assert (2, 3, 0, 0) == (
+        Place({"memory": v1}).killed_for_memory(),
+        Place({"cpu": v1}, v2).killed_for_memory(),
+        Place({"memory": old}).killed_for_memory(),
+        Place().killed_for_memory(),
     )
 
 

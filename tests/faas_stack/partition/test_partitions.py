@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
+from carpool.cgroups import Place, own_place
 from faas_stack.partition import affinity, threads
-from faas_stack.partition.cgroups import Place, own_place
 from faas_stack.partition.ledger import Capacity, NoRoom
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources

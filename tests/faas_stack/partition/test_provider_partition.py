@@ -98,7 +98,7 @@ async def test_a_function_s_own_threads_win(rig: Rig) -> None:
 @needs_v1
 @story(STAGE, capacity=TWO)
 async def test_who_wants_more_memory_is_killed_alone(rig: Rig) -> None:
-    """The instance is started again, under its limit; its neighbour has noticed nothing."""
+    """Why is said; it is started again, under its limit; its neighbour has noticed nothing."""
     await rig.deploy("fn", limits={"memory": "96Mi"})
     await rig.deploy("other", limits={"memory": "96Mi"})
     before = pid_of(rig.instances("other")[0])
@@ -106,6 +106,11 @@ async def test_who_wants_more_memory_is_killed_alone(rig: Rig) -> None:
     await rig.ready("fn")
     assert 96 * MIB == limits(rig, rig.instances("fn")[0].name)[1]
     assert before == pid_of(rig.instances("other")[0])
+    said = "carpool: ended with SIGKILL, out of memory; its limit is com.carpool.memory"
+    assert any(line.startswith(said) for line in await rig.logs("fn"))
+    for name, often in (("fn", "96 MiB (cgroup v1); out of memory 1 time"), ("other", "v1)")):
+        status = json.loads((await rig.call("GET", f"/system/function/{name}")).body)
+        assert status["partition"].endswith(often)
 
 
 # -- what it keeps and leaves -------------------------------------------------------------------
@@ -214,8 +219,10 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
     document: dict[str, Any] = {"service": "b", "image": IMAGE, "limits": {"cpu": "1500m"}}
     status, said = await refusal(rig, "POST", "/system/functions", document)
     assert (503, True) == (status, said.startswith("no room for 1 instance of 'b' with 1.5 cores"))
-    assert said.endswith("none would fit; of 2 cores and 512 MiB, a (1 x 1 core and 256 MiB) were "
-                         "promised theirs")  # fmt: skip
+    assert said.endswith(
+        "none would fit; of 2 cores and 512 MiB, a (1 x 1 core and 256 MiB) were promised theirs; "
+        "smaller ones are asked for by com.carpool.cpu"
+    )
     assert 404 == (await rig.call("GET", "/system/function/b")).status
     status, said = await refusal(rig, "POST", "/system/scale-function/a", {"replicas": 3})
     assert (503, True) == (status, "2 would fit" in said)

@@ -70,6 +70,22 @@ def test_what_was_learned_stays_while_the_labels_do() -> None:
     assert before.model is after.model
 
 
+def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
+    """Cores by the label, else by the platform's limit, else one; a limit that is none is not."""
+    for cores, labels, limits in (
+        (2.0, {"com.carpool.cpu": "2"}, {"cpu": "500m"}),
+        (0.5, {}, {"cpu": "500m"}),
+        (1.0, {}, {"cpu": "much", "memory": "1Gi"}),
+        (1.0, {}, {}),
+    ):
+        own = {name: t for name, t in base().labels.items() if name != "com.carpool.cpu"} | labels
+        status = Status.of({**base().document, "labels": own, "limits": limits})
+        control = Control(status, Means("e"))
+        assert cores == control.first_plan().classes[0].cpu
+        control.observe(Status.of({**status.document, "limits": {"cpu": "3"}}), {})
+        assert (cores if labels else 3.0) == control.first_plan().classes[0].cpu
+
+
 def test_a_view_shows_loads_and_bounds() -> None:
     """Rates by application, requests without one apart, instances of the plan in force."""
     labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}

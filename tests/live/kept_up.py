@@ -1,0 +1,101 @@
+"""A whole stack for tests that is started again whenever it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faas_stack.test_up import carpool
+from tests.live.stack import ARGUMENTS, Stack, ends_well
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faas_stack.test_up import Up
+
+__all__ = ["KeptUp", "kept_up"]
+
+
+@dataclass(slots=True)
+class Away:
+    """From when until when a provider was gone; for ever, while it is not back."""
+
+    gone_s: float
+    back_s: float = math.inf
+
+
+class KeptUp(Stack):
+    """A stack that a supervisor looks after.
+
+    Attributes:
+        away: Each time that the provider was killed.
+    """
+
+    def __init__(self, up: Up, folder: Path) -> None:
+        super().__init__(up, folder)
+        self.away = list[Away]()
+
+    def was_away(self, at_s: float, grace_s: float) -> bool:
+        """Whether the provider was, or had come back for less than the grace."""
+        return any(each.gone_s <= at_s <= each.back_s + grace_s for each in self.away)
+
+    @property
+    def is_back(self) -> bool:
+        """Whether the provider is there again, however often it was killed."""
+        return all(math.isfinite(each.back_s) for each in self.away)
+
+    def kill_provider(self) -> None:
+        """SIGKILL to the provider."""
+        self.away.append(Away(time.monotonic()))
+        self.up.process.kill()
+
+
+@contextlib.contextmanager
+def kept_up(folder: Path) -> Iterator[KeptUp]:
+    """A stack that is started again at its address whenever it dies, as a supervisor would."""
+    with contextlib.ExitStack() as starts:
+
+        def started(*ports: str) -> Up:
+            options = (*ARGUMENTS, *ports, "--scaler", "--hold 2s")
+            return starts.enter_context(carpool(folder, *options))
+
+        provider, scaler = _lasting_ports()
+        running = KeptUp(started("--port", provider, "--scaler-port", scaler), folder)
+        over = threading.Event()
+
+        def supervise() -> None:
+            while not over.wait(0.2):
+                if running.up.process.poll() is None:
+                    continue
+                running.up = started("--port", provider, "--scaler-port", scaler)
+                assert running.up.process.stdout is not None
+                if running.up.process.stdout.readline():  # else its ports were still taken
+                    running.away[-1].back_s = time.monotonic()
+
+        supervisor = threading.Thread(target=supervise)
+        supervisor.start()
+        try:
+            yield running
+        finally:
+            over.set()
+            supervisor.join()
+            ends_well(running.up)
+
+
+def _lasting_ports() -> tuple[str, str]:
+    """Two that the system gives nobody while they are free, as to the end of some connection."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    draw, found = random.Random(), list[int]()
+    while len(found) < 2:
+        port = draw.randrange(first // 2, first)
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+    return str(found[0]), str(found[1])

@@ -1,0 +1,107 @@
+"""A real Prometheus for tests, on this machine, reading what the shipped configuration names."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from tests.tools import require_tool
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SHIPPED", "RealPrometheus", "prometheus"]
+
+SHIPPED = Path(__file__).resolve().parents[2] / "faas_stack" / "prometheus.yml"
+_NOTHING = "scrape_configs: []\n"
+_LISTENING = re.compile(r'msg="Listening on" address=(\S+)')
+_STARTED = "Server is ready to receive web requests"
+
+
+class RealPrometheus:
+    """A running Prometheus."""
+
+    def __init__(self, process: subprocess.Popen[str], config: Path) -> None:
+        self.process = process
+        self.said: list[str] = []
+        self._config = config
+        assert process.stderr is not None
+        self._reader = threading.Thread(target=self.said.extend, args=(process.stderr,))
+        self._reader.start()
+
+    @property
+    def url(self) -> str:
+        """Where it answers; empty before it does."""
+        said = "".join(self.said)
+        found = _LISTENING.search(said)
+        return f"http://{found[1]}" if found and _STARTED in said else ""
+
+    def reads(self, provider: str, scaler: str) -> None:
+        """Have it read what is there, as the shipped configuration says."""
+        text = SHIPPED.read_text().replace("scaler:8090", scaler).replace("provider:8080", provider)
+        self._config.write_text(text)
+        loads = self._loads()
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self._loads() > loads, 20, "the configuration to be read")
+
+    def _loads(self) -> int:
+        return "".join(self.said).count("Completed loading of configuration file")
+
+    def targets(self) -> dict[str, list[str]]:
+        """The health of its targets, by job."""
+        found: dict[str, list[str]] = {}
+        answer = requests.get(f"{self.url}/api/v1/targets", timeout=5).json()
+        for target in answer["data"]["activeTargets"]:
+            found.setdefault(target["labels"]["job"], []).append(target["health"])
+        return found
+
+    def ask(self, query: str) -> dict[str, float]:
+        """The values of an instant query, by what its labels are."""
+        answer: dict[str, Any] = requests.get(
+            f"{self.url}/api/v1/query", params={"query": query}, timeout=5
+        ).json()
+        return {
+            ",".join(sorted(series["metric"].values())): float(series["value"][1])
+            for series in answer["data"]["result"]
+        }
+
+    def ended(self) -> None:
+        """Kill it, and wait for its end."""
+        self.process.kill()
+        self.process.wait(20)
+        self._reader.join(10)
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path) -> Iterator[RealPrometheus]:
+    """One that reads nothing yet."""
+    config = folder / "prometheus.yml"
+    config.write_text(_NOTHING)
+    process = subprocess.Popen(
+        [
+            require_tool("prometheus"),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'metrics'}",
+            "--web.listen-address=127.0.0.1:0",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    running = RealPrometheus(process, config)
+    try:
+        wait_until(lambda: running.url or process.poll() is not None, 30, "Prometheus")
+        assert running.url, "".join(running.said)
+        yield running
+    finally:
+        running.ended()
+        assert process.stderr is not None
+        process.stderr.close()

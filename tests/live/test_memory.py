@@ -1,0 +1,60 @@
+"""A handler that wants more memory than it may have: killed alone, and everybody is told why."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.faas_stack.partition.test_cgroups import needs_v1
+from tests.faas_stack.test_up import carpool
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), needs_v1]
+
+HANDLER = """\
+def handle_batch(items):
+    kept = [bytearray(int(item.bytes())) for item in items]
+    return [str(len(each)) for each in kept]
+"""
+_MIB = 2**20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A function that takes as many bytes as it is told, of 192 MiB."""
+    (tmp_path / "eat").mkdir()
+    (tmp_path / "eat" / "handler.py").write_text(HANDLER)
+    function = {
+        "lang": "python3-batch",
+        "handler": "./eat",
+        "image": "eat:latest",
+        "limits": {"memory": "192Mi"},
+    }
+    document = {"provider": {"name": "openfaas"}, "functions": {"eat": function}}
+    (tmp_path / "stack.yaml").write_text(json.dumps(document))
+    return tmp_path
+
+
+def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
+    """In the function's log and in its status; the sidecar beside it goes on, and so do others."""
+    with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
+        url = up.result()["url"]
+        assert "1000" == requests.post(f"{url}/function/eat", data="1000", timeout=30).text
+        eaten = requests.post(f"{url}/function/eat", data=str(400 * _MIB), timeout=60)
+        assert 502 == eaten.status_code
+        wait_until(lambda: "1000" == _asked(url), 30, "the handler again")
+        logs = requests.get(f"{url}/system/logs?name=eat", timeout=10).text
+        said = "ended with SIGKILL, out of memory; its limit is com.carpool.memory or limits.memory"
+        assert said in logs, logs
+        status = requests.get(f"{url}/system/function/eat", timeout=10).json()
+        assert "; out of memory " in status["partition"]
+
+
+def _asked(url: str) -> str:
+    return requests.post(f"{url}/function/eat", data="1000", timeout=30).text

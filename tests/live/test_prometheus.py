@@ -1,0 +1,166 @@
+"""A real Prometheus beside a real stack: it reads what all parts export, and counts requests."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.live.prometheus import prometheus
+from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
+from tests.live.test_live import until_planned
+from tests.tools import require_tool
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.live.prometheus import RealPrometheus
+    from tests.live.stack import Stack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+_RATE_RPS = 40
+
+
+class Steady:
+    """Load on an address until it is told to stop; what it is worth is seen by its outcome."""
+
+    def __init__(self, address: str, path: str) -> None:
+        self.answered = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(address, path))
+        self._thread.start()
+
+    def _run(self, address: str, path: str) -> None:
+        while not self._over.is_set():
+            outcome = asyncio.run(load(address, _RATE_RPS, 1, BACKGROUND, path=path))
+            assert {200: _RATE_RPS} == dict(outcome.statuses), outcome.broken
+            self.answered += outcome.answered
+
+    def stop(self) -> int:
+        """How many were answered."""
+        self._over.set()
+        self._thread.join()
+        return self.answered
+
+
+def front_socket(running: Stack) -> str:
+    """Where the front of ``echo`` listens."""
+    for pid in running.processes("-m sidecar"):
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        env = dict(word.partition("=")[::2] for word in words)
+        if "sidecar_scaler" in env and "sidecar_class" not in env:
+            return env["sidecar_listen"]
+    raise AssertionError
+
+
+def notes(running: Stack) -> str:
+    """What the scaler thinks is wrong with ``echo``."""
+    return str(running.explain().get("notes"))
+
+
+def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_path: Path) -> None:
+    """Agreement is silent; a way past the provider, a target that is gone, its absence are told."""
+    write_function(tmp_path)
+    (tmp_path / "p").mkdir()
+    with (
+        prometheus(tmp_path / "p") as second,
+        stack(tmp_path, f"--prometheus {second.url}") as running,
+    ):
+        provider, scaler = (url.removeprefix("http://") for url in (running.url, running.scaler))
+        second.reads(provider, scaler)
+        answered = asyncio.run(load(running.url, 20, 3, BACKGROUND)).answered
+        until_planned(running)
+        answered += _agrees(running, second)
+        _all_have_counted(second, answered)
+        _who_calls_past_the_provider_is_noticed(running)
+        steady = Steady(running.url, "/function/echo")
+        second.reads("127.0.0.1:1", scaler)
+        wait_until(lambda: "Prometheus has no count" in notes(running), 90, "the missing target")
+        second.reads(provider, scaler)
+        wait_until(lambda: "Prometheus" not in notes(running), 60, "the target again")
+        steady.stop()
+        second.ended()
+        wait_until(lambda: "cannot be asked" in trouble(running), 30, "Prometheus to be missed")
+        assert 1 == "".join(running.up.said).count("requests are counted by sidecars alone")
+
+
+def trouble(running: Stack) -> str:
+    """What the scaler says of other sources."""
+    headers = {"authorization": f"Bearer {running.token}"}
+    answer = requests.get(f"{running.scaler}/v1/functions", headers=headers, timeout=5).json()
+    return str(answer["trouble"])
+
+
+def _agrees(running: Stack, second: RealPrometheus) -> int:
+    """For as long as a disagreement needs to be one, there is none; how many were answered."""
+    steady, judged = Steady(running.url, "/function/echo"), threading.Event()
+    for _ in range(75):
+        judged.wait(1)
+        assert "Prometheus" not in notes(running)
+        assert "" == trouble(running)
+    up = {"provider": ["up"], "scaler": ["up"], "sidecar": ["up", "up"]}
+    assert up == {job: health for job, health in second.targets().items() if job != "gateway"}
+    return steady.stop()
+
+
+def _all_have_counted(second: RealPrometheus, answered: int) -> None:
+    """Provider, the front's own metrics and the scaler's, as Prometheus has read them."""
+    by_all = {
+        "sum(provider_function_invocations_total{code='200'})",
+        "sum(batch_requests_total{state='done', function_name='echo.openfaas-fn'})",
+        "sum(scaler_requests_total{state='done', function_name='echo'})",
+    }
+    for query in by_all:
+        wait_until(lambda q=query: {"": answered} == second.ask(q), 20, query)  # type: ignore[misc]
+
+
+def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:
+    """With what is counted and what the sidecars count."""
+    steady = Steady(front_socket(running), "/")
+    try:
+        said = "Prometheus does not see"
+        wait_until(lambda: said in notes(running), 120, "the calls past the provider")
+    finally:
+        steady.stop()
+    wait_until(lambda: said not in notes(running), 120, "agreement again")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What each part of a stack that has served exports."""
+    folder = tmp_path_factory.mktemp("exported")
+    write_function(folder)
+    with stack(folder) as running:
+        outcome: Outcome = asyncio.run(load(running.url, 20, 3, BACKGROUND))
+        assert 60 == outcome.answered
+        until_planned(running)
+        listed = requests.get(f"{running.url}/metrics/targets", timeout=5).json()
+        paths = {
+            group["labels"]["instance"]: group["labels"]["__metrics_path__"] for group in listed
+        }
+        (front,) = (path for name, path in paths.items() if "--" not in name)
+        (instance,) = (path for name, path in paths.items() if "--" in name)
+        where = {
+            "provider": f"{running.url}/metrics",
+            "scaler": f"{running.scaler}/metrics",
+            "front": running.url + front,
+            "instance": running.url + instance,
+        }
+        yield {part: requests.get(url, timeout=5).text for part, url in where.items()}
+
+
+@pytest.mark.parametrize("part", ["provider", "scaler", "front", "instance"])
+def test_prometheus_has_nothing_to_object_to(exported: dict[str, str], part: str) -> None:
+    """Names, units, types and help are as Prometheus's own checker wants them."""
+    checked = (require_tool("promtool"), "check", "metrics")
+    done = subprocess.run(
+        checked, input=exported[part], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
