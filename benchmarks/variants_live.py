@@ -19,7 +19,7 @@ import yaml
 from benchmarks.static_variants import best_static, described
 from faas_stack.compare.command import live
 from scaler.core.guard import Guard
-from scaler.core.pace import Limits
+from scaler.core.restraint import Limits
 from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation

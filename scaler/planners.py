@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import CarpoolError
 from scaler.core.guard import Guard
 from scaler.core.infaas.node_rules import crowded, unwell
-from scaler.core.pace import Limits
 from scaler.core.placement import Cluster
+from scaler.core.restraint import Limits
 from scaler.core.snapshot import Snapshot
 from scaler.policy_choice import chosen_policy
 

@@ -19,9 +19,9 @@ from carpool.latency.variant_set import VariantSet
 from carpool.strict import Problems
 from carpool.variants.variant_file import read_variants
 from scaler.core.cost import Prices
-from scaler.core.pace import Limits
 from scaler.core.live.control import Means
 from scaler.core.live.shadow import Shadow
+from scaler.core.restraint import Limits
 from scaler.core.scenario_file import read_scenario
 from scaler.gateway import Gateway
 from scaler.planners import Setting

@@ -8,7 +8,7 @@ Policies stay naive; what every one of them should be kept from is kept from the
    all if the policy raises. What is not known is no reason to scale.
 2. A plan for a function that is not there, or of another shape than it has to be, is dropped.
 3. Its instances are brought within the function's bounds.
-4. It is followed no faster than is good (`pace`).
+4. It is followed no faster than is good (`restraint`).
 5. What has no room on the servers is taken off again, and its rate is unplaced.
 
 A guard is itself a policy, so it can stand wherever one can.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan
 from scaler.core import plan_size
-from scaler.core.pace import Limits, Pace
 from scaler.core.policy import Planning
+from scaler.core.restraint import Limits, Restraint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Guard:
 
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
         self._policy = policy
-        self._pace = Pace(limits or Limits())
+        self._restraint = Restraint(limits or Limits())
         self.notes: dict[str, list[str]] = {}
 
     def plan(self, snapshot: Snapshot) -> Planning:
@@ -66,7 +66,7 @@ class Guard:
             plan = self._checked(view, wanted.get(view.name))
             if plan is not None:
                 bounded, note = self._bounded(view, plan), partial(self._note, view)
-                plans[view.name] = self._pace.follow(view, bounded, snapshot.now_s, note)
+                plans[view.name] = self._restraint.follow(view, bounded, snapshot.now_s, note)
         if snapshot.cluster is not None:
             self._fit(usable, plans, unplaced, snapshot.cluster.copy())
         numbered = {

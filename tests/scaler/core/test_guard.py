@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.core.guard import Guard
-from scaler.core.pace import Limits
 from scaler.core.policy import Planning
+from scaler.core.restraint import Limits
 from scaler.core.snapshot import AppLoad
 from tests.scaler.core.wishes import in_force, wanted
 from tests.scaler.views import counts, servers, snapshot, view

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.snapshot import FunctionView
 
-__all__ = ["Limits", "Pace"]
+__all__ = ["Limits", "Restraint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _History:
     reduced_s: float = -math.inf
 
 
-class Pace:
+class Restraint:
     """Holds the plans of every function to the limits.
 
     Args:
