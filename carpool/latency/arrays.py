@@ -27,7 +27,7 @@ from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 
 if TYPE_CHECKING:
-    from carpool.latency.coefficients import CpuCoefficients, GpuCoefficients
+    from carpool.latency.coefficients import CpuCoefficients, Curve, GpuCoefficients
     from carpool.latency.model import LatencyModel
 
 __all__ = ["Floats", "Occupied", "Sizes", "configurations", "occupied", "predicted"]
@@ -147,14 +147,17 @@ def _by_halves(model: Coefficients, sizes: Sizes) -> Occupied:
 
 def _on_cores(half: CpuCoefficients, batch: Floats, cpu: Floats) -> Floats:
     """The least, the mean and the maximum."""
-    found = np.full((3, len(batch)), math.nan)
-    known = (cpu >= 1 / STEPS_PER_CORE) & (cpu <= MAX_CORES)
-    for size, mean in half.mean_s.items():
-        here = known & (batch == size)
-        for row, curve in ((1, mean), (2, half.max_s[size])):
-            found[row, here] = curve.scale * np.exp(-cpu[here] / curve.decay_cores) + curve.floor
-        found[0, here] = mean.floor
-    return found
+    sizes = np.array(sorted(half.mean_s))
+    curves = np.array([[_curve(of[size]) for of in (half.mean_s, half.max_s)] for size in sizes])
+    places = np.minimum(np.searchsorted(sizes, batch), len(sizes) - 1)
+    known = (sizes[places] == batch) & (cpu >= 1 / STEPS_PER_CORE) & (cpu <= MAX_CORES)
+    scale, decay, floor = np.where(known, curves[places].T, math.nan)
+    mean, most = scale * np.exp(-cpu / decay) + floor
+    return np.array([floor[0], mean, most])
+
+
+def _curve(curve: Curve) -> tuple[float, float, float]:
+    return curve.scale, curve.decay_cores, curve.floor
 
 
 def _on_gpu(half: GpuCoefficients, batch: Floats, gpu: Floats) -> Floats:

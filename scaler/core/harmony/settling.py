@@ -60,7 +60,7 @@ class Group:
         members: By objective, the tightest first.
         configuration: The instance, and its largest batch.
         resources: What it occupies.
-        windows_s: The longest wait of each member.
+        batches: Their law, with the longest wait of each member.
         late: The largest share of a member's requests that miss their objective.
         mean_batch: Requests in a batch.
         mean_exec_s: Seconds of a batch.
@@ -71,12 +71,17 @@ class Group:
     members: tuple[Member, ...]
     configuration: Configuration
     resources: Resources
-    windows_s: tuple[float, ...]
+    batches: MergedBatches
     late: float
     mean_batch: float
     mean_exec_s: float
     cost: float
     instances: int
+
+    @property
+    def windows_s(self) -> Sequence[float]:
+        """The longest wait of each member."""
+        return self.batches.windows_s
 
     @property
     def rate_rps(self) -> float:
@@ -123,8 +128,7 @@ class Settling:
 
         def late(allowance_s: float) -> float:
             if allowance_s not in known:
-                windows_s = _windows(members, configuration, allowance_s)
-                batches = _batches(members, windows_s, configuration.batch)
+                batches = _batches(members, configuration, allowance_s)
                 known[allowance_s] = batches, batches.late_share(0, slo_s, times)
             return known[allowance_s][1]
 
@@ -144,29 +148,38 @@ class Settling:
             None if no windows are short enough.
         """
         members, configuration = group.members, group.configuration
-        slo_s, windows_s = members[0].slo_s, group.windows_s
-        allowance_s, most_s = slo_s - windows_s[0], self._most_s(configuration, slo_s)
-        while True:
-            group = self.having(members, configuration, windows_s)
-            if group.late <= self._miss:
-                return group
+        slo_s, batches = members[0].slo_s, group.batches
+        allowance_s, most_s = slo_s - group.windows_s[0], self._most_s(configuration, slo_s)
+        late = max(group.late, self._latest(batches, members, configuration, beyond=1))
+        while late > self._miss:
             if allowance_s >= most_s:
                 return None
             allowance_s = min(allowance_s * _WIDER, most_s)
-            windows_s = _windows(members, configuration, allowance_s)
+            batches = _batches(members, configuration, allowance_s)
+            late = self._latest(batches, members, configuration)
+        return self._filling(batches, late, members, configuration)
 
     def having(
         self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
     ) -> Group:
         """The group on a configuration with given windows, whether it meets objectives or not."""
-        times = self._times_on(configuration)
-        batches = _batches(members, windows_s, configuration.batch)
-        every = max(1, math.ceil(len(members) / _WITNESSES))
-        late = max(
-            batches.late_share(place, members[place].slo_s, times)
-            for place in range(0, len(members), every)
-        )
+        batches = _having(members, windows_s, configuration.batch)
+        late = self._latest(batches, members, configuration)
         return self._filling(batches, late, members, configuration)
+
+    def _latest(
+        self,
+        batches: MergedBatches,
+        members: Sequence[Member],
+        configuration: Configuration,
+        *,
+        beyond: int = 0,
+    ) -> float:
+        """The largest share of late requests of a witness, but for the first few of those."""
+        times, every = self._times_on(configuration), math.ceil(len(members) / _WITNESSES)
+        witnesses = range(beyond * every, len(members), every)
+        shares = (batches.late_share(place, members[place].slo_s, times) for place in witnesses)
+        return max(shares, default=0.0)
 
     def _filling(
         self,
@@ -187,7 +200,7 @@ class Settling:
             members=tuple(members),
             configuration=configuration,
             resources=resources,
-            windows_s=tuple(batches.windows_s),
+            batches=batches,
             late=late,
             mean_batch=mean,
             mean_exec_s=exec_s,
@@ -207,17 +220,17 @@ class Settling:
         return self._times[configuration]
 
 
-def _windows(
+def _batches(
     members: Sequence[Member], configuration: Configuration, allowance_s: float
-) -> tuple[float, ...]:
-    """A batch of one leaves at once."""
-    if configuration.batch == 1:
-        return (0.0,) * len(members)
-    return tuple(max(member.slo_s - allowance_s, 0.0) for member in members)
+) -> MergedBatches:
+    """With windows that leave so much of the objectives; a batch of one leaves at once."""
+    size = configuration.batch
+    windows_s = [max(each.slo_s - allowance_s, 0.0) if size > 1 else 0.0 for each in members]
+    return _having(members, windows_s, size)
 
 
-def _batches(members: Sequence[Member], windows_s: Sequence[float], size: int) -> MergedBatches:
-    return MergedBatches([member.rate_rps for member in members], windows_s, size, _CELLS)
+def _having(members: Sequence[Member], windows_s: Sequence[float], size: int) -> MergedBatches:
+    return MergedBatches([each.rate_rps for each in members], windows_s, size, _CELLS)
 
 
 def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: float) -> float:

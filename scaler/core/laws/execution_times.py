@@ -33,7 +33,7 @@ _EDGES = np.concatenate(
     ]
 )
 _SHARES: Times = np.diff(_EDGES)
-_QUANTILES: Times = (_EDGES[1:] + _EDGES[:-1]) / 2
+_ASKED: Times = np.append(0.5, (_EDGES[1:] + _EDGES[:-1]) / 2)  # the median, and each slice's
 
 
 class SlicedTimes:
@@ -52,35 +52,35 @@ class SlicedTimes:
     def __init__(self, model: LatencyModel, configuration: Configuration, billing: Billing) -> None:
         batch, cpu, gpu = configuration
         alone = Sizes(np.arange(1.0, batch + 1)[:, None], np.full(1, cpu), np.full(1, gpu))
-        median = predicted(model, alone, np.array([0.5]))
+        asked = predicted(model, alone, _ASKED)
+        median, seconds = asked[:, :1], asked[:, 1:]
         # A size that is not known is padded to the next larger.
         places = np.where(median[:, 0] > 0, np.arange(batch), batch - 1)
         places = np.minimum.accumulate(places[::-1])[::-1]
-        seconds = predicted(model, alone, _QUANTILES)
         self._seconds: Times = np.where(seconds > 0, seconds, median)[places]
         self.mean_s: Times = self._seconds @ _SHARES
         instance = Occupied(*(np.full(1, value) for value in model.resources(*configuration)))
         self.costs: Times = executions(billing, instance, self._seconds) @ _SHARES
         # What is left of each size's distribution from a slice on: shares, and share-seconds.
-        ones = np.broadcast_to(_SHARES, self._seconds.shape)
-        self._left = [_sums_from(ones), _sums_from(self._seconds * _SHARES)]
+        ones = np.ones_like(self._seconds)
+        self._left = [_sums_from(each * _SHARES) for each in (ones, self._seconds)]
         self._apart = 4.0 * float(self._seconds.max())
         offsets = self._apart * np.arange(batch)[:, None]
         self._in_line = (self._seconds + offsets).ravel()
 
     def tails(self, at_s: Times) -> tuple[Times, Times]:
         """As `merged_windows.ExecutionTimes.tails`."""
-        sizes, slices = self._seconds.shape
-        rows = np.arange(sizes).reshape(-1, *([1] * np.ndim(at_s)))
+        rows = np.arange(len(self._seconds)).reshape(-1, *([1] * np.ndim(at_s)))
         # All sizes are searched at once, one behind the other in one ascending line.
-        near = np.clip(at_s, -self._apart / 4, 2 * self._apart / 4)
-        places = np.searchsorted(self._in_line, near + self._apart * rows, side="right")
-        places = places - slices * rows
-        shares = self._left[0][rows, places]
-        return shares, np.maximum(self._left[1][rows, places] - at_s * shares, 0.0)
+        near = np.minimum(np.maximum(at_s, -self._apart / 4), self._apart / 2)
+        # In the line each has its slices, in what is left one more, after its last.
+        places = self._in_line.searchsorted(near + self._apart * rows, side="right") + rows
+        shares, seconds = (left.take(places) for left in self._left)
+        return shares, np.maximum(seconds - at_s * shares, 0.0)
 
 
 def _sums_from(values: Times) -> Times:
-    """Sums over the last axis from each place on, and 0 at its end."""
-    sums = values[:, ::-1].cumsum(axis=1)[:, ::-1]
-    return np.hstack([sums, np.zeros((len(sums), 1))])
+    """Sums over the last axis from each place on, and 0 at its end; in one line."""
+    sums = np.zeros((len(values), values.shape[1] + 1))
+    sums[:, :-1] = values[:, ::-1].cumsum(axis=1)[:, ::-1]
+    return sums.ravel()

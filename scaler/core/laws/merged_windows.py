@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExecutionTimes", "MergedBatches"]
 
-_PARTS, _ROUNDS = 64, 2  # of the time in which the end of a batch is sought
 _DECAYS = 24.0  # negative logarithm of what is as good as never
 _NODES = np.array([-1.0, 1.0]) / math.sqrt(3)  # Gauss-Legendre, exact for cubics within a cell
 
@@ -95,17 +94,17 @@ class MergedBatches:
         if self.size == 1:
             return 1.0
         collecting = self._counts[:, : self.size - 1].sum(axis=1)
-        return 1.0 + float(self._rate * (self._weights * self._open * collecting).sum())
+        return 1.0 + float(self._rate * (self._opened @ collecting))
 
     @cached_property
     def sizes(self) -> Times:
         """Shares of batches with 1, 2, ... ``size`` requests; shape ``(size,)``."""
+        if self.size == 1:
+            return np.ones(1)
+        first, first_counts = self._first_waits
         shares = np.zeros(self.size)
-        if self.size > 1:
-            first, first_counts = self._first_waits
-            shares[:-1] += first @ first_counts[:, : self.size - 1]
-            due = self._weights * self._open * self._over
-            shares[1:-1] += due @ self._counts[:, : self.size - 2]
+        shares[:-1] = first @ first_counts[:, : self.size - 1]
+        shares[1:-1] += (self._opened * self._over) @ self._counts[:, : self.size - 2]
         shares[-1] = max(0.0, 1.0 - shares.sum())
         return shares
 
@@ -118,9 +117,9 @@ class MergedBatches:
         if self.size == 1:
             return np.zeros_like(at_s)
         own = np.maximum(at_s, 0.0)
-        mean = self._members(own)
-        first = np.exp(-self._passed(own)) * poisson(mean, self.size - 1).sum(axis=-1)
-        later = self._counts[:, : max(self.size - 2, 0)].sum(axis=1) * self._open * self._weights
+        passed, counts = self._come_to(own)
+        first = np.exp(-passed) * counts[..., : self.size - 1].sum(axis=-1)
+        later = self._counts[:, : max(self.size - 2, 0)].sum(axis=1) * self._opened
         # What is left of the integral, from the ends of the cells on, and linear within each.
         ends = np.append(later.reshape(-1, len(_NODES)).sum(axis=1)[::-1].cumsum()[::-1], 0.0)
         rest = self._rate * np.interp(own, self._edges, ends)
@@ -147,40 +146,29 @@ class MergedBatches:
         if size == 1:
             return float(executions.tails(np.array([slo_s]))[0][0, 0])
         ends = np.minimum(self._windows, window)
-        times = np.concatenate([[slo_s, slo_s - window], slo_s - ends, slo_s - self._at])
+        times = slo_s - np.concatenate([[0.0, window], ends, self._at])
         tails, integrals = (values[:size] for values in executions.tails(times))
         start = 2 + len(ends)
         inside = self._at < window
         uniform = np.where(inside, integrals[:, start:], integrals[:, 1:2]) - integrals[:, :1]
         # It is the first, and its window, a later member's or the size ends the batch.
-        alone = inside * np.exp(-self._passed(self._at)) * self._weights
-        late = (alone * self._over) @ self._ended_with(1, tails[:, start:])
+        alone = inside * self._undue * self._weights
+        late = (alone * self._over) @ _paired(self._counts[:, : size - 2], tails[1:-1, start:])
         late += rate * alone @ (self._counts[:, size - 2] * tails[-1, start:])
         first, first_counts = self._first_waits
-        mine = math.exp(-float(self._passed(self._windows[app])))
-        late += mine * first_counts[app, : size - 1] @ tails[:-1, 1]
+        mine = self._come[0][len(self._at) + app]
+        late += mine * (first_counts[app, : size - 1] @ tails[:-1, 1])
         # It is later, and its window ends the batch, or it fills it.
-        opened = self._open * self._weights
-        late += rate * (opened * ~inside) @ self._ended_with(1, tails[:, 1:2])
-        late += rate * (opened @ self._counts[:, size - 2]) * tails[-1, 0]
+        late += rate * (self._opened * ~inside) @ (self._counts[:, : size - 2] @ tails[1:-1, 1])
+        late += rate * (self._opened @ self._counts[:, size - 2]) * tails[-1, 0]
         # It is one of the others, who waits a uniform part of the time that its window allows.
-        late += rate * (opened * self._over) @ self._ended_with(2, uniform)
         if size > 2:  # noqa: PLR2004  one begins it and one fills it
-            late += rate * rate * opened @ (self._counts[:, size - 3] * uniform[-1])
-        among = integrals[:-1, 2:start] - integrals[:-1, :1]
-        late += rate * float((first[:, None] * first_counts[:, : size - 2] * among[1:].T).sum())
+            due = _paired(self._counts[:, : size - 3], uniform[2:-1])
+            late += rate * (self._opened * self._over) @ due
+            late += rate * rate * self._opened @ (self._counts[:, size - 3] * uniform[-1])
+        among = integrals[1:-1, 2:start] - integrals[1:-1, :1]
+        late += rate * (first @ _paired(first_counts[:, : size - 2], among))
         return min(max(float(late) / self.mean_size, 0.0), 1.0)
-
-    def _ended_with(self, besides: int, per_size: Times) -> Times:
-        """At each node, the sum over sizes of batches that are not full, of which some are given.
-
-        Args:
-            besides: Members beside the first whose wait is known; the others are counted.
-            per_size: What a batch of 1, 2, ... counts for; shape ``(sizes, nodes or 1)``.
-        """
-        counted = self._counts[:, : max(self.size - 1 - besides, 0)]
-        found: Times = (counted * per_size[besides : self.size - 1].T).sum(axis=1)
-        return found
 
     @cached_property
     def _rates(self) -> Times:
@@ -197,52 +185,64 @@ class MergedBatches:
     @cached_property
     def _edges(self) -> Times:
         """Cells of time; beyond the last a batch is full or has left, as good as surely."""
-        longest = float(self._windows.max())
-        # A smaller number of members is as good as never.
+        ends = np.concatenate([[0.0], np.sort(self._windows)])
+        # Both are linear from window to window. A smaller number of members is as good as never.
         enough = self.size + 5 * math.sqrt(self.size) + 10
-        if self._rate * float(self._windows.min()) >= enough:
-            longest = enough / self._rate
-        elif self._rate * longest > _DECAYS:
-            low = 0.0
-            for _ in range(_ROUNDS):
-                at = np.linspace(low, longest, _PARTS + 1)
-                over = (self._passed(at) > _DECAYS) | (self._members(at) > enough)
-                first = int(over.argmax()) if over[-1] else _PARTS
-                low, longest = float(at[first - 1]), float(at[first])
-        inside = self._windows[self._windows < longest]
-        return np.sort(np.concatenate([np.linspace(0.0, longest, self.cells + 1), inside]))
+        left = np.interp(_DECAYS, self._passed(ends), ends)
+        full = np.interp(enough, self._members(ends), ends)
+        longest = min(left, full)
+        even = np.arange(1, self.cells + 1) * (longest / self.cells)
+        return np.sort(np.concatenate([even, ends[ends < longest]]))
+
+    @cached_property
+    def _lengths(self) -> Times:
+        return np.asarray(self._edges[1:] - self._edges[:-1])
 
     @cached_property
     def _at(self) -> Times:
+        """Nodes, some for each cell."""
         middles = (self._edges[1:] + self._edges[:-1]) / 2
-        halves = np.diff(self._edges) / 2
-        return np.asarray((middles[:, None] + halves[:, None] * _NODES).ravel())
+        return np.asarray((middles[:, None] + self._lengths[:, None] / 2 * _NODES).ravel())
 
     @cached_property
     def _weights(self) -> Times:
-        return np.repeat(np.diff(self._edges) / len(_NODES), len(_NODES))
+        return np.repeat(self._lengths / len(_NODES), len(_NODES))
 
     @cached_property
     def _over(self) -> Times:
         """At each node, the rate of those whose windows are over."""
-        return np.asarray(self._rates @ (self._windows[:, None] <= self._at))
+        return np.asarray((self._windows <= self._at[:, None]) @ self._rates)
 
     @cached_property
-    def _open(self) -> Times:
-        """``S`` at each node."""
-        share = self._rates @ (self._windows[:, None] > self._at) / self._rate
-        return np.asarray(share * np.exp(-self._passed(self._at)))
+    def _opened(self) -> Times:
+        """``S`` at each node, by its weight."""
+        return np.asarray((1 - self._over / self._rate) * self._undue * self._weights)
 
     @cached_property
+    def _come(self) -> tuple[Times, Times]:
+        """`_come_to` at nodes, and then at windows."""
+        passed, counts = self._come_to(np.concatenate([self._at, self._windows]))
+        return np.exp(-passed), counts
+
+    @property
+    def _undue(self) -> Times:
+        """At each node, that no later member has ended the batch."""
+        return self._come[0][: len(self._at)]
+
+    @property
     def _counts(self) -> Times:
         """At each node, the probability of 0 to ``size - 1`` later members."""
-        return poisson(self._members(self._at), self.size)
+        return self._come[1][: len(self._at)]
 
     @cached_property
     def _first_waits(self) -> tuple[Times, Times]:
         """By application: that its request is first and waits its window, and its later members."""
-        share = self._rates / self._rate * np.exp(-self._passed(self._windows))
-        return share, poisson(self._members(self._windows), self.size)
+        undue, counts = (each[len(self._at) :] for each in self._come)
+        return self._rates / self._rate * undue, counts
+
+    def _come_to(self, at_s: Times) -> tuple[Times, Times]:
+        """Arrivals that would have ended the batch before, and how likely 0, 1, ... members are."""
+        return self._passed(at_s), poisson(self._members(at_s), self.size)
 
     def _passed(self, at_s: Times) -> Times:
         """``A``: arrivals that would have ended the batch before."""
@@ -252,3 +252,8 @@ class MergedBatches:
     def _members(self, at_s: Times) -> Times:
         """``L``: later members in the mean, if the batch still collects."""
         return np.asarray(np.minimum(at_s[..., None], self._windows) @ self._rates)
+
+
+def _paired(counts: Times, amounts: Times) -> Times:
+    """At each node, the sum over numbers; shapes ``(nodes, numbers)`` and ``(numbers, nodes)``."""
+    return np.asarray(np.einsum("ks,sk->k", counts, amounts))

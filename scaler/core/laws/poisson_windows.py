@@ -8,6 +8,7 @@ and applies that again and again for more, which is a little too long.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from scaler.core.arrivals.processes import Times
 
 __all__ = ["checked", "expected_window", "poisson"]
+
+
+_TINY = 1e-300
 
 
 def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> float:
@@ -51,11 +55,18 @@ def expected_window(rates_rps: Sequence[float], windows_s: Sequence[float]) -> f
 
 def poisson(mean: Times, count: int) -> Times:
     """Probabilities of 0 to ``count - 1``; the shape of ``mean`` and one more axis of ``count``."""
-    numbers = np.arange(count)
-    logs = np.array([math.lgamma(number + 1.0) for number in range(count)])
-    safe = np.where(mean > 0, mean, 1.0)[..., None]
+    numbers, logs = _factorials(count)
+    # So small a mean is as good as none, and has a logarithm.
+    safe = np.maximum(mean, _TINY)[..., None]
     found: Times = np.exp(numbers * np.log(safe) - safe - logs)
-    return np.where(mean[..., None] > 0, found, numbers == 0)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _factorials(count: int) -> tuple[Times, Times]:
+    """0 to ``count - 1``, and the logarithms of their factorials."""
+    logs = [math.lgamma(number + 1.0) for number in range(count)]
+    return np.arange(count, dtype=np.float64), np.array(logs)
 
 
 def checked(rates_rps: Sequence[float], windows_s: Sequence[float]) -> tuple[Times, Times]:
@@ -64,12 +75,10 @@ def checked(rates_rps: Sequence[float], windows_s: Sequence[float]) -> tuple[Tim
     Raises:
         ConfigError: rates or windows that are negative, infinite or not as many; no rate above 0.
     """
-    rates = np.asarray(rates_rps, dtype=np.float64)
-    windows = np.asarray(windows_s, dtype=np.float64)
-    expected = "numbers of at least 0, as many rates as windows, some rate above 0"
-    good = rates.shape == windows.shape and rates.ndim == 1 and len(rates) > 0
-    good = good and bool(np.isfinite(rates).all() and np.isfinite(windows).all())
-    if not good or rates.min() < 0 or windows.min() < 0 or rates.sum() <= 0:
+    numbers = (*rates_rps, *windows_s)
+    good = len(rates_rps) == len(windows_s) and sum(rates_rps) > 0
+    if not (good and all(0 <= number < math.inf for number in numbers)):
         given = f"{list(rates_rps)!r:.200} and {list(windows_s)!r:.200}"
+        expected = "numbers of at least 0, as many rates as windows, some rate above 0"
         raise ConfigError([Problem("rates, windows", given, expected)])
-    return rates, windows
+    return np.asarray(rates_rps, dtype=np.float64), np.asarray(windows_s, dtype=np.float64)
