@@ -7,7 +7,9 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from carpool import wire
 from examples import sequences
@@ -145,3 +147,92 @@ def test_rules_are_read_strictly(deep: Path) -> None:
     with pytest.raises(Exception, match="estimate"):
         load(deep, handler_lazy_rules='{"estimates": "serial"}')
     assert 200 == ask(load(deep, handler_lazy_rules='{"pays": false}'), [[1.0] * 16])[0]
+
+
+STEP = """import numpy as np
+
+def decode_step(state):
+    y = state["y"]
+    if (y[:, 0] == 26).any():
+        {fault}
+    return {{"next.y": y - 2, "done": (y <= 2).all(1), "first": {first}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("raise ValueError('thirteen')", "thirteen"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("return None", "expected a dict"),
+        ("return {'next.y': y, 'done': (y <= 2).all(1)}", "expected first too"),
+        ("y = np.concatenate([y, y])", "expected a row for each"),
+        ("return {'done': y[:, 0] > 0, 'first': y}", "expected rows of"),
+    ],
+)
+def test_a_step_that_fails_on_one_sequence_fails_for_that_one(
+    tmp_path: Path, fault: str, told: str
+) -> None:
+    """Whatever it does wrong: the others are answered, and so is who comes after it."""
+    models.doubler(tmp_path / "model.onnx")
+    (tmp_path / "handler.py").write_text(STEP.format(fault=fault, first="y[:, 0]"))
+    engine = load(tmp_path)
+    bodies = [json.dumps({"instances": [[n, n, n]]}).encode() for n in (2, 13, 3)]
+    answers = engine.answer([Item(memoryview(b), HEAD, math.inf) for b in bodies]).answers
+
+    assert [200, 500, 200] == [answer.status for answer in answers]
+    assert told in bytes(answers[1].body).decode()
+    assert 200 == ask(engine, [[1, 1, 1]])[0]
+
+
+def test_a_step_may_make_lists(tmp_path: Path) -> None:
+    """They are taken for the arrays that they are."""
+    models.doubler(tmp_path / "model.onnx")
+    step = STEP.format(fault="pass", first="y[:, 0].tolist()")
+    (tmp_path / "handler.py").write_text(step)
+
+    assert (200, {"predictions": [[4, 2]]}) == ask(load(tmp_path), [[2, 2, 2]])
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("raise ValueError('boom')", r"first step with y \(2, 3\).*boom"),
+        ("return [1]", "expected a dict of arrays"),
+        ("return {'done': state['y'][:, 0] > 0, 'first': 1}", "first int64 .* expected a row"),
+    ],
+)
+def test_a_step_that_fails_on_its_first_try_keeps_the_function_from_starting(
+    tmp_path: Path, body: str, told: str
+) -> None:
+    """The message says what it was given and what was expected."""
+    models.doubler(tmp_path / "model.onnx")
+    (tmp_path / "handler.py").write_text(f"def decode_step(state):\n    {body}\n")
+
+    with pytest.raises(LoadError, match=told):
+        load(tmp_path)
+
+
+def test_a_model_that_fails_where_it_is_measured_runs_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its free dimension has to be a multiple of five: requests know that, trials do not."""
+    models.save(
+        tmp_path / "model.onnx",
+        [helper.make_node("Reshape", ["x", "shape"], ["y"])],
+        {"x": (TensorProto.FLOAT, ["batch", "n"])},
+        {"y": (TensorProto.FLOAT, ["batch", 5, "m"])},
+        {"shape": np.array([0, 5, -1])},
+    )
+    engine = load(tmp_path)
+
+    assert "runs whole" in capsys.readouterr().err
+    assert 1 == engine.at_once
+    assert 200 == ask(engine, [[1.0] * 10])[0]
+
+
+@pytest.mark.parametrize("rules", ['{"pays": 1}', '{"partial": null}', '{"overtaken_max": 1.5}'])
+def test_rules_are_of_the_types_that_they_are_documented_with(deep: Path, rules: str) -> None:
+    """What only looks like true or like a number is refused."""
+    with pytest.raises(Exception, match="handler_lazy_rules"):
+        load(deep, handler_lazy_rules=rules)

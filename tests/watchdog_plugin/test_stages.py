@@ -17,7 +17,7 @@ from watchdog_plugin.stages import command, sample
 from watchdog_plugin.stages.balance import Point, choose
 from watchdog_plugin.stages.chain import Chain
 from watchdog_plugin.stages.cut import ROWS, Cutter
-from watchdog_plugin.stages.folder import StageFolder
+from watchdog_plugin.stages.folder import LIST, StageFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,10 +160,95 @@ def test_the_command_says_that_a_model_has_no_good_cut(
     assert "no good cut" in capsys.readouterr().out
 
 
-def test_stages_of_another_model_are_noticed(tmp_path: Path) -> None:
-    """The message names the folder and the command that makes new ones."""
+def test_stages_of_a_model_trained_anew_are_noticed(tmp_path: Path) -> None:
+    """It has the same size; the message names the command that makes new ones."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
-    StageFolder(("a.onnx",), 1, 0.0).write(tmp_path)
+    command.main([str(path), "--stages", "2", "--loss", "1e9", "--out", str(tmp_path)])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
-    with pytest.raises(LoadError, match="carpool stages"):
+    with pytest.raises(LoadError, match=r"not the stages of.*carpool stages"):
         StageFolder.read(tmp_path, path)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], "expected names"),
+        ("model.1.onnx", "expected names"),
+        ([[1]], "expected names"),
+        (["../model.onnx"], "expected names"),
+        (["model.1.onnx", "model.9.onnx"], "no such file"),
+    ],
+)
+def test_a_list_of_stages_is_read_strictly(tmp_path: Path, files: object, expected: str) -> None:
+    """It names files beside it, all of which are there."""
+    path = models.deep(tmp_path / "model.onnx", layers=2)
+    command.main([str(path), "--stages", "2", "--loss", "1e9", "--out", str(tmp_path)])
+    known = json.loads((tmp_path / LIST).read_text("utf-8"))
+    (tmp_path / LIST).write_text(json.dumps({**known, "files": files}), "utf-8")
+
+    with pytest.raises(LoadError, match=expected):
+        StageFolder.read(tmp_path, path)
+
+
+def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
+    """What only the former list names is gone."""
+    path = models.deep(tmp_path / "model.onnx")
+    for stages in ("4", "2"):
+        command.main([str(path), "--stages", stages, "--loss", "1e9", "--out", str(tmp_path / "s")])
+
+    left = {LIST, "model.1.onnx", "model.2.onnx"}
+    assert left == {entry.name for entry in (tmp_path / "s").iterdir()}
+
+
+def test_stages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    """In another order, or without the last of them."""
+    path = models.deep(tmp_path / "model.onnx")
+    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "s")])
+    first, second, third = (
+        OnnxSession(tmp_path / "s" / f"model.{number}.onnx", 1) for number in (1, 2, 3)
+    )
+
+    with pytest.raises(ValueError, match="stage 2 reads"):
+        Chain([first, third, second], ["y"], ["x"])
+    with pytest.raises(ValueError, match="answers with y"):
+        Chain([first, second], ["y"], ["x"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--stages", "1"], "at least 2"),
+        (["--loss", "nan"], "expected a share"),
+        (["--loss", "-1"], "expected a share"),
+    ],
+)
+def test_flags_are_read_strictly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], expected: str
+) -> None:
+    """What cannot be meant is refused with what was expected."""
+    path = models.doubler(tmp_path / "one.onnx")
+
+    with pytest.raises(SystemExit):
+        command.main([str(path), *flags])
+    assert expected in capsys.readouterr().err
+
+
+def test_what_cannot_be_done_is_said_before_the_search(tmp_path: Path) -> None:
+    """A dimension that no input has, and a folder that cannot be made."""
+    path = models.deep(tmp_path / "model.onnx", layers=2)
+
+    with pytest.raises(LoadError, match=r"dimension nope.*none"):
+        command.main([str(path), "--dim", "nope=3"])
+    with pytest.raises(LoadError, match="--out"):
+        command.main([str(path), "--out", str(path / "stages")])
+
+
+def test_nothing_is_left_behind_where_there_is_no_good_cut(tmp_path: Path) -> None:
+    """No empty folder."""
+    out = tmp_path / "stages"
+    command.main([str(models.doubler(tmp_path / "one.onnx")), "--out", str(out)])
+
+    assert not out.exists()

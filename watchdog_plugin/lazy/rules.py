@@ -42,8 +42,13 @@ class Rules:
             if value not in known:
                 msg = f"{name} is {value!r}: expected {' or '.join(known)}"
                 raise ValueError(msg)
-        if self.overtaken_max < 1:
-            msg = f"overtaken_max is {self.overtaken_max}: expected at least 1"
+        for name in ("remaining", "partial", "pays"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                msg = f"{name} is {value!r}: expected true or false"
+                raise TypeError(msg)
+        if type(self.overtaken_max) is not int or self.overtaken_max < 1:
+            msg = f"overtaken_max is {self.overtaken_max!r}: expected a whole number of at least 1"
             raise ValueError(msg)
 
 

@@ -84,13 +84,19 @@ class Member:
         if error is not None:
             self.outcome = error
         elif self.emitted:
-            self.outcome = {
-                name: np.stack([step[name][own] for step, own in self.emitted], axis=1)
-                for name in self.emitted[0][0]
-            }
+            self.outcome = self._answer()
         else:
             self.outcome = self.rows.arrays
         self.ticket.one_ended()
+
+    def _answer(self) -> Arrays | Exception:
+        try:
+            return {
+                name: np.stack([step[name][own] for step, own in self.emitted], axis=1)
+                for name in self.emitted[0][0]
+            }
+        except Exception as error:  # noqa: BLE001  one answer too large is nobody else's affair
+            return error
 
 
 class Lane:
@@ -192,15 +198,22 @@ def run_stage(riders: list[Rider], node: int) -> dict[Rider, Exception]:
     """Run a stage of a model for these requests; returns those on whom it failed, and why."""
     try:
         _together(riders, node)
-    except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
+    except BaseException as error:  # noqa: BLE001  whose fault it is shows one by one
         if len(riders) == 1:
-            return {riders[0]: error}
+            return {riders[0]: error if isinstance(error, Exception) else _quit(error)}
         logs.say_failure("a stage for several requests", error)
         failed: dict[Rider, Exception] = {}
         for rider in riders:
             failed |= run_stage([rider], node)
         return failed
     return {}
+
+
+def _quit(error: BaseException) -> Exception:
+    """An author's sys.exit() ends the request that it is about, and not the process."""
+    failure = RuntimeError(f"a stage raised {type(error).__name__}")
+    failure.__cause__ = error
+    return failure
 
 
 def _together(riders: list[Rider], node: int) -> None:

@@ -17,8 +17,8 @@ from watchdog_plugin.onnx_model import may_share
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.staged.executor import Executor
 from watchdog_plugin.staged.lazy_model import LazyModel
-from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
-from watchdog_plugin.staged.profile import measured
+from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits, tried
+from watchdog_plugin.staged.profile import Unmeasured, measured
 from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.chain import Chain
 from watchdog_plugin.stages.folder import StageFolder
@@ -68,7 +68,11 @@ def staged_model(
         model = _iterative(whole, decoder, settings, author)
         program = _measured(model, settings)
     else:
-        model, program = _static(whole, settings, shared=executor is not None)
+        try:
+            model, program = _static(whole, settings, shared=executor is not None)
+        except Unmeasured as error:
+            logs.say(f"{path}: {error}; without times it runs whole, one batch at a time")
+            return None
     executor = executor or Executor(settings.rules)
     return LazyModel(model, program, executor, whole.provider, lazy=settings.lazy)
 
@@ -89,7 +93,7 @@ def _static(
         program = _measured(model, settings)
         if stages is None or _runs_whole(whole, program, len(stages.files), settings):
             return model, program
-    model = ChainModel(_cut(stages, outputs, settings), whole.signature)
+    model = ChainModel(_cut(whole, stages, outputs, settings), whole.signature)
     return model, _measured(model, settings)
 
 
@@ -112,8 +116,8 @@ def _runs_whole(
     if could_pay(Program(program.name, [Node(alike)] * stages)):
         return False
     logs.say(
-        f"{settings.model_path}: its batches take so long that nobody would gain by joining one "
-        "that runs, so it runs whole, and its stages are not loaded"
+        f"{settings.model_path}: nobody would gain by joining a batch that runs, by the times of "
+        "batches, so it runs whole, and its stages are not loaded"
     )
     return True
 
@@ -130,10 +134,17 @@ def _stages(settings: HandlerSettings) -> StageFolder | None:
     return stages
 
 
-def _cut(stages: StageFolder, outputs: Sequence[str], settings: HandlerSettings) -> Chain:
+def _cut(
+    whole: OnnxSession, stages: StageFolder, outputs: Sequence[str], settings: HandlerSettings
+) -> Chain:
     folder = settings.model_path.with_name(STAGES)
     sessions = [OnnxSession(folder / name, settings.threads, stage=True) for name in stages.files]
-    return Chain(sessions, outputs)
+    try:
+        return Chain(sessions, outputs, list(whole.signature.inputs))
+    except ValueError as error:
+        mend = f"run carpool stages {settings.model_path} --out {folder}"
+        msg = f"the stages in {str(folder)!r} do not fit together: {error}; {mend}"
+        raise LoadError(msg) from error
 
 
 def _iterative(
@@ -153,8 +164,8 @@ def _iterative(
             msg = f"{source} reads {missing}: expected what the encoder makes, {', '.join(made)}"
             raise LoadError(msg)
     stages = _stages(settings)
-    chain = _cut(stages, reads, settings) if stages else Chain([whole], reads)
+    chain = _cut(whole, stages, reads, settings) if stages else Chain([whole], reads)
     state = chain.run_all(sample.feeds(whole.signature, 2))
-    steps = emits(source, state, step(state))
+    steps = emits(source, state, tried(source, step, state))
     inputs = list(whole.signature.inputs.values())
     return IterativeModel(chain, inputs, step, steps, author.steps_max or _STEPS_MAX)

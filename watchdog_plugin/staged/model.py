@@ -9,21 +9,23 @@ one entry a step.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.lazy.program import Kind
 from watchdog_plugin.tensors import DTYPES, Signature, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from watchdog_plugin.stages.chain import Chain
     from watchdog_plugin.tensors import Array, Arrays
 
-__all__ = ["ChainModel", "IterativeModel", "StagedModel", "Step", "emits"]
+__all__ = ["ChainModel", "IterativeModel", "StagedModel", "Step", "emits", "tried"]
 
 _NEXT = "next."
 _DONE = "done"
@@ -109,11 +111,38 @@ class IterativeModel:
         """Run a stage of the encoder, or one step of the decoder."""
         if stage < len(self._encoder):
             return Step(self._encoder.run(stage, values))
-        made = self._step(values)
-        done = np.asarray(made[_DONE], bool)
+        made = _arrays(self._step(values))
+        missing = {_DONE, *self.signature.outputs}.difference(made)
+        if missing:
+            msg = f"a step made {_listed(made)}: expected {_listed(missing)} too"
+            raise ValueError(msg)
         state = {name: made.get(_NEXT + name, value) for name, value in values.items()}
         emitted = {name: made[name] for name in self.signature.outputs}
-        return Step(state, done, emitted)
+        for name, spec in self.signature.outputs.items():
+            if emitted[name].shape[1:] != spec.shape[2:]:
+                msg = f"a step made {name} {emitted[name].shape}: expected rows of {spec.shape[2:]}"
+                raise ValueError(msg)
+        return Step(state, made[_DONE].astype(bool, copy=False), emitted)
+
+
+def tried(source: str, step: Callable[[Arrays], object], state: Arrays) -> Arrays:
+    """What a step makes of a state.
+
+    Args:
+        source: where it comes from, for messages.
+        step: one step of a decoder.
+        state: what it is given.
+
+    Raises:
+        LoadError: it raises, or makes something else than arrays by name.
+    """
+    try:
+        return _arrays(step(state))
+    except Exception as error:
+        logs.say_failure(source, error)
+        shapes = ", ".join(f"{name} {value.shape}" for name, value in state.items())
+        msg = f"{source} fails on a first step with {shapes}: {logs.describe(error)}"
+        raise LoadError(msg) from error
 
 
 def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[TensorSpec]:
@@ -130,16 +159,35 @@ def emits(source: object, state: Arrays, made: Mapping[str, Array]) -> list[Tens
     unread = [name for name in made if name.startswith(_NEXT) and name[len(_NEXT) :] not in state]
     if _DONE not in made or unread:
         msg = (
-            f"{source} makes {', '.join(sorted(made))} of {', '.join(sorted(state))}: expected "
+            f"{source} makes {_listed(made)} of {_listed(state)}: expected "
             "next.X for each X that changes, and done, a BOOL for each row"
         )
         raise LoadError(msg)
     names = {dtype: name for name, dtype in DTYPES.items()}
-    emitted = {n: np.asarray(v) for n, v in made.items() if n != _DONE and not n.startswith(_NEXT)}
+    emitted = {n: v for n, v in made.items() if n != _DONE and not n.startswith(_NEXT)}
     if not emitted:
         msg = f"{source} makes nothing but its state: expected a part of the answer"
         raise LoadError(msg)
+    rows = len(next(iter(state.values())))
+    for name, value in made.items():
+        if value.shape[:1] != (rows,) or value.dtype not in names:
+            msg = (
+                f"{source} makes {name} {value.dtype} {value.shape} of {rows} rows: expected a row "
+                f"for each, of a type among {_listed(DTYPES)}"
+            )
+            raise LoadError(msg)
     return [
         TensorSpec(name, names[array.dtype], (None, None, *array.shape[1:]))
         for name, array in emitted.items()
     ]
+
+
+def _arrays(made: object) -> Arrays:
+    if not isinstance(made, Mapping):
+        msg = f"a step made a {type(made).__name__}: expected a dict of arrays by name"
+        raise TypeError(msg)
+    return {name: np.asarray(value) for name, value in made.items()}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

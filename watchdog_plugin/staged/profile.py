@@ -6,6 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from watchdog_plugin import logs
+from watchdog_plugin.function import LoadError
 from watchdog_plugin.lazy.program import Kind, Node, Program
 
 if TYPE_CHECKING:
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
     from watchdog_plugin.staged.model import StagedModel
     from watchdog_plugin.tensors import Arrays
 
-__all__ = ["measured"]
+__all__ = ["Unmeasured", "measured"]
 
 _RUNS = 3
 _ENOUGH_S = 0.5  # a batch that takes as long is measured once
+
+
+class Unmeasured(LoadError):
+    """The model fails on what it is tried with, which its requests need not be like."""
 
 
 def measured(
@@ -30,11 +36,22 @@ def measured(
         model: what is measured.
         feeds: inputs of so many rows.
         batch_max: most rows in one batch.
+
+    Raises:
+        Unmeasured: a stage fails.
     """
     sizes = [1]
     while sizes[-1] < batch_max:
         sizes.append(min(2 * sizes[-1], batch_max))
-    rows = [_stage_seconds(model, feeds(size)) for size in sizes]
+    rows = []
+    for size in sizes:
+        given = feeds(size)
+        try:
+            rows.append(_stage_seconds(model, given))
+        except Exception as error:
+            shapes = ", ".join(f"{key} {value.shape}" for key, value in given.items())
+            msg = f"{name} fails when it is measured with {shapes}: {logs.describe(error)}"
+            raise Unmeasured(msg) from error
     nodes = [
         Node(_between(sizes, [row[stage] for row in rows], batch_max), kind)
         for stage, kind in enumerate(model.kinds)

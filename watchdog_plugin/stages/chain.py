@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from watchdog_plugin.onnx_session import OnnxSession
     from watchdog_plugin.tensors import Arrays
@@ -22,10 +22,24 @@ class Chain:
     Args:
         stages: in order.
         outputs: what the whole model answers with.
+        inputs: what it is given; None: what the first stage reads.
+
+    Raises:
+        ValueError: something is read, or answered with, that no stage before has made.
     """
 
-    def __init__(self, stages: Sequence[OnnxSession], outputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        stages: Sequence[OnnxSession],
+        outputs: Sequence[str],
+        inputs: Sequence[str] | None = None,
+    ) -> None:
         self._stages = stages
+        made = set(stages[0].signature.inputs if inputs is None else inputs)
+        for number, stage in enumerate(stages, 1):
+            _check(f"stage {number} reads", stage.signature.inputs, made)
+            made.update(stage.signature.outputs)
+        _check("the model answers with", outputs, made)
         self._kept: list[set[str]] = []
         wanted = set(outputs)
         for stage in reversed(stages):
@@ -47,3 +61,10 @@ class Chain:
         for number in range(len(self._stages)):
             values = self.run(number, values)
         return values
+
+
+def _check(who: str, names: Iterable[str], made: Collection[str]) -> None:
+    missing = [name for name in names if name not in made]
+    if missing:
+        msg = f"{who} {', '.join(missing)}: expected one of {', '.join(sorted(made))}"
+        raise ValueError(msg)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from watchdog_plugin.function import LoadError
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from watchdog_plugin.stages.planning import Cut
 
@@ -20,14 +24,15 @@ def main(argv: Sequence[str]) -> int:
     """Cut the model that the command line names.
 
     Raises:
-        LoadError: there is no model, or it does not run.
+        LoadError: there is no model, it does not run, or there can be no such folder.
     """
     flags = _flags(argv)
     from watchdog_plugin.stages.planning import Planner  # noqa: PLC0415  --help needs no onnx
 
     planner = Planner(flags.model, flags.threads, dict(flags.dim))
-    cut, tried = planner.best(flags.stages, flags.loss)
-    folder = planner.write(cut, flags.out) if cut and flags.out else None
+    with _made(flags.out):  # first, as the search takes a while
+        cut, tried = planner.best(flags.stages, flags.loss)
+        folder = planner.write(cut, flags.out) if cut and flags.out else None
     if flags.json:
         document = {
             "model": str(flags.model),
@@ -36,7 +41,10 @@ def main(argv: Sequence[str]) -> int:
             "loss": cut.trial.loss if cut else 0.0,
             "whole_ms": _ms(cut.trial.whole_s) if cut else None,
             "stage_ms": [_ms(seconds) for seconds in cut.trial.stage_s] if cut else [],
-            "tried": [{"stages": each.stages, "loss": each.trial.loss} for each in tried],
+            "tried": [
+                {"stages": each.stages, "loss": each.trial.loss, "shortens": each.shortens}
+                for each in tried
+            ],
             "files": list(folder.files) if folder else [],
         }
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -45,14 +53,35 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+@contextmanager
+def _made(folder: Path | None) -> Iterator[None]:
+    """The folder is there; it is taken away again if it was not and nothing is put into it."""
+    if folder is None:
+        yield
+        return
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"--out {folder}: expected a folder, or a path where one can be made ({error})"
+        raise LoadError(msg) from error
+    try:
+        yield
+    finally:
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
+
+
 def _report(cut: Cut | None, tried: list[Cut], points: int, flags: argparse.Namespace) -> str:
     lines = [
-        f"{each.stages} stages: {100 * each.trial.loss:+.1f} % of the whole model's time"
+        f"{each.stages} stages: {100 * each.trial.loss:+.1f} % of the whole model's time, "
+        f"newcomers wait {100 * each.shortens:.0f} % less"
         for each in tried
     ]
     if cut is None:
         why = (
-            f"all of {points} points lose more than {100 * flags.loss:g} %"
+            f"with {points} points to cut at, time is lost (more than {100 * flags.loss:g} %) or "
+            "newcomers gain little (a wait shorter by less than a quarter)"
             if tried
             else "it has no point where all that is handed over has a row for each of the input's"
         )
@@ -74,9 +103,9 @@ def _flags(argv: Sequence[str]) -> argparse.Namespace:
         description="Cut an ONNX model into stages, for com.carpool.executor: lazy.",
     )
     parser.add_argument("model", type=Path, help="the ONNX model")
-    parser.add_argument("--stages", type=_count, default=8, help="at most so many (8)")
+    parser.add_argument("--stages", type=_several, default=8, help="at most so many (8)")
     parser.add_argument(
-        "--loss", type=float, default=0.03, help="most that cutting may cost, as a share (0.03)"
+        "--loss", type=_share, default=0.03, help="most that cutting may cost, as a share (0.03)"
     )
     parser.add_argument("--threads", type=_count, default=1, help="cores a run may use (1)")
     parser.add_argument(
@@ -96,6 +125,24 @@ def _count(text: str) -> int:
     if text.isdecimal() and int(text) > 0:
         return int(text)
     msg = f"{text!r}: expected a whole number of at least 1"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _several(text: str) -> int:
+    if text.isdecimal() and int(text) > 1:
+        return int(text)
+    msg = f"{text!r}: expected a whole number of at least 2; one stage is the whole model"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if 0 <= share < math.inf:
+        return share
+    msg = f"{text!r}: expected a share of the whole model's time, such as 0.03"
     raise argparse.ArgumentTypeError(msg)
 
 

@@ -5,14 +5,16 @@ The one part of this package that runs inside a function: it needs no onnx packa
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
 __all__ = ["LIST", "StageFolder"]
 
@@ -25,24 +27,33 @@ class StageFolder:
 
     Attributes:
         files: one a stage, in order, relative to the folder.
-        model_bytes: size of the model that was cut, to notice that it is another by now.
+        model_sha256: of the model that was cut, as one that was trained anew has the same size.
         loss: the stages' time over the whole model's, less one, at a batch of one.
     """
 
     files: tuple[str, ...]
-    model_bytes: int
+    model_sha256: str
     loss: float
 
+    @classmethod
+    def of(cls, model: Path, files: Sequence[str], loss: float) -> Self:
+        """The stages of ``model`` in ``files``."""
+        return cls(tuple(files), _sha256(model), loss)
+
     def write(self, folder: Path) -> None:
-        """Write the list into ``folder``."""
+        """Write the list into ``folder``, and take away what only a former list names."""
+        former = _names(folder / LIST)
         (folder / LIST).write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
+        for name in former:
+            if name not in self.files:
+                (folder / name).unlink(missing_ok=True)
 
     @classmethod
     def read(cls, folder: Path, model: Path) -> Self | None:
         """The stages of ``model`` in ``folder``; None if there are none.
 
         Raises:
-            LoadError: they are another model's, or what is there is no list of stages.
+            LoadError: they are another model's, one is missing, or this is no list of stages.
         """
         path = folder / LIST
         if not path.exists():
@@ -50,15 +61,32 @@ class StageFolder:
         mend = f"run carpool stages {model} --out {folder}"
         try:
             document = json.loads(path.read_text("utf-8"))
-            stages = cls(tuple(document["files"]), document["model_bytes"], document["loss"])
+            stages = cls(tuple(document["files"]), document["model_sha256"], document["loss"])
         except (ValueError, TypeError, KeyError) as error:
             msg = f"{str(path)!r}: {error!r} where a list of stages was expected; {mend}"
             raise LoadError(msg) from error
-        size = model.stat().st_size
-        if size != stages.model_bytes:
-            msg = (
-                f"{str(path)!r} was cut from a model of {stages.model_bytes} bytes, "
-                f"{str(model)!r} has {size}: expected stages of this model; {mend}"
-            )
+        if not stages.files or list(stages.files) != _names(path):
+            msg = f"{str(path)!r}: files is {document['files']!r}: expected names of files; {mend}"
+            raise LoadError(msg)
+        if missing := [name for name in stages.files if not (folder / name).is_file()]:
+            msg = f"{str(path)!r} names {', '.join(missing)}: no such file in its folder; {mend}"
+            raise LoadError(msg)
+        if _sha256(model) != stages.model_sha256:
+            msg = f"{str(path)!r}: these are not the stages of {str(model)!r} as it is now; {mend}"
             raise LoadError(msg)
         return stages
+
+
+def _names(path: Path) -> list[str]:
+    """The files of a list's own folder that it names; none if it is no list."""
+    try:
+        files = json.loads(path.read_text("utf-8"))["files"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+    listed = files if isinstance(files, list) else []
+    return [name for name in listed if isinstance(name, str) and Path(name).name == name]
+
+
+def _sha256(model: Path) -> str:
+    with model.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

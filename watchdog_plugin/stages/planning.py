@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
+from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.balance import choose
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from watchdog_plugin.stages.balance import Point
+    from watchdog_plugin.tensors import Signature
 
 __all__ = ["Cut", "Planner"]
 
 _DEAR = (1.0, 1.5, 2.0, 4.0)
 _FEWER = 0.75
+_SHORTENS = 0.25  # or the cut is no use: nearly all is in one stage
+_HOPELESS = 10.0  # narrower cuts do not make up for a loss so many times too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,12 @@ class Cut:
         """How many there are."""
         return len(self.points) + 1
 
+    @property
+    def shortens(self) -> float:
+        """By which share the mean wait for the end of the running stage is less than for all."""
+        stage_s = self.trial.stage_s
+        return 1 - sum(seconds**2 for seconds in stage_s) / sum(stage_s) ** 2
+
 
 class Planner:
     """Looks for the cuts of one model.
@@ -60,7 +70,7 @@ class Planner:
         sizes: of free dimensions besides the batch, by name.
 
     Raises:
-        LoadError: no model, or one that cannot be run.
+        LoadError: no model, one that cannot be run, or one that has no dimension of such a name.
     """
 
     def __init__(self, path: Path, threads: int, sizes: Mapping[str, int]) -> None:
@@ -68,6 +78,7 @@ class Planner:
         self._threads = threads
         self._whole = OnnxSession(path, threads)
         signature = self._whole.signature
+        _check_names(signature, sizes)
         self._tries = [sample.feeds(signature, rows, sizes) for rows in (1, *ROWS, 5)]
         model = onnx.load(path)
         tries = tuple(
@@ -80,6 +91,7 @@ class Planner:
             self._cutter = Cutter(model, (self._tries[1], self._tries[2]))
         nodes = self._cutter.line.nodes
         self._node_s = node_seconds(path, nodes, self._tries[0], threads)
+        self._known: dict[tuple[int, ...], Cut] = {}  # by the places where it cuts
 
     @property
     def cuttable(self) -> int:
@@ -87,26 +99,28 @@ class Planner:
         return len(self._cutter.points(self._node_s))
 
     def best(self, stages: int, loss_max: float) -> tuple[Cut | None, list[Cut]]:
-        """The most stages, up to so many, that lose no more than ``loss_max``; and all tried."""
+        """The most stages, up to so many, that lose little and shorten waits; and all tried."""
         tried: list[Cut] = []
         while stages > 1:
             for dear in _DEAR:
                 cut = self._try(stages, dear)
                 if cut is None:
                     return None, tried
-                tried.append(cut)
-                if cut.trial.loss <= loss_max:
+                if cut not in tried:
+                    tried.append(cut)
+                if cut.trial.loss <= loss_max and cut.shortens >= _SHORTENS:
                     return cut, tried
-            stages = min(int(stages * _FEWER), tried[-1].stages - 1)
+                if cut.trial.loss > _HOPELESS * loss_max:
+                    break
+            stages = _fewer(tried[-1], stages, loss_max)
         return None, tried
 
     def write(self, cut: Cut, folder: Path) -> StageFolder:
         """Put the stages and their list into ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
         files = self._save(cut.points, folder)
-        stages = StageFolder(
-            tuple(path.name for path in files), self._path.stat().st_size, cut.trial.loss
-        )
+        names = [path.name for path in files]
+        stages = StageFolder.of(self._path, names, cut.trial.loss)
         stages.write(folder)
         return stages
 
@@ -117,8 +131,11 @@ class Planner:
             return None
         trial = self._trial(first, brief=True)
         self._correct(first, trial.stage_s)
-        points = self._chosen(stages, dear)
-        return Cut(tuple(points), self._trial(points))
+        points = tuple(self._chosen(stages, dear))
+        places = tuple(point.after for point in points)
+        if places not in self._known:
+            self._known[places] = Cut(points, self._trial(points))
+        return self._known[places]
 
     def _chosen(self, stages: int, dear: float) -> list[Point]:
         points = self._cutter.points(self._node_s, dear)
@@ -143,3 +160,24 @@ class Planner:
             files.append(folder / f"{self._path.stem}.{number}.onnx")
             files[-1].write_bytes(stage.SerializeToString())
         return files
+
+
+def _fewer(cut: Cut, stages: int, loss_max: float) -> int:
+    """How many stages to try next: each cut costs about the same, give or take a half; or none."""
+    bearable = 1 + int(2 * (cut.stages - 1) * loss_max / max(cut.trial.loss, 1e-9))
+    fewer = min(int(stages * _FEWER), cut.stages - 1)
+    return min(fewer, max(2, bearable))
+
+
+def _check_names(signature: Signature, sizes: Mapping[str, int]) -> None:
+    free = {
+        str(size)
+        for spec in signature.inputs.values()
+        for size in spec.shape[1:]
+        if size is not None and not isinstance(size, int)
+    }
+    unknown = ", ".join(sorted(set(sizes).difference(free)))
+    if unknown:
+        known = f"one of {', '.join(sorted(free))}" if free else "none, as it has no other"
+        msg = f"no input has a free dimension {unknown} besides the batch: expected {known}"
+        raise LoadError(msg)
