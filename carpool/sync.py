@@ -113,6 +113,7 @@ class FrontReport:
         idle: Times without a request, from the end of an execution to the next arrival.
         fates: Requests by what became of them since the last report.
         latency: Times from arrival to answer, of those that were executed.
+        surging: More came than what was reported before lets expect.
     """
 
     function: str
@@ -130,6 +131,7 @@ class FrontReport:
     idle: Mapping[int, int] = field(default_factory=dict)
     fates: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[int, int] = field(default_factory=dict)
+    surging: bool = False
 
     def to_json(self) -> bytes:
         """As it travels."""
@@ -189,6 +191,7 @@ class SyncAnswer:
         plan: What to follow, if that has changed.
         instances: Addresses of the ready instances by class, with a plan.
         conditions: How those instances are that are not well, by address.
+        soonest_s: From one message of a front to its next, however urgent.
     """
 
     interval_s: float
@@ -196,6 +199,7 @@ class SyncAnswer:
     plan: Plan | None = None
     instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
+    soonest_s: float = 0.0
 
     def to_json(self) -> bytes:
         """As it travels."""
@@ -205,6 +209,7 @@ class SyncAnswer:
             "plan": self.plan.to_form() if self.plan else None,
             "instances": dict(self.instances),
             "conditions": dict(self.conditions),
+            "soonest_s": self.soonest_s,
         }
         return orjson.dumps(form)
 
@@ -218,8 +223,8 @@ class SyncAnswer:
         form = _checked(_loads(text), ANSWER)
         plan = Plan.from_form(form["plan"]) if form["plan"] is not None else None
         instances = {name: tuple(of_class) for name, of_class in form["instances"].items()}
-        conditions = form.get("conditions", {})
-        return cls(form["interval_s"], form["revision"], plan, instances, conditions)
+        conditions, soonest_s = form.get("conditions", {}), form.get("soonest_s", 0.0)
+        return cls(form["interval_s"], form["revision"], plan, instances, conditions, soonest_s)
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:

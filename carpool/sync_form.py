@@ -17,8 +17,8 @@ def _flag(value: object, path: str, problems: Problems) -> None:
         problems.add(path, value, "true or false")
 
 
-def _all(**fields: forms.Rule) -> forms.Rule:
-    return forms.record(fields, frozenset(fields))
+def _all(*optional: str, **fields: forms.Rule) -> forms.Rule:
+    return forms.record(fields, frozenset(fields) - frozenset(optional))
 
 
 _FUNCTION = forms.text("a function's name", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -55,6 +55,7 @@ _INSTANCE = _all(
 )
 _CONDITION = forms.text("overloaded or interfered", "overloaded|interfered")
 REPORT = _all(
+    "surging",  # a front of before there was this says nothing of it
     function=_FUNCTION,
     sender=_SENDER,
     sequence=_SEQUENCE,
@@ -70,6 +71,7 @@ REPORT = _all(
     idle=spread.counts_rule,
     fates=forms.mapping(_COUNT),
     latency=spread.counts_rule,
+    surging=_flag,
 )
 ANNOUNCEMENT = _all(
     function=_FUNCTION,
@@ -88,7 +90,8 @@ ANSWER = forms.record(
         "plan": forms.maybe(forms.anything),
         "instances": forms.mapping(forms.each(_ADDRESS)),
         "conditions": forms.mapping(_CONDITION),
+        "soonest_s": _SECONDS,
     },
-    # A front goes on with an answer that it wrote down before there were conditions.
+    # A front goes on with an answer that it wrote down before there were the others.
     required=frozenset({"interval_s", "revision", "plan", "instances"}),
 )

@@ -154,7 +154,7 @@ def _start_function(
         shell.changed()
 
     child = Child(launch, died)
-    shell.failing = lambda: child.failing
+    shell.readiness.failing = lambda: child.failing
     child.start()
     return child
 

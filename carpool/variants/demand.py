@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from typing import NamedTuple, Self
 
 from carpool.variants.selection import Asked
@@ -17,7 +18,7 @@ __all__ = ["Demand"]
 _FIELDS = ("latency", "accuracy", "cost")
 _PAIR = re.compile(r"(latency|accuracy|cost|variant)=([^,\s=]+)")
 _LEAST = 1e-15
-_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # in every power of ten
+_STEPS = [s * 10.0**power for power in range(-15, 16) for s in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)]
 
 
 class Demand(NamedTuple):
@@ -91,8 +92,7 @@ def _down(amount: float) -> float:
     """The next step that is not above."""
     if not _LEAST < amount < math.inf:
         return amount
-    power = 10.0 ** math.floor(math.log10(amount))
-    return max((s * power for s in _STEPS if s * power <= amount * (1 + 1e-9)), default=power)
+    return _STEPS[max(bisect_right(_STEPS, amount * (1 + 1e-9)) - 1, 0)]
 
 
 def _up(amount: float) -> float:

@@ -13,6 +13,7 @@ unless one measure is bought with the other, and at worst as long as there are t
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FirstFit"]
 
-_Stairs: TypeAlias = "tuple[list[float], list[float]]"  # rising, and falling
+_Stairs: TypeAlias = "tuple[array[float], array[float]]"  # rising, and falling
+
+_NONE: _Stairs = (array("d"), array("d"))
 
 
 class FirstFit:
@@ -39,7 +42,7 @@ class FirstFit:
     ) -> None:
         self._measures = list(measures)
         self._leaves = 1 << max(len(self._measures) - 1, 0).bit_length()
-        self._stairs: list[_Stairs] = [([], [])] * (2 * self._leaves)
+        self._stairs: list[_Stairs] = [_NONE] * (2 * self._leaves)
         for number in range(len(self._measures)) if present is None else present:
             self._stairs[self._leaves + number] = self._leaf(number)
         for node in range(self._leaves - 1, 0, -1):
@@ -67,11 +70,11 @@ class FirstFit:
 
     def remove(self, number: int) -> None:
         """The thing is not there any more."""
-        self._change(number, ([], []))
+        self._change(number, _NONE)
 
     def _leaf(self, number: int) -> _Stairs:
         first, second = self._measures[number]
-        return [first], [second]
+        return array("d", [first]), array("d", [second])
 
     def _change(self, number: int, leaf: _Stairs) -> None:
         stairs, node = self._stairs, self._leaves + number
@@ -88,8 +91,7 @@ def _merged(one: _Stairs, other: _Stairs) -> _Stairs:
     """The staircase of both; of equal steps one."""
     if not one[0] or not other[0]:
         return one if one[0] else other
-    rising: list[float] = []
-    falling: list[float] = []
+    rising, falling = array("d"), array("d")  # side by side: long ones are searched often
     lowest = math.inf
     for first, second in sorted([*zip(*one, strict=True), *zip(*other, strict=True)]):
         if second < lowest:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.variants.first_fit import FirstFit
@@ -140,6 +141,9 @@ class Selection:
         self._quickest = _Order(by_latency, lambda p: (-p.accuracy, p.cost))
         by_accuracy = sorted(profiles, key=lambda p: (-p.accuracy, p.cost, p.name))
         self._most_accurate = _Order(by_accuracy, lambda p: (p.latency_s, p.cost))
+        self._accuracies = sorted({profile.accuracy for profile in profiles})
+        self._latencies_s = sorted({profile.latency_s for profile in profiles})
+        self._costs = sorted({profile.cost for profile in profiles})
         self._instances = {profile.name: _Instances() for profile in profiles}
         self._runs: dict[str, State] = dict.fromkeys(self._instances, State.INACTIVE)
 
@@ -158,15 +162,34 @@ class Selection:
 
     def choose(self, asked: Asked) -> Choice:
         """Algorithm 1."""
+        found = self.fits(asked)
+        if found is None:
+            return Choice(None, closest=self.closest(asked))
+        return Choice(found, self._instances[found.name].least_loaded())
+
+    def fits(self, asked: Asked) -> Profile | None:
+        """The variant that Algorithm 1 chooses; None: none fits."""
         found = self._active.first(asked.latency_s, -asked.accuracy)
         if found is not None and found.cost <= asked.cost:
-            return Choice(found, self._instances[found.name].least_loaded())
+            return found
         found = self._inactive.first(-asked.accuracy, asked.cost)
-        if found is not None and found.start_s <= asked.latency_s:
-            return Choice(found)
-        return Choice(None, closest=self._closest(asked))
+        return found if found is not None and found.start_s <= asked.latency_s else None
 
-    def _closest(self, asked: Asked) -> Profile | None:
+    def would_fit(self, asked: Asked) -> Profile | None:
+        """The cheapest that fits if it runs, however that is; None: none does."""
+        found = self._cheapest.first(asked.latency_s, -asked.accuracy)
+        return found if found is not None and found.cost <= asked.cost else None
+
+    def snapped(self, asked: Asked) -> Asked:
+        """The same in figures that variants have: it fits whatever this fits, and nothing else."""
+        at = bisect_left(self._accuracies, asked.accuracy)
+        return Asked(
+            _at_most(self._latencies_s, asked.latency_s),
+            self._accuracies[at] if at < len(self._accuracies) else asked.accuracy,
+            _at_most(self._costs, asked.cost),
+        )
+
+    def closest(self, asked: Asked) -> Profile | None:
         """The variant for which one of the three has to be changed least; none if there is none.
 
         Where changing one does not help, the quickest of those that are accurate enough, or else
@@ -211,6 +234,11 @@ class _Order:
 
     def set(self, name: str, *, present: bool) -> None:
         (self._fit.put if present else self._fit.remove)(self._numbers[name])
+
+
+def _at_most(known: list[float], most: float) -> float:
+    at = bisect_right(known, most)
+    return known[at - 1] if at else most
 
 
 def _more(profile: Profile, asked: Asked) -> float:

@@ -8,7 +8,7 @@ send, requests that expired. Between events the shell sleeps until `wake_at`. No
 the queue.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
-parts leave before anything that still queues.
+parts leave before anything that still queues. What arrivals can expect is predicted in `outlook`.
 
 A batch closes only when an instance is there to take it (`dispatch`), as a busy instance never
 causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 from sidecar.core.batch import Actions, Batch, Closed, Refusal
 from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
 from sidecar.core.flights import Flights
-from sidecar.core.forecast import Forecast
 from sidecar.core.isolation import Fault, Isolation, Lineage
+from sidecar.core.outlook import Outlook
 from sidecar.core.parts import Part, Parts
 from sidecar.core.policy import Executed, Waiting
-from sidecar.core.queue import Group, Queue
+from sidecar.core.queue import Queue
 from sidecar.core.shedding import Shedding
 from sidecar.core.states import TERMINAL, State, advance
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from sidecar.core.dispatch import Upstream
+    from sidecar.core.group import Group
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
     from sidecar.core.selecting import Selecting
@@ -62,6 +63,7 @@ class Batcher:
     Attributes:
         upstreams: the instances.
         shedding: as given.
+        outlook: what requests can expect.
     """
 
     def __init__(  # noqa: PLR0913 - every limit of a function
@@ -89,10 +91,10 @@ class Batcher:
         self._isolation = Isolation()
         self._parts = Parts()
         self._flights = Flights()
-        self._forecast: Forecast | None = None
         self._hungry = True
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
+        self.outlook = Outlook(self._queue, self.upstreams, self._flights, self.shedding)
 
     @property
     def queued(self) -> int:
@@ -140,7 +142,7 @@ class Batcher:
         self._hungry = self.upstreams.hungry(now)
         while self._hungry and self._queue.live and self._close_next(now, actions):
             self._hungry = self.upstreams.hungry(now)
-        self._learn(actions.expired, math.inf, self._flights.last_exec_s)
+        self.outlook.learn(actions.expired, math.inf, self._flights.last_exec_s)
         return actions
 
     @property
@@ -171,7 +173,7 @@ class Batcher:
         """
         self._landed(batch, now)
         batch.upstream.succeeded()
-        self._learn(batch.requests, now, batch.exec_s)
+        self.outlook.learn(batch.requests, now, batch.exec_s)
         if not any(failed):
             batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
             self._policy.observe(Executed(batch.seats, batch.exec_s, now))
@@ -234,10 +236,16 @@ class Batcher:
 
     def choose_again(self) -> None:
         """Instances are others, or otherwise, than when those who wait were routed."""
-        self._forecast, self._hungry = None, True
+        self.changed()
         for request in self._queue.clear():
             self._enqueue(request)
         self._reroute()
+
+    def hold(self, until: Callable[[Request], float]) -> None:
+        """No instance is left: those who wait may be answered late, but not after ``until``."""
+        for request in self._queue.clear():
+            request.hold(until(request))
+            self._enqueue(request)
 
     def give_up(self) -> list[Request]:
         """The function cannot be started: fail whatever waits, and return it."""
@@ -252,47 +260,19 @@ class Batcher:
         self._draining = True
 
     def changed(self) -> None:
-        """An instance can be reached, or cannot any more."""
-        self._forecast, self._hungry = None, True
-
-    def predicted_finish(self, now: float) -> float:
-        """When an interactive request that arrives now can expect its answer.
-
-        ``now`` while little is known.
-        """
-        forecast = self._outlook(now)
-        return forecast.finish(self._queue.ahead, now) if forecast else now
-
-    def clear_s(self, now: float) -> float:
-        """Seconds in which what waits will have been worked through; 0 while little is known."""
-        forecast = self._outlook(now)
-        return forecast.clear_s(self._queue.seats) if forecast else 0.0
-
-    def _outlook(self, now: float) -> Forecast | None:
-        if self._forecast is None:
-            self._forecast = Forecast.of(self.upstreams, self._flights, now)
-        return self._forecast
+        """An instance can be reached, or cannot any more, or is free."""
+        self.outlook.changed()
+        self._hungry = True
 
     def _objection(self, request: Request, now: float) -> Refusal | None:
         if request.deadline <= now:
             return Refusal.EXPIRED
         if self._queue.alike(request) >= self._queue_max:
             return Refusal.QUEUE_FULL
-        if self.shedding.mode != "off" and request.deadline < math.inf:
-            forecast = self._outlook(now)
-            request.promised = forecast.finish(self._queue.ahead, now) if forecast else 0.0
-            late = request.promised + self.shedding.margin_s > request.deadline
-            if self.shedding.refuses(late=late, now=now):
-                return Refusal.LATE
+        watched = self.shedding.mode != "off" and request.deadline < math.inf
+        if watched and self.outlook.refuses(request, now):
+            return Refusal.LATE
         return None
-
-    def _learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
-        """Compare when ``riders`` were answered with what they were promised."""
-        promised = [rider for rider in riders if rider.promised]
-        if promised:
-            error_s = answered - min([rider.promised for rider in promised])
-            budget_s = min([rider.deadline - rider.arrived for rider in promised])
-            self.shedding.learn(error_s, exec_s, budget_s)
 
     def _suspected(self, request: Request, now: float) -> bool:
         isolation = self._isolation
@@ -390,12 +370,12 @@ class Batcher:
             self._version,
         )
         self._flights.sent(batch)
-        self._forecast = None
+        self.outlook.changed()
         return batch
 
     def _landed(self, batch: Batch, now: float) -> None:
         self._flights.landed(batch, now)
-        self._forecast, self._hungry = None, True
+        self.changed()
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""

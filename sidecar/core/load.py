@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from carpool.spread import Spread, bin_of
+from sidecar.core.surge import Surge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sidecar.core.batch import Batch
 
 __all__ = ["AppLoad", "Executed", "Load", "Taken"]
@@ -39,12 +42,14 @@ class Taken:
 
     Attributes:
         period_s: Since then.
+        surging: More came than what was counted before lets expect.
         instances: The same by instance.
-        late: Answers that came after the deadline.
+        late: Answers that came after they were due.
         latency: Times from arrival to answer.
     """
 
     period_s: float = 0.0
+    surging: bool = False
     apps: dict[str, AppLoad] = field(default_factory=dict)
     classes: dict[str, Executed] = field(default_factory=dict)
     instances: dict[str, Executed] = field(default_factory=dict)
@@ -58,15 +63,20 @@ class Load:
 
     Args:
         now: Seconds, on the axis of requests.
+
+    Attributes:
+        surged: Called when so much comes that what was counted should be taken now.
     """
 
-    __slots__ = ("_counted", "_idle_since", "_last", "_since")
+    __slots__ = ("_counted", "_idle_since", "_last", "_since", "_surge", "surged")
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._counted = Taken()
         self._last: dict[str, float] = {}
         self._idle_since: float | None = now
+        self._surge = Surge(now)
+        self.surged: Callable[[], None] = lambda: None
 
     def arrived(self, app: str, now: float) -> None:
         """A request has come."""
@@ -84,6 +94,8 @@ class Load:
             number = bin_of(now - self._idle_since)
             counted.idle[number] = counted.idle.get(number, 0) + 1
             self._idle_since = None
+        if self._surge.arrived(now):
+            self.surged()
 
     def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
         """A batch came back; ``idle``: nothing waits or is executed any more."""
@@ -95,7 +107,7 @@ class Load:
             found.batches += 1
             found.seats += batch.seats
             found.exec_s += batch.exec_s
-        self._counted.late += sum([now > request.deadline for request in batch.requests])
+        self._counted.late += sum([now > request.due for request in batch.requests])
         latency = self._counted.latency
         for request in batch.requests:
             number = bin_of(now - request.arrived)
@@ -116,4 +128,5 @@ class Load:
         """What was counted since the last time."""
         taken, self._counted = self._counted, Taken()
         taken.period_s, self._since = max(0.0, now - self._since), now
+        taken.surging = self._surge.told(now)
         return taken

@@ -25,9 +25,10 @@ class Request:
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, seconds on the shell's monotonic axis.
         deadline: when it becomes worthless, same axis; ``inf`` if never.
+        due: when its answer is late: the deadline, unless that was put off (`hold`).
         seats: how many items it carries, each of which the model counts as one.
         size_bytes: how much of a message to an instance it takes.
-        background: it travels in seats that others leave empty (`sidecar.core.queue`).
+        background: it travels in seats that others leave empty (`sidecar.core.balance`).
         app: name of the application it belongs to, ``*`` if none was named.
         payload: whatever the shell needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
@@ -44,6 +45,7 @@ class Request:
         "deadline",
         "demand",
         "depart",
+        "due",
         "id",
         "key",
         "payload",
@@ -70,7 +72,7 @@ class Request:
         self.id = id
         self.key = key
         self.arrived = arrived
-        self.deadline = deadline
+        self.deadline = self.due = deadline
         self.seats = seats
         self.size_bytes = size_bytes
         self.background = background
@@ -81,6 +83,10 @@ class Request:
         self.demand: Demand | None = None
         self.route: Route = ANYWHERE
         self.state = State.NEW
+
+    def hold(self, until: float) -> None:
+        """It waits for an instance to start: it may be answered up to then, late or not."""
+        self.deadline = max(self.deadline, until)
 
     def __repr__(self) -> str:
         return f"Request({self.id}, {self.state.value}, arrived={self.arrived:.6f})"

@@ -8,7 +8,6 @@ least as accurate as was asked, whether or not it runs: where nothing is, there 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from carpool.variants.instance_states import State
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from carpool.plan import OnOffer
     from carpool.variants.demand import Demand
-    from carpool.variants.selection import Choice
 
 __all__ = ["Selecting"]
 
@@ -29,34 +27,37 @@ _NAMED = 64  # demands that are counted under names of their own; any more are o
 
 
 class Selecting:
-    """Chooses among the classes of one plan.
+    """Chooses among the classes of one plan; a request costs no more where there are many.
 
     Args:
         offers: What there is to choose from.
+
+    Attributes:
+        variants: What may be asked for by name, each with its classes.
     """
 
     def __init__(self, offers: Sequence[OnOffer]) -> None:
         self._offers = {offer.name: offer for offer in offers}
+        self.variants: dict[str, list[OnOffer]] = {}
+        for offer in offers:
+            self.variants.setdefault(offer.variant, []).append(offer)
         self._selection = Selection(
             [Profile(o.name, o.accuracy, o.latency_s, o.cost, o.load_s) for o in offers]
         )
         self._seen: dict[tuple[str, str], State] = {}
+        self._running: set[str] = set()
         self._routes: dict[str, Route] = {}
         self._names: dict[Demand, str] = {}
-        self._choices: dict[Demand, Choice] = {}  # as long as nothing changes
-
-    @property
-    def variants(self) -> list[str]:
-        """The names of what may be asked for by name."""
-        return list({offer.variant: None for offer in self._offers.values()})
+        self._counted: set[str] = set()
+        self._chosen: dict[Demand, Profile | None] = {}  # as long as nothing changes
 
     def named(self, variant: str) -> OnOffer:
         """What is known of a variant: of its first class."""
-        return next(offer for offer in self._offers.values() if offer.variant == variant)
+        return self.variants[variant][0]
 
     def runs(self, variant: str) -> bool:
         """Whether there is an instance of a variant, however it is."""
-        return any(self._offers[n].variant == variant for n, _ in self._seen if n in self._offers)
+        return variant in self._running
 
     def see(self, states: Mapping[tuple[str, str], State]) -> bool:
         """These instances, by class and address, are like this; whether that is news."""
@@ -68,63 +69,56 @@ class Selecting:
             if self._seen.get(key) is not state:
                 self._note(*key, state)
         self._seen = dict(states)
-        self._choices.clear()
+        self._running = {self._offers[n].variant for n, _ in states if n in self._offers}
+        self._chosen.clear()
         return True
 
-    def choose(self, demand: Demand) -> Choice:
-        """What fits, or what comes closest: Algorithm 1."""
-        choice = self._choices.get(demand)
-        if choice is None:
-            if len(self._choices) >= _KEPT:
-                self._choices.clear()
-            choice = self._choices[demand] = self._selection.choose(demand.asked)
-        return choice
+    def fits(self, demand: Demand) -> Profile | None:
+        """What Algorithm 1 chooses; None: nothing fits."""
+        if demand not in self._chosen:
+            if len(self._chosen) >= _KEPT:
+                self._chosen.clear()
+            self._chosen[demand] = self._selection.fits(demand.asked)
+        return self._chosen[demand]
+
+    def closest(self, demand: Demand) -> Profile | None:
+        """What comes closest, where nothing fits."""
+        return self._selection.closest(demand.asked)
 
     def would_fit(self, demand: Demand) -> OnOffer | None:
-        """The quickest to start of what would fit if it ran, or were not overloaded."""
-        asked = demand.asked
-        fitting = [
-            offer
-            for offer in self._offers.values()
-            if offer.accuracy >= asked.accuracy
-            and offer.latency_s <= asked.latency_s
-            and offer.cost <= asked.cost
-        ]
-        return min(fitting, key=lambda offer: (offer.load_s, offer.cost), default=None)
+        """The cheapest of what would fit if it ran, or were not overloaded."""
+        found = self._selection.would_fit(demand.asked)
+        return self._offers[found.name] if found else None
 
     def route(self, demand: Demand) -> Route | None:
         """Where a request may go; None: nothing fits."""
         if demand.variant:
             return self._route(demand.variant)
-        fits = self.choose(demand).fits
+        fits = self.fits(demand)
         return self._route(fits.name) if fits else None
 
     def name(self, demand: Demand) -> str:
         """What the demand is counted under."""
         name = self._names.get(demand)
         if name is None:
-            coarse = self._coarse(demand)
-            known = set(self._names.values())
-            name = coarse.name if len(known) < _NAMED or coarse.name in known else "*"
             if len(self._names) >= _KEPT:
                 self._names.clear()
+                self._counted.clear()
+            name = self._coarse(demand).name
+            if name not in self._counted and len(self._counted) >= _NAMED:
+                name = "*"
+            self._counted.add(name)
             self._names[demand] = name
         return name
 
     def _coarse(self, demand: Demand) -> Demand:
         if demand.variant:
             return type(demand)(variant=demand.variant)
-        asked = demand.asked
-        fitting = [
-            offer
-            for offer in self._offers.values()
-            if offer.accuracy >= asked.accuracy and offer.cost <= asked.cost
-        ]
-        return demand.coarse(
-            min([offer.latency_s for offer in fitting], default=math.inf),
-            min([offer.accuracy for offer in fitting], default=asked.accuracy),
-            min([offer.cost for offer in fitting], default=math.inf),
-        )
+        snapped = self._selection.snapped(demand.asked)
+        coarse = demand.coarse(0.0, snapped.accuracy, 0.0)
+        if self.would_fit(coarse) or not self.would_fit(demand):
+            return coarse
+        return demand.coarse(*snapped)
 
     def _note(self, name: str, address: str, state: State) -> None:
         if name in self._offers:
@@ -132,9 +126,12 @@ class Selecting:
 
     def _route(self, name: str) -> Route | None:
         """To a class, or to all classes of a variant."""
-        if name not in self._routes:
-            own = [o.name for o in self._offers.values() if name in (o.name, o.variant)]
+        route = self._routes.get(name)
+        if route is None:
+            own = [offer.name for offer in self.variants.get(name, ())]
+            if name in self._offers and name not in own:
+                own.append(name)
             if not own:
                 return None
-            self._routes[name] = Route(dict.fromkeys(own, 1 / len(own)))
-        return self._routes[name]
+            route = self._routes[name] = Route(dict.fromkeys(own, 1 / len(own)))
+        return route

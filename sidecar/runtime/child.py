@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.backoff import Backoff
-from carpool.cgroups import OUT_OF_MEMORY, own_place
+from carpool.cgroups import own_place
 from carpool.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Child:
         if self._deaths < _HOPELESS_STARTS:
             return ""
         if self._short_of_memory:
-            return OUT_OF_MEMORY
+            return self._place.out_of_memory()
         last = self._tail.decode("utf-8", "replace").strip().splitlines()
         return last[-1] if last else "it exits without saying why"
 
@@ -197,7 +197,7 @@ class Child:
         # Whoever of its processes was killed, what it was the end of is this one.
         self._short_of_memory = self._place.killed_for_memory() > killed_before
         how = f"status {code}" if code >= 0 else signal.Signals(-code).name
-        return f"{how}, {OUT_OF_MEMORY}" if self._short_of_memory else how
+        return f"{how}, {self._place.out_of_memory()}" if self._short_of_memory else how
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
         """Pass its error output on, and remember the end of it."""

@@ -49,14 +49,14 @@ def admitted(request: Request, fleet: Fleet, *, planned: bool) -> None:
     model, version = request.payload.names
     named = version if version in known else model if model in known and not version else ""
     if version not in ("", _ONLY) and not named:
-        raise _unknown(version, known)
+        raise _unknown(version, list(known))
     if named and demand is None:
         demand = Demand(variant=named)
     elif named and demand is not None and not demand.variant:
         demand = demand._replace(variant=named)
     if demand is not None:
         if demand.variant and demand.variant not in known:
-            raise _unknown(demand.variant, known)
+            raise _unknown(demand.variant, list(known))
         request.demand = demand
         request.app = selecting.name(demand)
 
@@ -65,8 +65,7 @@ def objection(demand: Demand, selecting: Selecting) -> CarpoolError | None:
     """Why a request with such a demand cannot be served; None: something fits."""
     if demand.variant:
         return _not_had(demand, selecting)
-    choice = selecting.choose(demand)
-    if choice.fits:
+    if selecting.fits(demand):
         return None
     asked = _asked(demand)
     late = selecting.would_fit(demand)
@@ -76,8 +75,9 @@ def objection(demand: Demand, selecting: Selecting) -> CarpoolError | None:
             f"{late.load_s:.2g} s, or overloaded"
         )
         return Overloaded(msg, max(late.load_s, _SOON_S))
-    closest = f"; the closest is {_figures(choice.closest)}" if choice.closest else ""
-    return Unfit(f"no variant answers {asked}{closest}")
+    closest = selecting.closest(demand)
+    but = f"; the closest is {_figures(closest)}" if closest else ""
+    return Unfit(f"no variant answers {asked}{but}")
 
 
 def _not_had(demand: Demand, selecting: Selecting) -> CarpoolError | None:

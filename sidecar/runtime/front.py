@@ -119,6 +119,7 @@ class Front:
             taken.idle,
             fates,
             taken.latency,
+            taken.surging,
         )
 
     def answered(self, answer: SyncAnswer) -> None:

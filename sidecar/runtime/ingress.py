@@ -53,6 +53,7 @@ class Rider(NamedTuple):
     call_id: str
     explain: bool
     names: tuple[str, str] = ("", "")
+    timeout_s: float = math.inf  # the caller's own limit, from its arrival on
 
 
 class _Fare(NamedTuple):
@@ -138,7 +139,7 @@ class Ingress:
             size_bytes=len(exchange.body),
             background=fare.background,
             app=fare.app,
-            payload=Rider(exchange, head, call_id, fare.explain, fare.names),
+            payload=Rider(exchange, head, call_id, fare.explain, fare.names, fare.timeout_s),
         )
         request.demand = demand
         return request

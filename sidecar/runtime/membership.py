@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sidecar.core.load import Load
 from sidecar.runtime.announce import Announcer, own_address
 from sidecar.runtime.front import Front
+from sidecar.runtime.holding import Holding
 from sidecar.runtime.relay import Relay
 from sidecar.runtime.sync import Sync
 
@@ -67,6 +68,9 @@ def front(
         speaker.remember(Path(options.plan_folder) / "plan.json")
     sync = Sync(options.scaler, options.scaler_token, speaker)
     shell.load, shell.front, shell.starving = load, speaker, sync.urgent
+    shell.holding = Holding(batcher, fleet)
+    load.surged = sync.urgent
+    shell.readiness.waits_for = speaker.waits_for
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)
 
@@ -81,7 +85,7 @@ def instance(options: Options, shell: Shell, fleet: Fleet, metrics: Metrics) -> 
         options.instance_class,
         where,
         local,
-        lambda: shell.failing(),  # noqa: PLW0108 - it is set later
+        lambda: shell.readiness.failing(),  # noqa: PLW0108 - it is set later
     )
     sync = Sync(options.scaler, options.scaler_token, announcer)
     metrics.watch_sync(lambda: sync.refused)

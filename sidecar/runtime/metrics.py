@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "Metrics"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_MOMENTS = (1e-6, 2e-6, 3e-6, 5e-6, 7.5e-6, 1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 1e-3, 0.01)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -57,6 +58,7 @@ class Metrics(Collector):
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
+        self.selection = Histogram(_MOMENTS)
         self.requests: dict[str, int] = {}
         self.refusals: dict[str, int] = {}
         self.closed: dict[str, int] = {}
@@ -109,6 +111,8 @@ class Metrics(Collector):
         yield _histogram("batch_wait_seconds", "Wait before departure", self.wait)
         yield _histogram("batch_execution_seconds", "Batch sent to batch answered", self.execution)
         yield _histogram("batch_size", "Requests in a batch", self.size)
+        said = "Finding the variant for a request that says what it needs"
+        yield _histogram("batch_selection_seconds", said, self.selection)
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
         yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
         yield _counter("batch_closed", "Batches by why they closed", "reason", self.closed)

@@ -12,49 +12,36 @@ cannot keep up would take every one of them for fresh.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool import errors, wire
-from carpool.errors import (
-    CarpoolError,
-    DeadlineMissed,
-    FunctionFault,
-    NotFound,
-    Overloaded,
-    QueueFull,
-)
-from carpool.http.client import ConnectionFailed
+from carpool import errors
+from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
 from sidecar.core.batch import Refusal
-from sidecar.core.isolation import Fault
-from sidecar.runtime import choosing, egress
+from sidecar.runtime import choosing
+from sidecar.runtime.readiness import Readiness
+from sidecar.runtime.rides import Rides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from sidecar.core.batch import Batch
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
     from sidecar.core.request import Request
     from sidecar.runtime.fleet import Fleet
     from sidecar.runtime.front import Front
+    from sidecar.runtime.holding import Holding
     from sidecar.runtime.ingress import Ingress
-    from sidecar.runtime.instances import Instance
     from sidecar.runtime.ledger import Ledger
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.relay import Relay
 
 __all__ = ["Shell"]
 
-log = logging.getLogger(__name__)
-
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
-_VARIANT_HEADER = "x-carpool-variant"
-_FAILED_FROM = 500  # an item's status from which it counts as failed by the function
 
 
 class Shell:
@@ -69,9 +56,10 @@ class Shell:
         exec_timeout_s: how long one batch may take.
 
     Attributes:
-        failing: tells why the function cannot be started; empty while it can.
+        readiness: what probes are told, and callers while the function cannot be started.
         load: counts what there is to do, for a scaler; None without one.
         front: speaks with the scaler, where plans come from there; None elsewhere.
+        holding: holds requests while no instance can be reached; None where they are not held.
         starving: called when somebody begins to wait while no instance can be reached.
         relay: takes whole batches that another sidecar has formed; None where nobody does.
     """
@@ -88,8 +76,6 @@ class Shell:
         self._batcher = batcher
         self._ingress = ingress
         self._metrics = metrics
-        self._ledger = ledger
-        self._exec_timeout_s = exec_timeout_s
         self._fleet = fleet
         self._loop = asyncio.get_running_loop()
         self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
@@ -99,12 +85,12 @@ class Shell:
         self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
-        self._rides: set[asyncio.Task[None]] = set()
-        self._draining = False
         self._starved = False
-        self.failing: Callable[[], str] = str
+        self._rides = Rides(self, batcher, fleet, metrics, ledger, exec_timeout_s)
+        self.readiness = Readiness(fleet, metrics)
         self.load: Load | None = None
         self.front: Front | None = None
+        self.holding: Holding | None = None
         self.starving: Callable[[], None] = lambda: None
         self.relay: Relay | None = None
         metrics.watch(batcher)
@@ -112,84 +98,58 @@ class Shell:
     def changed(self) -> None:
         """An instance came up or went down, the plan is another, or the function cannot start."""
         self._batcher.changed()
-        if self.failing():
-            self._fail(self._batcher.give_up(), self._does_not_start())
-        self._dirty()
+        if self.holding:
+            self.holding.look()
+        if self.readiness.failing():
+            given_up = self._batcher.give_up()
+            self._rides.end(given_up, self.readiness.does_not_start(), "failed")
+        self.step_soon()
 
     def drain(self) -> None:
         """Not ready any more; let what waits leave at once."""
-        self._draining = True
+        self.readiness.draining = True
         self._batcher.drain()
-        self._dirty()
+        self.step_soon()
 
     def __call__(self, exchange: Exchange) -> None:
         """The HTTP application."""
         if exchange.target.startswith("/_/") or exchange.target == "/metrics":
-            self._own(exchange)
+            self.readiness.answer(exchange)
             return
         if self.relay and self.relay.takes(exchange):
             return
-        if self.failing():
-            raise self._does_not_start()
-        self._dirty(exchange.received)
+        if self.readiness.failing():
+            raise self.readiness.does_not_start()
+        self.step_soon(exchange.received)
         request = self._ingress.read(exchange, self._unread_s)
-        chooses = request.demand is not None or self._fleet.selecting is not None
-        if chooses:
-            choosing.admitted(request, self._fleet, planned=self.front is not None)
+        objection = None
+        if request.demand is not None or self._fleet.selecting is not None:
+            objection = self._chosen(request)
         if self.load:
             self.load.arrived(request.app, exchange.received)
-        if chooses and self._unfit(exchange, request):
+        if objection is not None:
+            self._metrics.refused("unfit")
+            exchange.fail(objection)
             return
+        if self.holding:
+            self.holding.arrived(request)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
             self._refuse(exchange, refusal)
             return
         exchange.on_gone = partial(self._gone, request)
         if self._batcher.full:
-            self._step()
+            self.step_now()
 
-    def _own(self, exchange: Exchange) -> None:
-        """The sidecar's own endpoints; probes never wait in the queue."""
-        path = exchange.path
-        if path == "/_/health":
-            exchange.reply(503 if self._draining else 200, b"OK", "text/plain")
-        elif path == "/_/ready":
-            reason = self._not_ready()
-            body = reason.encode() or b"OK"
-            headers = [("x-carpool-failing", "true")] if self.failing() else []
-            at_once = sum(i.upstream.at_once for i in self._fleet if i.upstream.at_once > 1)
-            if at_once:  # for the sidecar in front, whose batches are passed on
-                headers.append((wire.AT_ONCE_HEADER, str(at_once)))
-            exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
-        elif path == "/metrics":
-            exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
-        else:
-            msg = f"{path}: expected /_/health, /_/ready or /metrics"
-            raise NotFound(msg)
-
-    def _not_ready(self) -> str:
-        if self._draining:
-            return "draining"
-        if self.front:
-            return self.front.waits_for()
-        if any(instance.up for instance in self._fleet):
-            return ""
-        reasons = [instance.reason for instance in self._fleet]
-        return self.failing() or "; ".join(reasons) or "no instance"
-
-    def _does_not_start(self) -> Overloaded:
-        return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
-
-    def _unfit(self, exchange: Exchange, request: Request) -> bool:
-        """Whether nothing fits what the request demands; if so its caller has been told."""
-        selecting = self._fleet.selecting
-        if request.demand is None or selecting is None:
-            return False
-        error = choosing.objection(request.demand, selecting)
-        if error is not None:
-            self._metrics.refused("unfit")
-            exchange.fail(error)
-        return error is not None
+    def _chosen(self, request: Request) -> CarpoolError | None:
+        """Settle which variants may serve a request; why none can, if none can."""
+        began = time.perf_counter()
+        choosing.admitted(request, self._fleet, planned=self.front is not None)
+        selecting, error = self._fleet.selecting, None
+        if request.demand is not None and selecting is not None:
+            error = choosing.objection(request.demand, selecting)
+            self._metrics.selection.observe(time.perf_counter() - began)
+        return error
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         self._metrics.refused(refusal.value)
@@ -201,7 +161,7 @@ class Shell:
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        waiting, clear_s = self._batcher.queued, self._batcher.clear_s(self._now())
+        waiting, clear_s = self._batcher.queued, self._batcher.outlook.clear_s(self._now())
         if refusal is Refusal.LATE:
             msg = f"{waiting} requests wait: this one would be answered after its deadline"
             return Overloaded(msg, clear_s)
@@ -213,7 +173,7 @@ class Shell:
 
     # -- stepping ---------------------------------------------------------------------------
 
-    def _dirty(self, since: float | None = None) -> None:
+    def step_soon(self, since: float | None = None) -> None:
         """Something happened, in the event-loop iteration that began at ``since``."""
         if not self._stepping:
             self._stepping = True
@@ -227,23 +187,21 @@ class Shell:
         self._ended = self._now()
         self._unread_s = self._ended - self._began  # for what is read in the next one
         self._told.clear()
-        self._step()
+        self.step_now()
         if self.front and self.front.starving is not self._starved:
             self._starved = not self._starved
             if self._starved:
                 self.starving()
 
-    def _step(self) -> None:
+    def step_now(self) -> None:
+        """Do what the batcher wants done at this moment."""
         now = self._now()
         actions = self._batcher.step(now)
         for batch in actions.send:
-            instance = self._fleet.of(batch.upstream)
-            sending = egress.Sending(batch, instance.pool)
-            ride = self._loop.create_task(self._ride(batch, instance, sending))
-            self._rides.add(ride)
-            ride.add_done_callback(self._rides.discard)
+            self._rides.begin(batch)
         if actions.expired:
-            self._expire(actions.expired)
+            msg = "the deadline passed while the request waited for an instance"
+            self._rides.end(actions.expired, DeadlineMissed(msg), "expired")
         self._arm(self._batcher.wake_at(now))
 
     def _arm(self, wake_at: float) -> None:
@@ -258,89 +216,4 @@ class Shell:
     def _alarm(self) -> None:
         self._timer = None
         self._wake_at = math.inf
-        self._step()
-
-    # -- batches ----------------------------------------------------------------------------
-
-    async def _ride(self, batch: Batch, instance: Instance, sending: egress.Sending) -> None:
-        metrics = self._metrics
-        metrics.batch_closed(batch.closed.value)
-        metrics.size.observe(batch.seats)
-        for request in batch.requests:
-            metrics.wait.observe(batch.sent - request.arrived)
-        try:
-            answers = await sending.answers(self._exec_timeout_s)
-        except CarpoolError as error:
-            self._broken(batch, instance, error)
-        except Exception:
-            log.exception("sending a batch of %d failed", len(batch.requests))
-            self._broken(batch, instance, FunctionFault("internal error"))
-        else:
-            self._answered(batch, answers)
-        self._fleet.let_go()
-        self._dirty()
-
-    def _answered(self, batch: Batch, answers: egress.Answers) -> None:
-        failed = [status >= _FAILED_FROM for status in answers.statuses]
-        now = self._now()
-        waiting = set(self._batcher.finished(batch, failed, now))
-        if self.load:
-            self.load.executed(batch, now, idle=self._batcher.idle)
-        if self._batcher.full:
-            self._step()  # the next batch first: the instance is idle
-        self._metrics.execution.observe(batch.exec_s)
-        self._metrics.padded(*answers.padding)
-        self._ledger.record(batch, "answered")
-        explained = self._explained(batch)
-        variant = batch.upstream.variant
-        chosen = ((_VARIANT_HEADER, variant),) if variant else ()
-        failures = 0
-        for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
-            if request not in waiting:
-                continue
-            failures += status >= _FAILED_FROM
-            headers = (*head.headers, *chosen) if chosen else head.headers
-            if request.payload.explain:
-                wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
-                headers = (*headers, *explained, wait)
-            request.payload.exchange.reply(status, body, head.content_type, headers)
-        self._metrics.ended("done", len(waiting) - failures)
-        self._metrics.ended("failed", failures)
-
-    def _broken(self, batch: Batch, instance: Instance, error: CarpoolError) -> None:
-        self._metrics.broken += 1
-        if isinstance(error, ConnectionFailed):
-            instance.lost(str(error))
-        fault = _fault(error)
-        failed = self._batcher.broken(batch, fault, self._now())
-        self._ledger.record(batch, fault.value)
-        self._fail(failed, error)
-
-    def _explained(self, batch: Batch) -> list[tuple[str, str]]:
-        """What callers who asked are told of the ride."""
-        told = {
-            "batch": len(batch.requests),
-            "closed": batch.closed.value,
-            "exec-seconds": f"{batch.exec_s:.6f}",
-            "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
-            "plan": batch.plan if batch.plan is not None else "",
-        }
-        return [(f"x-carpool-{name}", str(value)) for name, value in told.items() if value != ""]
-
-    def _fail(self, requests: Iterable[Request], error: CarpoolError) -> None:
-        for request in requests:
-            request.payload.exchange.fail(error)
-            self._metrics.ended("failed")
-
-    def _expire(self, requests: Iterable[Request]) -> None:
-        error = DeadlineMissed("the deadline passed while the request waited for an instance")
-        for request in requests:
-            request.payload.exchange.fail(error)
-            self._metrics.ended("expired")
-
-
-def _fault(error: CarpoolError) -> Fault:
-    """What an error of `egress.send` says about the batch."""
-    if isinstance(error, ConnectionFailed):
-        return Fault.DIED if error.sent else Fault.UNSENT
-    return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED
+        self.step_now()

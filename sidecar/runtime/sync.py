@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
 _FIRST_S = 0.25  # until the scaler has said how often
-_SOON_S = 0.02  # at the soonest, however urgent
+_SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
 _LONGEST_S = 5.0  # between two tries while the scaler is gone
 _LAST_S = 2.0  # for the last words
 _OK = 200
@@ -78,6 +78,7 @@ class Sync:
         self._sequence = 0
         self._unanswered: bytes | None = None
         self._interval_s = _FIRST_S
+        self._soonest_s = _SOON_S
         self._backoff = Backoff(_FIRST_S, _LONGEST_S)
         self._urgent = asyncio.Event()
         self._said: set[str] = set()
@@ -90,7 +91,7 @@ class Sync:
         self._task = asyncio.get_running_loop().create_task(self._forever())
 
     def urgent(self) -> None:
-        """There is something that the scaler should know now."""
+        """There is something that the scaler should know now, or as soon as it can take it."""
         self._urgent.set()
 
     async def once(self) -> None:
@@ -114,18 +115,20 @@ class Sync:
             try:
                 await self._exchange()
             except (CarpoolError, TimeoutError) as error:
+                self._urgent.clear()  # who is gone does not come back for it
                 wait_s = self._went_wrong(str(error) or "it does not answer")
             else:
                 wait_s = self._went_well()
-            self._urgent.clear()
-            await asyncio.sleep(_SOON_S)
+            soonest_s = min(self._soonest_s, wait_s)
+            await asyncio.sleep(soonest_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(wait_s - soonest_s):
                     await self._urgent.wait()
 
     async def _exchange(self) -> None:
         """One message, or the last one again, and its answer."""
         if self._unanswered is None:
+            self._urgent.clear()  # what is urgent from now on is not in it
             self._sequence += 1
             message = self._speaker.message(self._sender, self._sequence)
             self._unanswered = message.to_json()
@@ -153,6 +156,7 @@ class Sync:
         try:
             answer = SyncAnswer.from_json(response.body)
             self._interval_s = answer.interval_s
+            self._soonest_s = min(max(_SOON_S, answer.soonest_s), answer.interval_s)
             self._speaker.answered(answer)
         except CarpoolError as error:
             self._refuse("plan", str(error))

@@ -47,6 +47,9 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
     """More load, more instances; less load, fewer; every request is answered, in batches."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
+        token = tmp_path / ".secrets" / "carpool-scaler-token"
+        said = f"its page is {running.scaler}/, and asks for the token in {token}"
+        assert said in "".join(running.up.said)
         first = Running(running.url, 20, 3).over()
         assert {200: 60} == dict(first.statuses)
         until_planned(running)
@@ -97,6 +100,32 @@ def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
         metrics = requests.get(f"{running.scaler}/metrics", timeout=5).text
         assert 'scaler_requests_total{function_name="echo",state="done"}' in metrics
         assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
+
+
+def test_who_wakes_a_function_is_answered_late_rather_than_refused(tmp_path: Path) -> None:
+    """No objective is as long as a start; only what the caller says himself ends his wait."""
+    write_function(tmp_path, **{"scale.min": "0", "slo": "200ms"})
+    options = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
+    with stack(tmp_path, options) as running:
+        Running(running.url, 20, 3).over()
+        until_planned(running)
+        wait_until(lambda: not any(running.replicas().values()), 30, "no instance")
+        wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process")
+        before = late(running)
+        waking = asyncio.run(load(running.url, 1000, 0.008))
+        assert {200: 8} == dict(waking.statuses)
+        wait_until(lambda: late(running) == before + 8, 10, "eight late answers")
+        wait_until(lambda: not any(running.replicas().values()), 30, "no instance again")
+        wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process again")
+        impatient = asyncio.run(load(running.url, 100, 0.05, ("x-timeout", "100ms")))
+        assert {504: 5} == dict(impatient.statuses)
+
+
+def late(running: Stack) -> int:
+    """Answers that came after they were due, as the scaler has heard."""
+    metrics = requests.get(f"{running.scaler}/metrics", timeout=5).text
+    name = 'scaler_requests_total{function_name="echo",state="late"} '
+    return sum(int(float(line.rpartition(" ")[2])) for line in metrics.splitlines() if name in line)
 
 
 def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:

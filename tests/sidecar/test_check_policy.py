@@ -179,3 +179,11 @@ def test_the_command_shows_a_broken_promise(capsys: pytest.CaptureFixture[str]) 
     assert (False, promises.LEAVES, 0) == (report["ok"], report["promise"], report["seed"])
     assert 2 == command.main(["policies", "--check", "fixed", "--params", "[]"])
     assert 2 == command.main(["policies", "--check", "fixed", "--params", "{"])
+
+
+def test_the_command_names_methods_that_lack(capsys: pytest.CaptureFixture[str]) -> None:
+    """A class that is no policy of the kind is told so, and what it would have to have."""
+    assert 2 == command.main(["policies", "--check", f"{HERE}:Hoarding", "--kind", "scale"])
+    assert "it lacks plan" in capsys.readouterr().err
+    assert 2 == command.main(["policies", "--check", "collections:Counter"])
+    assert "it lacks depart, decide, observe" in capsys.readouterr().err

@@ -91,9 +91,9 @@ def test_nobody_is_promised_a_time_while_there_is_room() -> None:
     for _ in range(10):
         upstream.exec_time.observe(1, 0.1)
     sizes(made, 1)
-    early = made.predicted_finish(0.0)
+    early = made.outlook.finish(0.0)
     made.admit(Request(7, "k", 0.0), 0.0)
     made.step(0.0)
 
     assert 0.0 == early
-    assert 0.2 == pytest.approx(made.predicted_finish(0.0))
+    assert 0.2 == pytest.approx(made.outlook.finish(0.0))

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     Handlers = Callable[[str], str]
+    Start = Callable[..., AbstractAsyncContextManager["Sidecar"]]
 
 ROOT = Path(__file__).parents[3]
 HANDLER = ROOT / "tests" / "services" / "scripted_handler.py"
+EXPLAIN = ("x-carpool-explain", "1")
 
 
 def on_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
@@ -82,8 +84,14 @@ class Sidecar:
         return int(children.split()[0])
 
 
+def error(body: bytes) -> str:
+    """The text of an error answer."""
+    text: str = json.loads(body)["error"]
+    return text
+
+
 @pytest.fixture
-def sidecar(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Sidecar]]:
+def sidecar(tmp_path: Path) -> Start:
     """Start a sidecar with the given environment; it is ready on entry unless told otherwise."""
 
     @contextlib.asynccontextmanager

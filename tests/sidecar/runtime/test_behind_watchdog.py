@@ -8,16 +8,14 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from tests.sidecar.runtime.conftest import ROOT, Sidecar
+from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
+    from tests.sidecar.runtime.conftest import Sidecar, Start
 
 FUNCTION = """
 import os

@@ -3,80 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.sidecar.runtime.conftest import ROOT, Sidecar
+from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
 from tests.waiting import wait_until_async
 
-Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
-_MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a head"}
-EXPLAIN = ("x-carpool-explain", "1")
-
-
-def error(body: bytes) -> str:
-    """The text of an error answer."""
-    text: str = json.loads(body)["error"]
-    return text
-
-
-def test_answers_never_cross(sidecar: Start) -> None:
-    """Two thousand marked requests from a hundred callers: each gets back his own mark."""
-
-    async def run() -> None:
-        async with sidecar(carpool_slo="5s") as running:
-            sizes: list[int] = []
-
-            async def caller(number: int) -> None:
-                for turn in range(20):
-                    mark = f"{number}/{turn}"
-                    response = await running.ask(mark, EXPLAIN)
-                    assert (200, mark) == (response.status, response.body.decode())
-                    sizes.append(int(response.header(b"x-carpool-batch") or 0))
-
-            await asyncio.gather(*map(caller, range(100)))
-            assert 2000 == await running.metric('batch_requests_total{state="done"}')
-            assert max(sizes) > 4
-
-    asyncio.run(run())
-
-
-def test_one_bad_item_harms_nobody(sidecar: Start) -> None:
-    """An item that the function refuses gets its own status; its neighbours their answers."""
-
-    async def run() -> None:
-        async with sidecar(
-            carpool_slo="5s", carpool_batch_policy="fixed", carpool_batch_wait="50ms"
-        ) as s:
-            asked = [s.ask(word, EXPLAIN) for word in ("a", "b", "bad", "c")]
-            responses = await asyncio.gather(*asked)
-            assert [200, 200, 422, 200] == [r.status for r in responses]
-            assert [b"a", b"b", b"bad", b"c"] == [r.body for r in responses]
-            assert {b"4"} == {r.header(b"x-carpool-batch") for r in responses}
-
-    asyncio.run(run())
-
-
-def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
-    """Too few items, or no batch at all: never somebody else's answer."""
-
-    async def run() -> None:
-        async with sidecar() as running:
-            for word, text in _MALFORMED.items():
-                response = await running.ask(word)
-                assert 502 == response.status
-                assert text in error(response.body)
-            assert (200, b"fine") == (await running.ask("fine"))[::2]
-
-    asyncio.run(run())
+if TYPE_CHECKING:
+    from tests.sidecar.runtime.conftest import Sidecar, Start
 
 
 def test_unlike_requests_travel_apart(sidecar: Start) -> None:
@@ -177,34 +116,6 @@ def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
-    """After a few attempts callers get 503 with the handler's last words, and readiness too."""
-
-    async def run() -> None:
-        async with sidecar(ready=False, start_exit="1") as running:
-            await wait_until_async(running.listening)
-            response = await running.ask("hello")
-            assert 503 == response.status
-            assert "model.onnx is not there" in error(response.body)
-            assert response.header(b"retry-after")
-            assert 503 == await running.ready()
-
-    asyncio.run(run())
-
-
-def test_a_slow_start_holds_requests(sidecar: Start) -> None:
-    """Not ready until the handler answers; what comes before waits for it."""
-
-    async def run() -> None:
-        async with sidecar(ready=False, start_delay="0.5") as running:
-            await wait_until_async(running.listening)
-            assert 503 == await running.ready()
-            assert (200, b"early") == (await running.ask("early"))[::2]
-            assert 200 == await running.ready()
-
-    asyncio.run(run())
-
-
 def test_sigterm_loses_nothing(sidecar: Start) -> None:
     """Under load: unready, what was accepted is answered, partial batches leave at once, exit 0."""
 
@@ -230,18 +141,6 @@ def test_no_handler_outlives_its_sidecar(sidecar: Start) -> None:
             handler = running.handler_pid()
             running.process.kill()
             await wait_until_async(lambda: not alive(handler), what="the handler's end")
-
-    asyncio.run(run())
-
-
-def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
-    """/_/ belongs to the sidecar; a wrong name there is said, not sent to the function."""
-
-    async def run() -> None:
-        async with sidecar() as running:
-            response = await running.pool.request("GET", "/_/helth")
-            assert 404 == response.status
-            assert "/_/health" in error(response.body)
 
     asyncio.run(run())
 
@@ -288,32 +187,6 @@ async def wait_metric(running: Sidecar, name: str, value: float) -> None:
     async with asyncio.timeout(10):
         while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.005)
-
-
-def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
-    """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
-
-    async def run(word: str) -> None:
-        window = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "100ms"}
-        async with sidecar(carpool_batch_max="16", **window) as running:
-            words = [str(number) for number in range(16)]
-            words[11] = word
-            responses = await asyncio.gather(*[running.ask(w, EXPLAIN) for w in words])
-            statuses = [response.status for response in responses]
-            assert 502 == statuses[11]
-            assert [200] * 15 == statuses[:11] + statuses[12:]
-            good = [
-                (w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word
-            ]
-            assert all(asked == answered for asked, answered in good)
-            again = await asyncio.gather(
-                running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)
-            )
-            assert (200, 502) == (again[0].status, again[1].status)
-            assert b"1" == again[0].header(b"x-carpool-batch")
-
-    for word in ("fail", "garbage", "badhead", "crash"):
-        asyncio.run(run(word))
 
 
 def test_a_failing_policy_is_replaced_and_counted(sidecar: Start, tmp_path: Path) -> None:

@@ -262,3 +262,17 @@ def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
     )
     assert 2 == done.returncode
     assert b"sidecar_function" in done.stderr
+
+
+@on_loop
+async def test_a_jump_of_the_load_is_reported_out_of_turn(tmp_path: Path) -> None:
+    """Whoever is told to speak once an hour does so at once when much more comes than before."""
+    async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
+        await wait_until_async(lambda: scripted.reports, 10, "a report")
+        scripted.answer = SyncAnswer(3600.0)
+        spoken = len(scripted.reports)
+        await wait_until_async(lambda: len(scripted.reports) > spoken, 10, "the new interval")
+        calls = [asyncio.ensure_future(front.ask("ok")) for _ in range(40)]
+        await wait_until_async(lambda: scripted.reports[-1].surging, 10, "the news")
+        for call in calls:
+            call.cancel()

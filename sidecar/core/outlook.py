@@ -1,0 +1,82 @@
+"""What requests can expect: when they will be answered, and whether that is too late.
+
+A forecast is made when somebody asks, and kept until the instances or their batches are others.
+What is promised on arrival is compared with what came true, so that the margin which is added to
+predictions (`shedding`) follows their errors. Who is to be sent where is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sidecar.core.forecast import Forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.core.dispatch import Upstreams
+    from sidecar.core.flights import Flights
+    from sidecar.core.queue import Queue
+    from sidecar.core.request import Request
+    from sidecar.core.shedding import Shedding
+
+__all__ = ["Outlook"]
+
+
+class Outlook:
+    """Predicts, promises, and learns from what became of it.
+
+    Args:
+        queue: what waits.
+        upstreams: the instances.
+        flights: what they have to do.
+        shedding: whether what is predicted to be late is refused.
+    """
+
+    __slots__ = ("_flights", "_forecast", "_queue", "_shedding", "_upstreams")
+
+    def __init__(
+        self, queue: Queue, upstreams: Upstreams, flights: Flights, shedding: Shedding
+    ) -> None:
+        self._queue = queue
+        self._upstreams = upstreams
+        self._flights = flights
+        self._shedding = shedding
+        self._forecast: Forecast | None = None
+
+    def changed(self) -> None:
+        """The instances, or what they have to do, are others than before."""
+        self._forecast = None
+
+    def finish(self, now: float) -> float:
+        """When an interactive request that arrives now can expect its answer.
+
+        ``now`` while little is known.
+        """
+        forecast = self._made(now)
+        return forecast.finish(self._queue.ahead, now) if forecast else now
+
+    def clear_s(self, now: float) -> float:
+        """Seconds in which what waits will have been worked through; 0 while little is known."""
+        forecast = self._made(now)
+        return forecast.clear_s(self._queue.seats) if forecast else 0.0
+
+    def refuses(self, request: Request, now: float) -> bool:
+        """Promise ``request`` an answer; whether it is refused, as that would be too late."""
+        forecast = self._forecast or self._made(now)  # on every request's way
+        request.promised = forecast.finish(self._queue.ahead, now) if forecast else 0.0
+        late = request.promised + self._shedding.margin_s > request.deadline
+        return self._shedding.refuses(late=late, now=now)
+
+    def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
+        """Compare when ``riders`` were answered with what they were promised."""
+        promised = [rider for rider in riders if rider.promised]
+        if promised:
+            error_s = answered - min([rider.promised for rider in promised])
+            budget_s = min([rider.deadline - rider.arrived for rider in promised])
+            self._shedding.learn(error_s, exec_s, budget_s)
+
+    def _made(self, now: float) -> Forecast | None:
+        if self._forecast is None:
+            self._forecast = Forecast.of(self._upstreams, self._flights, now)
+        return self._forecast

@@ -1,0 +1,79 @@
+"""Whether callers may come, and if not why: what the sidecar answers about itself.
+
+Probes are answered here at once and never wait in the queue. Nothing here knows requests of the
+function, and nothing changes by being asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool import wire
+from carpool.errors import NotFound, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.http.server import Exchange
+    from sidecar.runtime.fleet import Fleet
+    from sidecar.runtime.metrics import Metrics
+
+__all__ = ["Readiness"]
+
+
+class Readiness:
+    """Answers ``/_/health``, ``/_/ready`` and ``/metrics``.
+
+    Args:
+        fleet: the instances.
+        metrics: what was counted.
+
+    Attributes:
+        draining: the sidecar is about to stop.
+        failing: tells why the function cannot be started; empty while it can.
+        waits_for: tells why a front is not ready yet; None where instances are not the scaler's.
+    """
+
+    def __init__(self, fleet: Fleet, metrics: Metrics) -> None:
+        self._fleet = fleet
+        self._metrics = metrics
+        self.draining = False
+        self.failing: Callable[[], str] = str
+        self.waits_for: Callable[[], str] | None = None
+
+    def answer(self, exchange: Exchange) -> None:
+        """Answer a request that is for the sidecar itself.
+
+        Raises:
+            NotFound: there is nothing of that name.
+        """
+        path = exchange.path
+        if path == "/_/health":
+            exchange.reply(503 if self.draining else 200, b"OK", "text/plain")
+        elif path == "/_/ready":
+            reason = self._not_ready()
+            body = reason.encode() or b"OK"
+            headers = [("x-carpool-failing", "true")] if self.failing() else []
+            at_once = sum(i.upstream.at_once for i in self._fleet if i.upstream.at_once > 1)
+            if at_once:  # for the sidecar in front, whose batches are passed on
+                headers.append((wire.AT_ONCE_HEADER, str(at_once)))
+            exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
+        elif path == "/metrics":
+            exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+        else:
+            msg = f"{path}: expected /_/health, /_/ready or /metrics"
+            raise NotFound(msg)
+
+    def does_not_start(self) -> Overloaded:
+        """What callers are told while the function is failing."""
+        return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
+
+    def _not_ready(self) -> str:
+        if self.draining:
+            return "draining"
+        if self.waits_for:
+            return self.waits_for()
+        if any(instance.up for instance in self._fleet):
+            return ""
+        reasons = [instance.reason for instance in self._fleet]
+        return self.failing() or "; ".join(reasons) or "no instance"

@@ -1,0 +1,52 @@
+"""What the sidecar answers about itself, and to callers while its function does not start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.sidecar.runtime.conftest import error
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from tests.sidecar.runtime.conftest import Start
+
+
+def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
+    """After a few attempts callers get 503 with the handler's last words, and readiness too."""
+
+    async def run() -> None:
+        async with sidecar(ready=False, start_exit="1") as running:
+            await wait_until_async(running.listening)
+            response = await running.ask("hello")
+            assert 503 == response.status
+            assert "model.onnx is not there" in error(response.body)
+            assert response.header(b"retry-after")
+            assert 503 == await running.ready()
+
+    asyncio.run(run())
+
+
+def test_a_slow_start_holds_requests(sidecar: Start) -> None:
+    """Not ready until the handler answers; what comes before waits for it."""
+
+    async def run() -> None:
+        async with sidecar(ready=False, start_delay="0.5") as running:
+            await wait_until_async(running.listening)
+            assert 503 == await running.ready()
+            assert (200, b"early") == (await running.ask("early"))[::2]
+            assert 200 == await running.ready()
+
+    asyncio.run(run())
+
+
+def test_unknown_endpoints_of_ours_are_404(sidecar: Start) -> None:
+    """/_/ belongs to the sidecar; a wrong name there is said, not sent to the function."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            response = await running.pool.request("GET", "/_/helth")
+            assert 404 == response.status
+            assert "/_/health" in error(response.body)
+
+    asyncio.run(run())

@@ -1,0 +1,90 @@
+"""What becomes of a batch on its way: each gets his own answer, whatever his neighbours get."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.sidecar.runtime.conftest import EXPLAIN, error
+
+if TYPE_CHECKING:
+    from tests.sidecar.runtime.conftest import Start
+
+_MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a head"}
+
+
+def test_answers_never_cross(sidecar: Start) -> None:
+    """Two thousand marked requests from a hundred callers: each gets back his own mark."""
+
+    async def run() -> None:
+        async with sidecar(carpool_slo="5s") as running:
+            sizes: list[int] = []
+
+            async def caller(number: int) -> None:
+                for turn in range(20):
+                    mark = f"{number}/{turn}"
+                    response = await running.ask(mark, EXPLAIN)
+                    assert (200, mark) == (response.status, response.body.decode())
+                    sizes.append(int(response.header(b"x-carpool-batch") or 0))
+
+            await asyncio.gather(*map(caller, range(100)))
+            assert 2000 == await running.metric('batch_requests_total{state="done"}')
+            assert max(sizes) > 4
+
+    asyncio.run(run())
+
+
+def test_one_bad_item_harms_nobody(sidecar: Start) -> None:
+    """An item that the function refuses gets its own status; its neighbours their answers."""
+
+    async def run() -> None:
+        async with sidecar(
+            carpool_slo="5s", carpool_batch_policy="fixed", carpool_batch_wait="50ms"
+        ) as s:
+            asked = [s.ask(word, EXPLAIN) for word in ("a", "b", "bad", "c")]
+            responses = await asyncio.gather(*asked)
+            assert [200, 200, 422, 200] == [r.status for r in responses]
+            assert [b"a", b"b", b"bad", b"c"] == [r.body for r in responses]
+            assert {b"4"} == {r.header(b"x-carpool-batch") for r in responses}
+
+    asyncio.run(run())
+
+
+def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
+    """Too few items, or no batch at all: never somebody else's answer."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            for word, text in _MALFORMED.items():
+                response = await running.ask(word)
+                assert 502 == response.status
+                assert text in error(response.body)
+            assert (200, b"fine") == (await running.ask("fine"))[::2]
+
+    asyncio.run(run())
+
+
+def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
+    """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
+
+    async def run(word: str) -> None:
+        window = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "100ms"}
+        async with sidecar(carpool_batch_max="16", **window) as running:
+            words = [str(number) for number in range(16)]
+            words[11] = word
+            responses = await asyncio.gather(*[running.ask(w, EXPLAIN) for w in words])
+            statuses = [response.status for response in responses]
+            assert 502 == statuses[11]
+            assert [200] * 15 == statuses[:11] + statuses[12:]
+            good = [
+                (w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word
+            ]
+            assert all(asked == answered for asked, answered in good)
+            again = await asyncio.gather(
+                running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)
+            )
+            assert (200, 502) == (again[0].status, again[1].status)
+            assert b"1" == again[0].header(b"x-carpool-batch")
+
+    for word in ("fail", "garbage", "badhead", "crash"):
+        asyncio.run(run(word))
