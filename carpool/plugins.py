@@ -16,7 +16,7 @@ import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from carpool.errors import ConfigError, Problem
+from carpool.errors import CarpoolError, ConfigError, Problem
 from carpool.strict import Problems, nearest
 
 if TYPE_CHECKING:
@@ -128,6 +128,9 @@ def load(setting: str, target: str) -> type[Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ConfigError([Problem(setting, target, expected, str(error))]) from error
+    except Exception as error:  # a module may do anything when it is imported
+        hint = f"{type(error).__name__}: {error}"
+        raise ConfigError([Problem(setting, target, expected, hint)]) from error
     if not isinstance(found, type):
         hint = f"{class_name} is a {type(found).__name__}, not a class"
         raise ConfigError([Problem(setting, target, expected, hint)])
@@ -169,9 +172,12 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
     problems.raise_if_any()
     try:
         return policy_class(form(**own))
-    except ValueError as error:
+    except CarpoolError:
+        raise
+    except Exception as error:  # a policy may be anybody's
         given = str(dict(params))
-        raise ConfigError([Problem(policy, given, "parameters it accepts", str(error))]) from error
+        hint = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise ConfigError([Problem(policy, given, "parameters it accepts", hint)]) from error
 
 
 def _hints(form: type[Any]) -> dict[str, Any]:

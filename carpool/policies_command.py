@@ -13,8 +13,9 @@ import sys
 import typing
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms, plugins
+from carpool import plugins
 from carpool.errors import ConfigError, Problem
+from carpool.params_argument import read_params
 from carpool.testing import BrokenPromise, check_policy, check_scale_policy
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ _SUITES: dict[plugins.Kind, Callable[[str, dict[str, Any]], Report | ScaleReport
     "batch": check_policy,
     "scale": check_scale_policy,
 }
+_METHODS: dict[plugins.Kind, tuple[str, ...]] = {
+    "batch": ("depart", "decide", "observe"),
+    "scale": ("plan",),
+    "prewarm": ("observe", "windows", "to_form", "absorb"),
+}
 
 
 def main(argv: list[str]) -> int:
@@ -40,7 +46,9 @@ def main(argv: list[str]) -> int:
         prog="carpool policies", description="List policies, or check one."
     )
     kinds: tuple[plugins.Kind, ...] = typing.get_args(plugins.Kind)
-    parser.add_argument("--kind", choices=kinds, help="only these; with --check: which kind it is")
+    parser.add_argument(
+        "--kind", choices=kinds, help="only these; with --check: its kind, if several have the name"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
         "--check", metavar="POLICY", help="a name or pkg.module:Class: does it keep every promise?"
@@ -48,28 +56,44 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--params", default="{}", help="what it is checked with, as JSON")
     arguments = parser.parse_args(argv)
     if arguments.check:
-        kind: plugins.Kind = arguments.kind or "batch"
-        return _check(kind, arguments.check, _params(arguments.params), as_json=arguments.json)
+        kind: plugins.Kind = arguments.kind or _kind_of(arguments.check)
+        return _check(
+            kind,
+            arguments.check,
+            read_params(arguments.params, '{"wait_s": 0.02}'),
+            as_json=arguments.json,
+        )
     chosen = [arguments.kind] if arguments.kind else kinds
     described = [_described(kind, found) for kind in chosen for found in plugins.listed(kind)]
     sys.stdout.write(_as_json({"policies": described}) if arguments.json else _as_text(described))
     return 0
 
 
-def _params(text: str) -> dict[str, Any]:
-    try:
-        params = forms.loads(text)
-    except forms.NotJsonError as error:
-        raise ConfigError([Problem("--params", text, "a JSON object", str(error))]) from error
-    if not isinstance(params, dict):
-        raise ConfigError([Problem("--params", text, 'a JSON object such as {"wait_s": 0.02}')])
-    return params
+def _kind_of(policy: str) -> plugins.Kind:
+    """The first kind of policy that it can be: it has the name, or the methods."""
+    for kind in _METHODS:
+        try:
+            if not _lacking(kind, plugins.resolve(kind, policy)):
+                return kind
+        except ConfigError:  # of this kind there is none of that name
+            continue
+    return "batch"
+
+
+def _lacking(kind: plugins.Kind, policy_class: type) -> list[str]:
+    """The methods that a policy of this kind would have to have, too."""
+    return [name for name in _METHODS[kind] if not callable(getattr(policy_class, name, None))]
 
 
 def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: bool) -> int:
     if kind not in _SUITES:
         expected = f"a kind that can be checked: {', '.join(_SUITES)}"
         raise ConfigError([Problem("--kind", kind, expected)])
+    lacking = _lacking(kind, plugins.resolve(kind, policy))
+    if lacking:
+        expected = f"a {kind} policy, which has the methods {', '.join(_METHODS[kind])}"
+        hint = f"it lacks {', '.join(lacking)}; if it is of another kind, say which with --kind"
+        raise ConfigError([Problem("--check", policy, expected, hint)])
     outcome: dict[str, Any]
     try:
         report = _SUITES[kind](policy, params)

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
-from carpool.errors import ConfigError, Problem
+from carpool.params_argument import read_params
 from scaler.core.placement import Cluster
 from scaler.core.scenario_file import read_scenario
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.on_trial import OnTrial
 from scaler.policy_choice import chosen_policy
 
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)
     scenario = read_scenario(arguments.scenario)
-    policy = chosen_policy(arguments.policy, scenario.policies, _params(arguments.params))
+    policy = chosen_policy(
+        arguments.policy, scenario.policies, read_params(arguments.params, '{"alpha": 0.5}')
+    )
+    on_trial = OnTrial(arguments.policy, policy)
     snapshot = snapshot_of(scenario, arguments.at)
     began = time.perf_counter()
-    planning = policy.plan(snapshot)
+    planning = on_trial.plan(snapshot)
     planning_ms = (time.perf_counter() - began) * _MS_PER_S
     if arguments.json:
         document = _document(arguments.policy, planning_ms, planning)
@@ -96,16 +99,6 @@ def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
     ]
     cluster = Cluster(scenario.nodes) if scenario.nodes else None
     return Snapshot(at_s or 0.0, tuple(functions), cluster, scenario.prices)
-
-
-def _params(text: str) -> dict[str, Any]:
-    try:
-        params = forms.loads(text)
-    except forms.NotJsonError as error:
-        raise ConfigError([Problem("--params", text, "a JSON object", str(error))]) from error
-    if not isinstance(params, dict):
-        raise ConfigError([Problem("--params", text, 'a JSON object such as {"alpha": 0.5}')])
-    return params
 
 
 def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, Any]:

@@ -57,10 +57,18 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a round for one function: its plan, or why it keeps the one that it has."""
+    """What came of a round for one function: its plan, or why it keeps the one that it has.
+
+    Attributes:
+        plan: What should run; None: what should run already.
+        notes: Why it is not what the policy wanted.
+        failure: What its policy did wrong; empty if nothing.
+        unplaced_rps: The part of its rate for which there is no room.
+    """
 
     plan: Plan | None = None
     notes: list[str] = field(default_factory=list)
+    failure: str = ""
     unplaced_rps: float = 0.0
 
 
@@ -94,6 +102,10 @@ class Planners:
         """Whether somebody has said which servers there are."""
         return bool(self._setting.nodes)
 
+    def policy_of(self, control: Control) -> str:
+        """The name of the policy that plans for a function."""
+        return self._setting.policy or control.settings.scale_policy
+
     def plan(
         self, controls: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
     ) -> dict[str, Outcome]:
@@ -101,22 +113,24 @@ class Planners:
         outcomes: dict[str, Outcome] = {}
         groups: dict[str, list[FunctionView]] = {}
         for name, view in views.items():
-            policy = self._setting.policy or controls[name].settings.scale_policy
+            policy = self.policy_of(controls[name])
             groups.setdefault(policy, []).append(view)
         room = self._room(views.values())
         for policy, of_policy in groups.items():
             guard = self._ready(policy)
             if guard is None:
-                note = f"its policy cannot be used: {self._wrong[policy]}"
-                outcomes.update({view.name: Outcome(notes=[note]) for view in of_policy})
+                failure = f"its policy {policy} cannot be used: {self._wrong[policy]}"
+                outcomes.update({view.name: Outcome(failure=failure) for view in of_policy})
                 continue
             cluster = room.copy() if room else None
             snapshot = Snapshot(now_s, tuple(of_policy), cluster, self._setting.prices)
             planning = guard.plan(snapshot)
             for view in of_policy:
+                fault = guard.failures.get(view.name)
                 outcomes[view.name] = Outcome(
                     planning.plans.get(view.name),
                     guard.notes.get(view.name, []),
+                    f"its policy {policy} fails: {fault}" if fault else "",
                     planning.unplaced.get(view.name, 0.0),
                 )
         self.advice = [*crowded(room), *unwell(_by_hardware(controls.values()))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
+from scaler.on_trial import OnTrial
 from scaler.policy_choice import chosen_policy, executed
 from simulator import flags, report, table
 from simulator.engine import Simulation
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
     """Simulate, print, and write a report if one is asked for.
 
     Raises:
-        ConfigError: flags, a scenario or policies that cannot be used.
+        ConfigError: flags, a scenario or policies that cannot be used, or a policy that fails.
     """
     chosen = flags.parse(argv)
     scenario = chosen.applied(read_scenario(chosen.scenario))
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     outcomes: dict[str, Outcome] = {}
     for name, policy in policies.items():
-        guarded = Guard(policy) if chosen.guarded else policy
+        guarded = Guard(policy) if chosen.guarded else OnTrial(name, policy)
         simulation = Simulation(scenarios[name], guarded, chosen.settings, _progress(name))
         outcomes[name] = simulation.run()
     if sys.stderr.isatty():

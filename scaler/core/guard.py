@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan
 from scaler.core import plan_size
+from scaler.core.placement import place_up_to
 from scaler.core.policy import Planning
+from scaler.core.raised import raised
 from scaler.core.restraint import Limits, Restraint
 
 if TYPE_CHECKING:
@@ -43,23 +45,23 @@ class Guard:
     Attributes:
         notes: Why functions kept their plan, or got another than the policy wanted, in the last
             round, by name.
+        failures: What the policy did wrong in the last round, by the name of who has no plan of it.
     """
 
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
         self._policy = policy
         self._restraint = Restraint(limits or Limits())
         self.notes: dict[str, list[str]] = {}
+        self.failures: dict[str, str] = {}
 
     def plan(self, snapshot: Snapshot) -> Planning:
         """As `ScalePolicy.plan`; raises nothing."""
-        self.notes = {}
+        self.notes, self.failures = {}, {}
         usable = tuple(view for view in snapshot.functions if self._is_usable(view))
         try:
-            planning = self._policy.plan(replace(snapshot, functions=usable))
-            wanted, unplaced = dict(planning.plans), dict(planning.unplaced)
-        except Exception as error:  # noqa: BLE001  a policy may be anybody's
-            for view in usable:
-                self._note(view, f"the policy failed: {type(error).__name__}: {error}")
+            wanted, unplaced = self._asked(replace(snapshot, functions=usable))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be anybody's
+            self.failures = {view.name: raised(error) for view in usable}
             return Planning({})
         plans = {}
         for view in usable:
@@ -73,6 +75,14 @@ class Guard:
             view.name: _numbered(view, plans[view.name]) for view in usable if view.name in plans
         }
         return Planning(numbered, _sound(unplaced, {view.name for view in usable}))
+
+    def _asked(self, snapshot: Snapshot) -> tuple[dict[str, Plan], dict[str, float]]:
+        planning = self._policy.plan(snapshot)
+        if not isinstance(planning, Planning):
+            message = f"plan() answers {planning!r:.60}, which is no Planning"
+            raise TypeError(message)
+        names = {view.name for view in snapshot.functions}
+        return dict(planning.plans), _sound(planning.unplaced, names)
 
     def _is_usable(self, view: FunctionView) -> bool:
         rates = [app.rate_rps for app in view.apps]
@@ -92,7 +102,7 @@ class Guard:
         if plan is None:
             return None
         if not isinstance(plan, Plan) or plan.function != view.name:
-            self._note(view, f"the policy's plan is none for it: {plan!r:.60}")
+            self.failures[view.name] = f"plan() answers {plan!r:.60} where its plan should be"
             return None
         return plan
 
@@ -122,12 +132,9 @@ class Guard:
         lacking: dict[str, Counter[str]] = {}
         for kind, view in new:
             size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
-            for placed in range(kind.replicas):
-                node = cluster.best_fit(size)
-                if node is None:
-                    lacking.setdefault(view.name, Counter())[kind.name] += kind.replicas - placed
-                    break
-                cluster.place(size, node)
+            placed = place_up_to(cluster, size, kind.replicas)
+            if placed < kind.replicas:
+                lacking.setdefault(view.name, Counter())[kind.name] += kind.replicas - placed
         for view in views:
             if view.name in lacking:
                 self._note(view, f"no room for {dict(lacking[view.name])}")

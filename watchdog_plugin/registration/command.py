@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,7 +125,9 @@ def _made(chosen: _Chosen, registry: Registry, job: _Job) -> dict[str, Any]:
         except RecipeFailed:
             raise
         except Exception as error:  # the runtime's errors share no base class
-            msg = f"it cannot be made: {str(error)[:_SHOWN]}"
+            full = shutil.disk_usage(path.parent).free < chosen.model.stat().st_size
+            why = "; the disk is full" if full else ""  # which not every tool says
+            msg = f"it cannot be made: {str(error)[:_SHOWN]}{why}"
             raise RecipeFailed(msg) from error
         fresh.replace(path)
         registry.check_room(path)
@@ -149,7 +152,7 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     """
     command = [sys.executable, "-m", "watchdog_plugin.registration.trial", str(path)]
     command += [str(chosen.validation), str(threads), ",".join(map(str, chosen.batches))]
-    command.append(str(time.monotonic()))
+    command += [str(time.monotonic()), str(os.getpid())]
     try:
         ran = subprocess.run(  # noqa: S603  our own module
             command, capture_output=True, text=True, timeout=chosen.timeout_s, check=False

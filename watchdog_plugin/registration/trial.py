@@ -1,14 +1,16 @@
 """Measures one model file in a process of its own, which may crash without harm.
 
-    python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES BEGAN
+    python -m watchdog_plugin.registration.trial MODEL DATA THREADS BATCHES BEGAN PARENT
 
 The model is opened as a handler opens it; loading takes from BEGAN, when the process was started,
 in seconds of the machine's monotonic clock. What was found is the last line of the output, as JSON.
+It ends with PARENT, the process that has started it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import statistics
 import sys
@@ -92,7 +94,9 @@ def _seconds(session: OnnxSession, validation: ValidationSet, size: int) -> floa
 def main(argv: list[str]) -> int:
     """Measure and print."""
     tell_on_parent_death(signal.SIGKILL)
-    model, data, threads, batches, began_s = argv
+    model, data, threads, batches, began_s, parent = argv
+    if os.getppid() != int(parent):  # it has ended while this was being imported
+        return CarpoolError.exit_code
     sizes = [int(size) for size in batches.split(",")]
     try:
         found = measured(Path(model), Path(data), int(threads), sizes, float(began_s))

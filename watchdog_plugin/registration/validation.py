@@ -60,10 +60,10 @@ class ValidationSet:
             problems.add("model", given, f"one for each of {len(self)} rows")
         elif answers.ndim > 1:
             classes = answers.reshape(len(self), -1).shape[1]
-            highest = int(self.labels.max())
-            if highest >= classes or int(self.labels.min()) < 0:
+            lowest, highest = int(self.labels.min()), int(self.labels.max())
+            if highest >= classes or lowest < 0:
                 expected = f"numbers from 0 to {classes - 1}, as the model has {classes} classes"
-                problems.add(LABELS, highest, expected)
+                problems.add(LABELS, lowest if lowest < 0 else highest, expected)
             scores = answers.reshape(len(self), -1)
             unclear = np.isnan(scores).any(axis=1)
             if unclear.all():

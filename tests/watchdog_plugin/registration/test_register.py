@@ -239,13 +239,8 @@ def test_nothing_is_left_running_by_a_killed_registration(tmp_path: Path) -> Non
         wait_until(lambda: len(descendants(registering.pid)) == 1, 30, "it measures")
         (measuring,) = descendants(registering.pid)
         wait_until(lambda: b"registration.trial" in Path(f"/proc/{measuring}/cmdline").read_bytes())
-        wait_until(lambda: _mapped(measuring, "onnxruntime"), 30, "it has begun")
-        registering.kill()
+        registering.kill()  # before it has as much as imported anything
     wait_until(lambda: not Path(f"/proc/{measuring}").exists(), 10, "it has gone")
-
-
-def _mapped(pid: int, library: str) -> bool:
-    return library in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("model")

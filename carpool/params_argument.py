@@ -1,0 +1,31 @@
+"""Parameters of a policy as commands take them: one JSON object in an argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from carpool import forms
+from carpool.errors import ConfigError, Problem
+
+__all__ = ["read_params"]
+
+
+def read_params(text: str, example: str, option: str = "--params") -> dict[str, Any]:
+    """What ``text`` says; which parameters there are is the policy's business.
+
+    Args:
+        text: As it was given.
+        example: Shown to whoever gave something else.
+        option: The argument's name.
+
+    Raises:
+        ConfigError: it is no JSON object.
+    """
+    expected = f"a JSON object such as {example}"
+    try:
+        params = forms.loads(text)
+    except forms.NotJsonError as error:
+        raise ConfigError([Problem(option, text, expected, str(error))]) from error
+    if not isinstance(params, dict):
+        raise ConfigError([Problem(option, text, expected)])
+    return params

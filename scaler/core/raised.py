@@ -1,0 +1,20 @@
+"""What somebody's policy has raised, in a line: what it says, and where in his own file."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+__all__ = ["raised"]
+
+
+def raised(error: BaseException) -> str:
+    """Type, text, and the innermost line of the first file that is not its catcher's."""
+    trace, own, where = error.__traceback__, "", ""
+    catcher = trace.tb_frame.f_code.co_filename if trace else ""
+    while trace:
+        file = trace.tb_frame.f_code.co_filename
+        own = own or (file if file != catcher else "")
+        if file == own:
+            where = f" ({PurePath(file).name}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{where}"
