@@ -70,8 +70,8 @@ def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
                 _copy(entry, target / entry.name)
         for path in stack.copy:
             _copy(stack.folder / path, target / path)
-    except (OSError, shutil.Error) as error:
-        problem = Problem(f"build context of {function.name}", str(error), "files to copy")
+    except OSError as error:
+        problem = Problem(f"build context of {function.name}", _why(error), "files to copy")
         raise ConfigError([problem]) from error
     return BuildContext(function.image, folder, template.fprocess if template else "")
 
@@ -106,6 +106,14 @@ def _make_folders(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for made in (folder, target):
         made.chmod(mode)
+
+
+def _why(error: OSError) -> str:
+    """What went wrong first, as of a tree's copy everything is told at once."""
+    if not isinstance(error, shutil.Error):
+        return str(error)
+    (_, _, first), *more = error.args[0]
+    return f"{first}" + (f", and {len(more)} more like it" if more else "")
 
 
 def _copy(source: Path, target: Path) -> None:

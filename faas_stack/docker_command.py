@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import uvloop
 
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
-from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
+from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
@@ -103,17 +102,8 @@ async def _serve(args: argparse.Namespace) -> int:
     if args.scaler:
         token_file(secrets)  # for the scaler to start with
     provider = Provider(backend, secrets, options)
-    work = asyncio.get_running_loop().create_task(_run(provider, backend, args))
-    interrupts = Interrupts(work)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
-    finally:
-        try:
-            await interrupts.unless_again(provider.drain())
-        finally:
-            await backend.close()
-    return INTERRUPT_EXIT if interrupts.killed else 0
+    work = _run(provider, backend, args)
+    return await serve_until_interrupted(work, provider.drain, backend.close)
 
 
 async def _run(provider: Provider, backend: DockerBackend, args: argparse.Namespace) -> None:

@@ -6,14 +6,45 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["INTERRUPT_EXIT", "Interrupts", "say"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
 
-INTERRUPT_EXIT = 130
+    Coro = Coroutine[Any, Any, None]
+
+__all__ = ["say", "serve_until_interrupted"]
+
+_INTERRUPT_EXIT = 130
 
 
-class Interrupts:
+async def serve_until_interrupted(
+    work: Coro, drain: Callable[[], Coro], close: Callable[[], Coro]
+) -> int:
+    """Do ``work`` until it ends, fails or is interrupted.
+
+    Args:
+        work: serves.
+        drain: clears up after it, unless there is another interrupt.
+        close: is called in any case, last.
+
+    Returns:
+        The exit code.
+    """
+    working = asyncio.get_running_loop().create_task(work)
+    interrupts = _Interrupts(working)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+    finally:
+        try:
+            await interrupts.unless_again(drain())
+        finally:
+            await close()
+    return _INTERRUPT_EXIT if interrupts.killed else 0
+
+
+class _Interrupts:
     """SIGINT and SIGTERM: the first ends ``work``, the second ends what clears up after it."""
 
     def __init__(self, work: asyncio.Task[None]) -> None:
@@ -24,7 +55,7 @@ class Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupted)
 
-    async def unless_again(self, clearing_up: Any) -> None:  # noqa: ANN401 - a coroutine
+    async def unless_again(self, clearing_up: Coro) -> None:
         """Run ``clearing_up``, unless an interrupt cuts it short."""
         self._task = asyncio.get_running_loop().create_task(clearing_up)
         with contextlib.suppress(asyncio.CancelledError):

@@ -21,7 +21,7 @@ from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
-from scaler.stack_folder import URL_FILE
+from scaler.stack_folder import STORE_FILE, URL_FILE
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from faas_stack.stack_function import StackFunction
 
-__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled"]
+__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled", "joined"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 _GRACE_S = 5.0
@@ -68,6 +68,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--scaler-port", type=int, default=8090, help="0: any free port (default: %(default)s)")
     expected = "further options of carpool scaler run, as one argument"
     add("--scaler", default="", metavar="OPTIONS", help=expected)
+
+
+def joined(argv: Sequence[str]) -> list[str]:
+    """``--scaler`` and its argument as one word: the argument may begin with a dash, too."""
+    words = list(argv)
+    if "--scaler" in words[:-1]:
+        at = words.index("--scaler")
+        words[at : at + 2] = [f"--scaler={words[at + 1]}"]
+    return words
 
 
 def is_scaled(function: StackFunction) -> bool:
@@ -110,7 +119,10 @@ class ScalerProcess:
         await asyncio.wait({self._task, listens}, return_when=asyncio.FIRST_COMPLETED)
         listens.cancel()
         if self._task.done():
-            message = "the scaler does not start; what it said is above"
+            message = (
+                "the scaler does not start; what it said is above (what it calls --listen is "
+                "--scaler-port of carpool up)"
+            )
             raise ScalerFailed(message)
 
     async def stop(self) -> None:
@@ -151,7 +163,7 @@ class ScalerProcess:
             *(sys.executable, "-m", "carpool", "scaler", "run"),
             *("--gateway", needs.gateway, "--token-file", str(needs.token.resolve())),
             *("--listen", self.address, "--listen", f"127.0.0.1:{self._port}"),
-            *("--store", str(needs.folder.resolve() / ".carpool" / "scaler.db")),
+            *("--store", str(needs.folder.resolve() / STORE_FILE)),
             *needs.options,
             env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path},
             cwd=needs.folder,

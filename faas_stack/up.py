@@ -25,7 +25,7 @@ from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.assemble import assemble, exclusive
-from faas_stack.interrupts import INTERRUPT_EXIT, Interrupts, say
+from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.ledger import Capacity
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
@@ -34,12 +34,13 @@ from faas_stack.provider.process import ProcessBackend
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.ready import as_json, as_table, until_ready
-from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled
-from watchdog_plugin.model_folder import listing
+from faas_stack.registered import kept_up, registered
+from faas_stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled, joined
 
 if TYPE_CHECKING:
     from faas_stack.assemble import BuildContext
     from faas_stack.provider.fleet import Function
+    from faas_stack.registered import Registered
     from faas_stack.stack_file import StackFile
     from faas_stack.stack_function import StackFunction
 
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
     """``carpool up``."""
     parser = _parser("up", "start a stack file's functions on this machine")
     add_flags(parser)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(joined(argv))
     return _run(args, deploy=True)
 
 
@@ -141,21 +142,13 @@ class _Session:
         self._provider = Provider(self._backend, secrets, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
+        self._registered: list[Registered] = []
 
     async def run(self, ready_s: float | None) -> int:
         """Serve until interrupted; deploys first if there is a time limit for that."""
-        work = asyncio.get_running_loop().create_task(self._serve(ready_s))
-        interrupts = Interrupts(work)
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-        finally:
-            try:
-                await interrupts.unless_again(self._drain())
-            finally:
-                await self._backend.close()
-                self._held.close()
-        return INTERRUPT_EXIT if interrupts.killed else 0
+        with self._held:
+            work = self._serve(ready_s)
+            return await serve_until_interrupted(work, self._drain, self._backend.close)
 
     async def _drain(self) -> None:
         """Nothing is started any more; what was accepted is answered; then all ends."""
@@ -171,11 +164,13 @@ class _Session:
         self._held.enter_context(exclusive(self._stack))
         contexts = [assemble(self._stack, function) for function in self._stack.functions]
         self._images.update({context.image: context for context in contexts})
+        found = (registered(self._stack, function) for function in self._stack.functions)
+        self._registered = [each for each in found if each is not None]
         if ready_s is None:
             say(f"provider at {self._url()}; stop it with Ctrl-C")
         else:
             await self._deploy(ready_s)
-        await asyncio.Event().wait()
+        await kept_up(self._registered)
 
     async def _listen(self) -> None:
         try:
@@ -204,7 +199,8 @@ class _Session:
 
     async def _start_scaler(self) -> str:
         """Start the scaler; where sidecars find it."""
-        options = [*_variant_flags(self._stack), *shlex.split(self._args.scaler)]
+        options = [f"--variants={each.function}={each.target}" for each in self._registered]
+        options += shlex.split(self._args.scaler)
         if self._args.basic_auth:
             options += ["--basic-auth", str(self._args.basic_auth.resolve())]
         needs = Needs(
@@ -217,6 +213,7 @@ class _Session:
         )
         self._scaler = ScalerProcess(needs)
         await self._scaler.start()
+        say(f"scaler: its page is {self._scaler.url}/, and asks for the token in {needs.token}")
         return self._scaler.address
 
     def _url(self) -> str:
@@ -229,13 +226,3 @@ class _Session:
         else:
             sys.stdout.write(as_table(self._url(), functions))
         sys.stdout.flush()
-
-
-def _variant_flags(stack: StackFile) -> list[str]:
-    """Where the scaler finds the variants of functions that have them in their folders."""
-    flags = []
-    for function in stack.functions:
-        there = listing(function.handler) if function.handler else None
-        if there is not None:
-            flags += ["--variants", f"{function.name}={there.resolve()}"]
-    return flags

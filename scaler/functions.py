@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.sync import SyncAnswer
 from scaler.core.live.class_function import CLASS_LABEL, FUNCTION_LABEL
 from scaler.core.live.control import Control
-from scaler.core.live.pace import Pace
+from scaler.core.live.pace import FOLLOWED_S, SOON_S, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from carpool.latency.variant_set import VariantSet
     from carpool.sync import Announcement, FrontReport
     from scaler.core.live.class_function import Status
     from scaler.core.live.control import Means
@@ -27,7 +29,6 @@ __all__ = ["Functions"]
 
 _POLICY_LABEL = "com.carpool.scale.policy"
 _NOT_SCALED = "fixed"
-_SOON_S = 0.1
 _S_PER_MINUTE = 60
 
 
@@ -49,7 +50,7 @@ class Functions:
     def __init__(self, means: Means, pace: Pace | None = None) -> None:
         self._means = means
         self._controls: dict[str, Control] = {}
-        self._sidecars = 0
+        self._sidecars = self._fronts = 0
         self.pace = pace or Pace()
         self.now = time.monotonic
         self.wall = time.time
@@ -92,10 +93,19 @@ class Functions:
         self.ownerless = {name: found for name, found in classes.items() if name not in listed}
         return new
 
+    def learned(self, name: str, variants: VariantSet) -> None:
+        """The model of a function has other variants than before."""
+        self._means = replace(self._means, models={**(self._means.models or {}), name: variants})
+        control = self._controls.get(name)
+        if control is not None:
+            control.timing.given = variants
+            listed = ", ".join(variant.name for variant in variants.variants)
+            control.decisions.add(f"its variants are {listed} from now on", self.wall())
+
     def announced(self, control: Control, said: Announcement) -> None:
         """An instance says how it is."""
-        control.roll.announced(said, self.now())
-        if said.state != "loading":
+        news = control.roll.announced(said, self.now())
+        if news and said.state != "loading":
             self.wake()
 
     def reported(self, control: Control, report: FrontReport) -> None:
@@ -106,30 +116,44 @@ class Functions:
         for app in report.apps:
             if app.arrivals:
                 self.arrivals[control.name, app.name, minute] += app.arrivals
-        if report.starving and not control.changing:  # nothing is on its way yet
+        waits = report.starving and not control.changing  # nothing is on its way yet
+        if waits or self._surges(control):
             self.wake()
 
     def answer(self, control: Control, report: FrontReport) -> SyncAnswer:
         """What the front that has reported this is told."""
         interval_s, orders = self.interval_s(control), control.orders
+        soonest_s = self.pace.soonest_s(self._fronts)
         if orders.plan is None or not self.active or report.revision == orders.revision:
-            return SyncAnswer(interval_s, report.revision, conditions=control.conditions.unwell)
+            return SyncAnswer(
+                interval_s,
+                report.revision,
+                conditions=control.conditions.unwell,
+                soonest_s=soonest_s,
+            )
         return SyncAnswer(
             interval_s,
             orders.revision,
             orders.plan,
             orders.instances,
             control.conditions.unwell,
+            soonest_s,
         )
 
     def interval_s(self, control: Control) -> float:
         """When a sidecar of a function should sync again."""
         usual_s = self.pace.interval_s(self._sidecars)
         control.roll.interval_s = usual_s
-        hurry = control.changing or control.plan is None
-        return min(usual_s, max(_SOON_S, usual_s / 5)) if hurry else usual_s
+        hurry = control.changing or control.plan is None or self._surges(control)
+        return min(usual_s, max(SOON_S, usual_s / 5)) if hurry else usual_s
 
     def count(self) -> int:
         """Count the sidecars anew; how many there are."""
+        now_s = self.now()
         self._sidecars = sum(len(control.roll) for control in self)
+        self._fronts = sum(control.roll.fronts(now_s) for control in self)
         return self._sidecars
+
+    def _surges(self, control: Control) -> bool:
+        """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
+        return self.now() < control.roll.surged_s + FOLLOWED_S

@@ -14,10 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from carpool.errors import CarpoolError
+from carpool.errors import CarpoolError, ConfigError
 from scaler.core.live.action import Action
+from scaler.core.live.decisions import kind_of
 from scaler.gateway import GatewayError
 from scaler.machine import nodes_of
+from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +37,7 @@ __all__ = ["Loop"]
 log = logging.getLogger(__name__)
 
 _SETTLE_S = 3.0
-_LEAST_PAUSE_S = 0.05  # between two rounds, however urgent
+_LEAST_PAUSE_S = 0.05  # between two rounds, however urgent; as long as one took if that is longer
 
 T = TypeVar("T")
 
@@ -51,7 +53,9 @@ class Loop:
         tally: Counts.
 
     Attributes:
+        lists: The variants of functions, as they are registered.
         unreachable: Why the gateway cannot be asked; empty while it can.
+        unkept: Why the store cannot be written; empty while it can.
     """
 
     def __init__(
@@ -72,7 +76,8 @@ class Loop:
         self._told: set[str] = set()
         self._began_s = functions.now()
         self._heard = self._informed = False
-        self.unreachable = ""
+        self.unreachable = self.unkept = ""
+        self.lists = VariantLists({})
         functions.wake = self._due.set
 
     async def run(self, interval_s: float) -> None:
@@ -84,10 +89,12 @@ class Loop:
                     await self._round()
                 except Exception:
                     log.exception("a round failed")
-                self._tally.rounded(time.monotonic() - began_s)
-                await asyncio.sleep(_LEAST_PAUSE_S)
+                took_s = time.monotonic() - began_s
+                self._tally.rounded(took_s)
+                pause_s = max(_LEAST_PAUSE_S, min(took_s, interval_s - took_s))
+                await asyncio.sleep(pause_s)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, began_s + interval_s - time.monotonic())):
+                    async with asyncio.timeout(max(0.0, interval_s - took_s - pause_s)):
                         await self._due.wait()
                 self._due.clear()
         finally:
@@ -103,16 +110,29 @@ class Loop:
         if not self._settled():
             return
         await self._plan()
-        for control in list(functions):
-            await self._act(control)
-            await asyncio.sleep(0)  # sidecars are answered in between
+        new = [control for control in list(functions) if await self._act(control)]
+        if new:
+            await self._look()  # what was deployed is listed now, and has no instances yet
+            for control in new:
+                await self._act(control)
         if not self.unreachable:
             for found in functions.ownerless.values():
                 for kind, status in found.items():
                     await self._carry_out(None, Action("delete", kind, status.name))
         functions.active = not self._gateway.dry
         await self._keeping.collect()
-        await self._in_thread(self._keeping.keep)
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """Write what was collected; what cannot be written now is, with a later round."""
+        why = ""
+        try:
+            await self._in_thread(self._keeping.keep)
+        except ConfigError as error:
+            why = f"what happens is not kept for a restart: {error}"
+        if kind_of(why) != kind_of(self.unkept):
+            log.warning("%s", why or "the store can be written again")
+        self.unkept = why
 
     def _settled(self) -> bool:
         """Whether the instances have had time to say where they are, since this scaler started.
@@ -153,6 +173,8 @@ class Loop:
     async def _plan(self) -> None:
         """Every function gets a plan from its policy; one without a model, a first one."""
         functions = self._functions
+        for name, variants in (await self._in_thread(self.lists.news)).items():
+            functions.learned(name, variants)
         now_s, wall_s = functions.now(), functions.wall()
         by_name = {control.name: control for control in functions}
         views: dict[str, FunctionView] = {}
@@ -166,10 +188,14 @@ class Loop:
                 control.follow(control.first_plan(), wall_s)
         outcomes = await self._in_thread(lambda: self._planned(by_name, views, now_s))
         for name, outcome in outcomes.items():
-            by_name[name].remarks = outcome.notes
-            by_name[name].unplaced_rps = outcome.unplaced_rps
+            control = by_name[name]
+            if kind_of(outcome.failure) != kind_of(control.failure):
+                news = f"{outcome.failure}; it keeps its plan" if outcome.failure else "is planned"
+                log.warning("%s: %s", name, news)
+            control.failure, control.remarks = outcome.failure, outcome.notes
+            control.unplaced_rps = outcome.unplaced_rps
             if outcome.plan is not None:
-                by_name[name].follow(outcome.plan, wall_s)
+                control.follow(outcome.plan, wall_s)
 
     def _planned(
         self, by_name: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
@@ -179,15 +205,19 @@ class Loop:
         self._tally.planning_s += time.perf_counter() - began_s
         return outcomes
 
-    async def _act(self, control: Control) -> None:
-        """Bring one function nearer to its plan."""
+    async def _act(self, control: Control) -> bool:
+        """Bring one function nearer to its plan; whether there is more to do at once."""
+        await asyncio.sleep(0)  # sidecars are answered in between
         try:
             actions = control.step(self._functions.now(), self._functions.wall())
         except CarpoolError as error:
             self._tell_once(f"{control.name}: {error}")
-            return
-        for action in actions if not self.unreachable else ():
+            return False
+        if self.unreachable:
+            return False
+        for action in actions:
             await self._carry_out(control, action)
+        return any(action.verb == "deploy" for action in actions)
 
     async def _carry_out(self, control: Control | None, action: Action) -> None:
         if self._gateway.dry:

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     options = read_options(args)
     store = Store(options.store)
     try:
+        store.claim()
         if sys.platform == "win32":
             asyncio.run(_serve(options, store))
         else:
@@ -76,6 +77,7 @@ async def _serve(options: Options, store: Store) -> None:
     planners = Planners(options.setting, options.shadow)
     keeping = Keeping(store, functions, senders)
     loop = Loop(functions, options.gateway, planners, keeping, tally)
+    loop.lists = options.lists
     sync = SyncApi(functions, options.token, tally, senders)
     dashboard = Dashboard(functions, planners, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None

@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import address, durations, forms, plugins
+from carpool import address, durations, plugins
 from carpool.basic_auth import credentials
 from carpool.files import read_text
-from carpool.latency.variant_set import VariantSet
+from carpool.params_argument import read_params
 from carpool.strict import Problems
-from carpool.variants.variant_file import read_variants
 from scaler.core.cost import Prices
 from scaler.core.live.control import Means
 from scaler.core.live.shadow import Shadow
@@ -27,10 +26,11 @@ from scaler.gateway import Gateway
 from scaler.planners import Setting
 from scaler.policy_choice import chosen_policy
 from scaler.prometheus import Prometheus
+from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from carpool.latency import LatencyModel
     from scaler.core.prewarm import PrewarmPolicy
@@ -92,6 +92,7 @@ class Options:
     means: Means
     shadow: Shadow | None
     prometheus: Prometheus | None
+    lists: VariantLists
     interval_s: float
     sync_s: float
 
@@ -116,13 +117,18 @@ def read_options(args: argparse.Namespace) -> Options:
     auth = problems.attempt(lambda: credentials(args.basic_auth)) if args.basic_auth else None
     scenario = problems.attempt(lambda: read_scenario(args.scenario)) if args.scenario else None
     prewarm = problems.attempt(lambda: _prewarm(args.prewarm, prewarm_params))
-    models: dict[str, LatencyModel] = dict(_variant_sets(args.variants, problems))
+    lists = VariantLists(_variant_files(args.variants, problems))
+    models: dict[str, LatencyModel] = {}
+    for name in lists:
+        found = problems.attempt(lambda: lists.read(name))  # noqa: B023
+        models |= {name: found} if found else {}
     if args.prometheus and not args.prometheus.startswith(("http://", "https://")):
         problems.add("--prometheus", args.prometheus, "a URL such as http://127.0.0.1:9090")
     problems.raise_if_any()
     setting = _setting(args.policy, params, scenario, Limits(window_s=times["hold"]))
     if scenario:
         models |= {function.name: function.model for function in scenario.functions}
+        lists.leave([function.name for function in scenario.functions])
     return Options(
         listen,
         token,
@@ -132,6 +138,7 @@ def read_options(args: argparse.Namespace) -> Options:
         Means(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
         Shadow(args.shadow, chosen_policy(args.shadow, setting.policies)) if args.shadow else None,
         Prometheus(args.prometheus, args.namespace) if args.prometheus else None,
+        lists,
         times["interval"],
         times["sync"],
     )
@@ -154,16 +161,16 @@ def _prewarm(name: str, params: dict[str, Any]) -> partial[PrewarmPolicy]:
     return partial(plugins.build, policy_class, params)
 
 
-def _variant_sets(texts: Sequence[str], problems: Problems) -> Iterator[tuple[str, VariantSet]]:
-    """Latency models of functions by the files of their variants."""
+def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:
+    """The files of variants by function."""
+    found = {}
     for text in texts:
         name, _, file = text.partition("=")
-        if not name or not file:
+        if name and file:
+            found[name] = Path(file)
+        else:
             problems.add("--variants", text, "FUNCTION=FILE")
-            continue
-        found = problems.attempt(lambda: VariantSet(read_variants(Path(file))))  # noqa: B023
-        if found is not None:
-            yield name, found
+    return found
 
 
 def _token(path: Path | None, problems: Problems) -> str:
@@ -191,11 +198,4 @@ def _duration(name: str, text: str, problems: Problems) -> float:
 
 
 def _params(name: str, text: str, problems: Problems) -> dict[str, Any]:
-    try:
-        found = forms.loads(text)
-    except forms.NotJsonError:
-        found = None
-    if not isinstance(found, dict):
-        problems.add(name, text, 'a JSON object such as {"alpha": 0.5}')
-        return {}
-    return found
+    return problems.attempt(lambda: read_params(text, '{"alpha": 0.5}', name)) or {}

@@ -110,6 +110,12 @@ def test_unreadable_handler_files_are_reported(folder: Path) -> None:
     stack = load(folder / "stack.yaml", {})
     with pytest.raises(ConfigError, match="dangling"):
         assemble(stack, stack.functions[0])
+    (folder / "fn" / "dangling").unlink()
+    (folder / "fn" / "data").mkdir()
+    for name in "abc":
+        (folder / "fn" / "data" / name).symlink_to(folder / "nowhere")
+    with pytest.raises(ConfigError, match=r"No such file or .*, and 2 more like it"):
+        assemble(stack, stack.functions[0])
 
 
 def test_project_templates_are_found_without_a_template_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 from tests.faas_stack.test_up import carpool
@@ -21,6 +22,29 @@ def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> Non
     assert 1 == code
     assert "did you mean 'infless'" in said
     assert "the scaler does not start" in said
+
+
+def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
+    """One that begins with a dash and has no blank in it is no option of ``carpool up``."""
+    write_function(tmp_path)
+    with carpool(tmp_path, *_UP, "--scaler", "--interval=soon") as up:
+        code, said = up.ended()
+    assert 1 == code
+    assert "--interval = 'soon': expected a duration" in said
+
+
+def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """The scaler's own word for it is another one."""
+    write_function(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with carpool(tmp_path, "up", "--port", "0", "--scaler-port", port, "--no-watchdog") as up:
+            code, said = up.ended()
+    assert 1 == code
+    assert f"--listen = '127.0.0.1:{port}': expected a free address" in said
+    assert "--scaler-port of carpool up" in said
 
 
 def test_without_a_scaled_function_there_is_no_scaler(tmp_path: Path) -> None:

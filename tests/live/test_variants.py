@@ -11,7 +11,7 @@ import requests
 
 from carpool.http.client import Pool
 from tests.live.stack import BACKGROUND, stack
-from tests.live.variants import body, write_function
+from tests.live.variants import body, write_function, write_variant
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -82,6 +82,24 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
         assert 404 == ask(running, variant="narow-plain-t1").status_code
         assert 400 == ask(running, accuracy="much").status_code
         assert 422 == ask(running, accuracy=least, variant=NARROW).status_code
+
+
+def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path: Path) -> None:
+    """Refused while nobody has it; served once it is registered, and nobody fails meanwhile."""
+    (narrow,) = write_function(tmp_path, "narrow").values()
+    least = f"{narrow.accuracy + 0.02:.4f}"
+    with stack(tmp_path, QUICKLY) as running:
+        wait_until(lambda: answers(running), 60, "an instance")
+        assert 422 == ask(running, accuracy=least).status_code
+        write_variant(tmp_path, "wide")
+
+        def followed() -> bool:
+            assert served(ask(running)) in {NARROW, WIDE}
+            return answers(running, accuracy=least)
+
+        wait_until(followed, 60, "the new variant")
+        assert WIDE == served(ask(running, accuracy=least))
+        assert WIDE in str(running.explain("rings")["decisions"])
 
 
 async def _callers(running: Stack, least: float, over: asyncio.Event) -> list[tuple[float, Any]]:

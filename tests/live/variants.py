@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from carpool.variants.variant import Variant
 
-__all__ = ["INPUTS", "body", "write_function"]
+__all__ = ["INPUTS", "body", "write_function", "write_variant"]
 
 INPUTS = 16
 _CLASSES = 3
+_NETWORKS = {"narrow": (24, 1), "wide": (1000, 2)}  # width and threads
 
 
 def _points(rows: int, seed: int) -> tuple[Any, Any]:
@@ -61,18 +62,24 @@ def _train(path: Path, width: int) -> None:
     )
 
 
-def write_function(folder: Path, **annotations: str) -> dict[str, Variant]:
-    """A stack file with the function ``rings``, registered in its own folder; its variants."""
-    home = folder / "rings"
-    home.mkdir()
+def write_variant(folder: Path, name: str) -> None:
+    """Train and register a network for the function ``rings``, in its own folder."""
+    width, threads = _NETWORKS[name]
     x, labels = _points(1000, 3)
     np.savez(folder / "validation.npz", x=x, labels=labels)
-    for name, width, threads in (("narrow", 24, 1), ("wide", 1000, 2)):
-        _train(folder / f"{name}.onnx", width)
-        flags = ["--app", "rings", "--validation", str(folder / "validation.npz")]
-        flags += ["--threads", str(threads), "--batch", "1,4,8", "--recipes", "plain"]
-        flags += ["--registry", str(home / "variants")]
-        assert 0 == register([str(folder / f"{name}.onnx"), *flags])
+    _train(folder / f"{name}.onnx", width)
+    flags = ["--app", "rings", "--validation", str(folder / "validation.npz")]
+    flags += ["--threads", str(threads), "--batch", "1,4,8", "--recipes", "plain"]
+    flags += ["--registry", str(folder / "rings" / "variants")]
+    assert 0 == register([str(folder / f"{name}.onnx"), *flags])
+
+
+def write_function(folder: Path, *networks: str, **annotations: str) -> dict[str, Variant]:
+    """A stack file with the function ``rings``, of these networks or all; its variants."""
+    home = folder / "rings"
+    home.mkdir()
+    for name in networks or _NETWORKS:
+        write_variant(folder, name)
     labels_ = {
         "com.carpool.slo": "400ms",
         "com.carpool.batch.max": "8",

@@ -53,6 +53,7 @@ class Control:
         conditions: How the instances of its variants are.
         notes: What is not as it should be.
         remarks: Why it has another plan than its policy wanted.
+        failure: Why its policy gives it none; empty while it does.
         unplaced_rps: The part of its rate for which there is no room.
     """
 
@@ -66,6 +67,7 @@ class Control:
         self.conditions = Conditions()
         self.notes: list[str] = []
         self.remarks: list[str] = []
+        self.failure = ""
         self.unplaced_rps = 0.0
         self.wanted: Mapping[str, int] = {}
         self.settings = FunctionSettings()
@@ -163,6 +165,7 @@ class Control:
     def step(self, now_s: float, wall_s: float) -> list[Action]:
         """What to ask of the gateway now; the fronts' orders are brought up to date."""
         if self.plan is None and self._base is not None:
+            self.notes = [*self._wrong, *filter(None, [self.failure])]
             return []
         ready = self.roll.ready(now_s)
         sight = Sight(
@@ -186,7 +189,7 @@ class Control:
             *self._wrong,
             *self._rollout.notes,
             *self._doubts.said(self._deployed, ready, now_s),
-            *filter(None, [self.timing.correction.alarm()]),
+            *filter(None, [self.failure, self.timing.correction.alarm()]),
         ]
         self.decisions.note(self.notes, wall_s)
         if news := self.timing.correction.news():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Decision", "Decisions"]
+__all__ = ["Decision", "Decisions", "kind_of"]
 
 _KEPT = 64
 _NUMBER = re.compile(r"\d[\d.]*")
@@ -41,8 +41,13 @@ class Decisions:
 
     def note(self, troubles: Sequence[str], at_s: float) -> None:
         """These are the troubles now; the ones that are new, by more than a number, are told."""
-        kinds = {_NUMBER.sub("", text): text for text in troubles}
+        kinds = {kind_of(text): text for text in troubles}
         for kind, text in kinds.items():
             if kind not in self._noted:
                 self.add(text, at_s)
         self._noted = set(kinds)
+
+
+def kind_of(text: str) -> str:
+    """What a trouble has in common with the same one whose numbers are others."""
+    return _NUMBER.sub("", text)

@@ -5,8 +5,10 @@ The scaler's time per message is measured, so the interval follows what this mac
 
 from __future__ import annotations
 
-__all__ = ["FEWEST", "Pace"]
+__all__ = ["FEWEST", "FOLLOWED_S", "SOON_S", "Pace"]
 
+SOON_S = 0.1  # from message to message while there is something to hear
+FOLLOWED_S = 1.0  # after a jump: a rate of its own needs half a second, and a message more
 _SHARE = 0.5  # of a core
 _WEIGHT = 0.2
 FEWEST = 200  # messages from which on a measurement counts
@@ -30,6 +32,10 @@ class Pace:
         """So many messages took the process so much time, planning and all."""
         if messages >= FEWEST:
             self._cost_s += _WEIGHT * (busy_s / messages - self._cost_s)
+
+    def soonest_s(self, fronts: int) -> float:
+        """From one message of a front to its next, however urgent: at most a core for all."""
+        return min(round(fronts * self._cost_s, 3), self.interval_s(fronts))
 
     def interval_s(self, sidecars: int) -> float:
         """From one message of a sidecar to its next."""

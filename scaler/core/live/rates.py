@@ -1,9 +1,9 @@
 """The rate of each application, from counts that sidecars report for their own stretches of time.
 
 The rate to plan for is the mean over a window. A window that is long enough to be precise is slow
-to follow a jump; so where the last moments alone show, beyond doubt (by two standard deviations of
-a Poisson count), that the rate is higher than the window's mean, theirs counts. A fall has to fill
-the window.
+to follow a jump; so where the last moments alone show, beyond doubt (by three standard deviations
+of a Poisson count), that the rate is higher than the window's mean, theirs counts. A fall has to
+fill the window.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 __all__ = ["Rates"]
 
-_DEVIATIONS = 2.0
+_DEVIATIONS = 3.0  # moments are looked at often, and what is started for chance stays
 _MOMENTS_S = (4.0, 2.0, 1.0, 0.5)
 _KNOWN_S = 60.0  # an application of which nothing comes for so long is forgotten
 _SILENT_S = 5.0  # without a word for so long, sidecars have not no load: nothing is known of it
@@ -71,10 +71,11 @@ class Rates:
 
     def _rate(self, stretches: deque[_Stretch]) -> float:
         end_s = self._heard_s  # what came since then has not been told yet
-        mean = self._mean(stretches, end_s, min(self._window_s, end_s - self._began_s))
+        known_s = max(end_s - self._began_s, _MOMENTS_S[-1])  # three requests at once are no rate
+        mean = self._mean(stretches, end_s, min(self._window_s, known_s))
         highest = mean
         for moment_s in _MOMENTS_S:
-            latest = self._mean(stretches, end_s, min(moment_s, end_s - self._began_s))
+            latest = self._mean(stretches, end_s, min(moment_s, known_s))
             doubt = _DEVIATIONS * math.sqrt(latest / moment_s)
             if latest - doubt > highest:
                 highest = latest

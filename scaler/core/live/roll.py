@@ -56,6 +56,7 @@ class Roll:
         starts: Instances that have become ready.
         waits: How often somebody had to wait until there was an instance at all.
         lines: What is known of execution times, by class.
+        surged_s: When a front last said that more comes than it had told.
     """
 
     def __init__(self, rates: Rates) -> None:
@@ -70,6 +71,7 @@ class Roll:
         self.starts = 0
         self.waits = 0
         self.lines: dict[str, tuple[float, float]] = {}
+        self.surged_s = -math.inf
         self._fronts: dict[str, _Front] = {}
         self._instances: dict[str, _Instance] = {}
         self._ready: tuple[float, dict[str, tuple[str, ...]]] = (-math.inf, {})
@@ -80,6 +82,7 @@ class Roll:
         before = self._fronts.get(report.sender)
         self.waits += report.starving and not (before and before.report.starving)
         self._fronts[report.sender] = _Front(report, now_s)
+        self.surged_s = now_s if report.surging else self.surged_s
         counts = {app.name: app.arrivals for app in report.apps}
         self.rates.note(counts, report.period_s, now_s)
         self.arrivals.update(counts)
@@ -88,8 +91,11 @@ class Roll:
         for line in report.classes:
             self._executed(line)
 
-    def announced(self, said: Announcement, now_s: float) -> None:
-        """An instance has said how it is; one that starts again at an address takes it over."""
+    def announced(self, said: Announcement, now_s: float) -> bool:
+        """An instance has said how it is; whether that is news.
+
+        One that starts again at an address takes it over.
+        """
         self._ready = (-math.inf, {})
         before = self._instances.get(said.address)
         same = before is not None and before.sender == said.sender and before.state == said.state
@@ -99,6 +105,7 @@ class Roll:
         self._instances[said.address] = _Instance(
             said.name, said.sender, said.state, now_s, since_s, said.load_s, said.reason
         )
+        return not same
 
     def ready(self, now_s: float) -> dict[str, tuple[str, ...]]:
         """Addresses by class of the instances that can take batches."""

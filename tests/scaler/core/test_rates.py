@@ -32,6 +32,13 @@ def test_a_jump_shows_at_once() -> None:
     assert found["web"] == pytest.approx(200.0)
 
 
+def test_three_requests_at_once_are_no_rate() -> None:
+    """The first moments of a front count as half a second."""
+    rates = Rates()
+    rates.note({"web": 3}, 0.01, 0.01)
+    assert rates.at(0.01)["web"] <= 6.0
+
+
 def test_chance_is_no_jump() -> None:
     """Twice the usual count of a few requests is what happens by chance."""
     found = counted([8.0] * 40 + [16.0]).at(20.5)

@@ -1,0 +1,216 @@
+"""How soon instances are asked for after a jump of the load, by a clock that is simulated.
+
+The front's counts, what is reported of them and when, the scaler's rates, policy, guard and rollout
+are those that run live; sockets, the event loop and the gateway are left out. Nothing takes time
+here but what is waited for: the next report, the next round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from carpool.latency.linear import Linear
+from carpool.sync import Announcement, AppReport, FrontReport
+from scaler.core.cost import Prices
+from scaler.core.live.class_function import Status
+from scaler.core.live.control import Means
+from scaler.core.live.pace import Pace
+from scaler.core.restraint import Limits
+from scaler.functions import Functions
+from scaler.planners import Planners, Setting
+from sidecar.core.load import Load
+
+if TYPE_CHECKING:
+    from scaler.core.live.action import Action
+
+MODEL = Linear(0.026, 0.002, cpu=0.25)
+INTERVAL_S, PAUSE_S = 0.5, 0.05  # of rounds
+STEP_S = 30.0
+
+
+class Gateway:
+    """Lists what it was told to run; instances are ready a while after they were asked for."""
+
+    def __init__(self) -> None:
+        labels = {
+            "com.carpool.slo": "400ms",
+            "com.carpool.batch.max": "4",
+            "com.carpool.cpu": "0.25",
+            "com.carpool.scale.policy": "infless",
+        }
+        base = {"name": "f", "image": "x", "replicas": 1, "labels": labels}
+        self.listed: dict[str, Status] = {"f": Status.of(base)}
+        self.asked: list[tuple[float, int]] = []
+        self.ready_at: list[tuple[float, str]] = []
+
+    def carry_out(self, action: Action, now_s: float) -> None:
+        """As an OpenFaaS gateway."""
+        if action.verb in ("deploy", "update"):
+            document = {**action.document, "name": action.name, "replicas": 0}
+            self.listed[action.name] = Status.of(document)
+        elif action.verb == "scale":
+            before = self.listed[action.name]
+            new = action.replicas - before.replicas
+            self.listed[action.name] = replace(before, replicas=action.replicas)
+            self.ready_at += [(now_s + 2.5, action.kind)] * max(0, new)
+            self.asked.append((now_s, self.instances))
+        else:
+            self.listed.pop(action.name, None)
+
+    @property
+    def instances(self) -> int:
+        """All that there are to be."""
+        return sum(status.replicas for name, status in self.listed.items() if name != "f")
+
+
+class Scene:
+    """One front, one scaler, and the time."""
+
+    def __init__(self, policy: str, phase_s: float, others: int = 0) -> None:
+        self.now_s = 0.0
+        self.load = Load(0.0)
+        self.load.surged = self._surged
+        self.gateway = Gateway()
+        self.functions = Functions(Means("e", models={"f": MODEL}), Pace())
+        self.functions.now = self.functions.wall = lambda: self.now_s
+        self.functions.wake = self._woken
+        self.functions.active = True
+        self.functions.observe(self.gateway.listed)
+        self.planners = Planners(Setting(Prices(), policy=policy, limits=Limits(window_s=3.0)))
+        self.round_at, self.round_was = 0.0, -1.0
+        self.report_at, self.report_was, self.soonest_s = phase_s, 0.0, 0.0
+        self.sequence = self.reports = 0
+        self._others = others  # fronts, of other functions
+
+    def _surged(self) -> None:
+        self.report_at = min(self.report_at, max(self.now_s, self.report_was + self.soonest_s))
+
+    def _woken(self) -> None:
+        self.round_at = min(self.round_at, max(self.now_s, self.round_was + PAUSE_S))
+
+    def run(self, arrivals: list[float], until_s: float) -> None:
+        """Let everything happen in its order."""
+        coming = iter([*arrivals, until_s])
+        arrival_s = next(coming)
+        while True:
+            next_s = min(arrival_s, self.report_at, self.round_at)
+            if next_s >= until_s:
+                return
+            self.now_s = next_s
+            if next_s == arrival_s:
+                self.load.arrived("*", next_s)
+                arrival_s = next(coming)
+            elif next_s == self.report_at:
+                self._report()
+            else:
+                self._round()
+
+    def _report(self) -> None:
+        taken = self.load.take(self.now_s)
+        self.sequence += 1
+        (control,) = self.functions
+        report = FrontReport(
+            *("f", "a" * 8, self.sequence),
+            version=control.orders.version or None,
+            period_s=taken.period_s,
+            apps=tuple(AppReport(name, app.arrivals) for name, app in taken.apps.items()),
+            surging=taken.surging,
+        )
+        self.functions.reported(control, report)
+        answer = self.functions.answer(control, report)
+        self.soonest_s = answer.soonest_s
+        self.report_was, self.report_at = self.now_s, self.now_s + answer.interval_s
+        self.reports += 1
+
+    def _round(self) -> None:
+        self.round_was, self.round_at = self.now_s, self.now_s + INTERVAL_S
+        self.functions.observe(self.gateway.listed)
+        self.functions.count()
+        self.functions._sidecars += self._others
+        self.functions._fronts += self._others
+        (control,) = self.functions
+        ready = [entry for entry in self.gateway.ready_at if entry[0] <= self.now_s]
+        for number, (_, kind) in enumerate(ready):
+            where = f"{kind}:{number}"
+            said = Announcement("f", f"i{number:07}", 1, kind, where, "ready", 2.5)
+            control.roll.announced(said, self.now_s)
+        view = control.view(self.now_s)
+        if view is not None and self.sequence:
+            outcome = self.planners.plan({"f": control}, {"f": view}, self.now_s)["f"]
+            if outcome.plan is not None:
+                control.follow(outcome.plan, self.now_s)
+        for _ in range(2):  # what was deployed is listed, and scaled, in the same round
+            for action in control.step(self.now_s, self.now_s):
+                self.gateway.carry_out(action, self.now_s)
+                control.done(action, self.now_s, self.now_s)
+            self.functions.observe(self.gateway.listed)
+
+
+def step(low_rps: float, high_rps: float, until_s: float, seed: int) -> list[float]:
+    """Arrivals at random, at a rate that jumps."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        rng.uniform(start_s, end_s, rng.poisson(rate * (end_s - start_s)))
+        for start_s, end_s, rate in ((0, STEP_S, low_rps), (STEP_S, until_s, high_rps))
+    ]
+    return sorted(np.concatenate(parts).tolist())
+
+
+def followed(scene: Scene, low_rps: float, high_rps: float, seed: int) -> float:
+    """How long after a jump more instances were asked for; 0 if chance had done so before."""
+    scene.run(step(low_rps, high_rps, STEP_S + 5, seed), STEP_S + 5)
+    before = [count for at_s, count in scene.gateway.asked if at_s < STEP_S]
+    more = [at_s for at_s, count in scene.gateway.asked if at_s >= STEP_S and count > before[-1]]
+    if not more:
+        assert before[-1] > before[0]
+        return 0.0
+    return more[0] - STEP_S
+
+
+@pytest.mark.parametrize(
+    ("policy", "low_rps", "high_rps"),
+    [("infless", 54.0, 150.0), ("openfaas", 54.0, 150.0), ("infless", 300.0, 600.0)],
+)
+def test_instances_are_asked_for_well_within_two_seconds(
+    policy: str, low_rps: float, high_rps: float
+) -> None:
+    """At whatever moment of the interval a jump comes, and however requests fall, 40 times."""
+    found = [
+        followed(Scene(policy, 0.5 * seed / 40), low_rps, high_rps, seed) for seed in range(40)
+    ]
+    assert max(found) < 1.0
+    assert min(found) >= 0.0
+
+
+def test_with_ten_thousand_fronts_one_jump_does_not_wait_for_an_interval_of_theirs() -> None:
+    """They speak every four seconds or more; what is news is mostly told in half of that."""
+    interval_s = Pace().interval_s(10_000)
+    assert interval_s >= 4.0
+    found = [
+        followed(Scene("infless", 0.1 * seed, others=10_000), 54.0, 150.0, seed)
+        for seed in range(20)
+    ]
+    assert sorted(found)[10] < interval_s / 2
+    assert max(found) < interval_s
+
+
+@pytest.mark.parametrize("fronts", [1, 10, 100, 1000, 10_000, 1_000_000])
+def test_even_if_all_speak_as_soon_as_they_may_it_is_a_core_at_most(fronts: int) -> None:
+    """A surge everywhere at once, for ever, costs what the scaler has."""
+    pace = Pace()
+    pace.measured(1000, 0.25)
+    cost_s = pace._cost_s
+    soonest_s = pace.soonest_s(fronts)
+    assert soonest_s <= pace.interval_s(fronts)
+    assert fronts * cost_s <= max(soonest_s, 0.02) * 1.01 or soonest_s == pace.interval_s(fronts)
+
+
+def test_an_even_load_has_reports_and_rounds_in_their_turn() -> None:
+    """Nothing is out of turn where nothing jumps."""
+    scene = Scene("infless", 0.1)
+    scene.run(step(80.0, 80.0, 120.0, 3), 120.0)
+    assert 200 <= scene.reports <= 290  # two a second, and more while the first instances load
