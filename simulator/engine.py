@@ -12,6 +12,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scaler.core import cost
 from scaler.core.placement import Cluster
 from scaler.core.snapshot import Snapshot
@@ -21,6 +23,7 @@ from simulator.execution import Executions
 from simulator.fleet import Fleet
 from simulator.held import Held
 from simulator.lane import Lane
+from simulator.looks import Looks
 from simulator.rates import LiveRates, Rates
 from simulator.regimes import Regimes
 from simulator.room import Room
@@ -66,17 +69,25 @@ class Simulation:
         self._callers = [caller for track in self._tracks for caller in track.lane.callers]
         self._outcome = Simulated(self._tracks)
         self._regimes = Regimes() if self._settings.rate_level else None
+        follows = self._settings.live_rates and not self._regimes
+        functions, interval_s = len(self._tracks), self._settings.interval_s
+        self._looks = Looks(functions, interval_s) if follows else None
 
     def run(self) -> Simulated:
         """Simulate all of it."""
         scenario, interval_s = self._scenario, self._settings.interval_s
         processes = [app.arrivals for function in scenario.functions for app in function.apps]
         arrivals = Arrivals(processes, scenario.horizon_s, scenario.seed)
-        for number in range(math.ceil(scenario.horizon_s / interval_s)):
-            start = number * interval_s
-            end = min(start + interval_s, scenario.horizon_s)
+        number, start = 0, 0.0
+        while start < scenario.horizon_s:
             self._progress(start / scenario.horizon_s)
+            if self._looks:
+                start = self._look(start, arrivals)
+                continue
+            number += 1
+            end = min(number * interval_s, scenario.horizon_s)
             self._interval(start, end, arrivals.take(end))
+            start = end
         while not all(track.lane.batcher.idle for track in self._tracks):
             self._agenda.run_next()
         for track in self._tracks:
@@ -84,6 +95,19 @@ class Simulation:
             for instance in track.fleet.alive.values():
                 track.held.count(instance, scenario.horizon_s)
         return self._outcome
+
+    def _look(self, start: float, arrivals: Arrivals) -> float:
+        """One interval as long as a live scaler lets it be; its end."""
+        assert self._looks is not None  # noqa: S101  whoever calls has looked
+        due = min(start + self._looks.step_s(start), self._scenario.horizon_s)
+        times = arrivals.take(due)
+        end = self._looks.end(due, self._shared_out(times))
+        if end < due:
+            cuts = [int(np.searchsorted(each, end, side="right")) for each in times]
+            arrivals.give_back([each[cut:] for each, cut in zip(times, cuts, strict=True)])
+            times = [each[:cut] for each, cut in zip(times, cuts, strict=True)]
+        self._interval(start, end, times)
+        return end
 
     def _interval(self, start: float, end: float, times: list[Times]) -> None:
         by_track = self._shared_out(times)
@@ -143,7 +167,9 @@ class Simulation:
         held = Held(billing, scenario.horizon_s)
         seed = f"{scenario.seed} {function.name}"
         stages = function.stages if function.executor == "lazy" else 0
-        executions = Executions(function.model, billing, settings.noise, seed, stages)
+        executions = Executions(
+            function.model, billing, settings.noise, seed, stages, settings.quota
+        )
         fleet = Fleet(executions, held, self._room, self._agenda)
         asked = -math.inf
 
@@ -153,7 +179,9 @@ class Simulation:
                 asked = now
                 self._plan(now, [track])
 
-        fleet.lane = lane = Lane(function.apps, fleet, self._agenda, settings.queue_max, starving)
+        fleet.lane = lane = Lane(
+            function.apps, fleet, self._agenda, settings.queue_max, starving, settings.way_s
+        )
         first = [0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps]
         measure = LiveRates if settings.live_rates else Rates
         rates = measure(first, settings.window_s or settings.interval_s)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
 from carpool.latency.variant_set import model_of
+from simulator.quota import Budget
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
     from carpool.plan import InstanceClass
     from scaler.core.cost import Billing
+    from simulator.quota import Quota
 
 __all__ = ["Execution", "Executions", "size_of"]
 
@@ -40,15 +42,23 @@ class Executions:
         noise: Standard deviation of the logarithm of what times are multiplied with.
         seed: What the random numbers begin with.
         stages: Of each model, where requests join those that run; 0: they wait for the next batch.
+        quota: How parts of a core are handed out; None: evenly.
     """
 
     def __init__(
-        self, model: LatencyModel, billing: Billing, noise: float, seed: str, stages: int = 0
+        self,
+        model: LatencyModel,
+        billing: Billing,
+        noise: float,
+        seed: str,
+        stages: int = 0,
+        quota: Quota | None = None,
     ) -> None:
         self.model = model
         self.stages = stages
         self.billing = billing
         self.noise = noise
+        self.quota = quota
         self.draw = random.Random(seed)  # noqa: S311  a simulation's, not a secret's
         self._known: dict[InstanceClass, Execution] = {}
 
@@ -92,6 +102,13 @@ class Execution:
         """The median time of batches of one request, of two, and so on to the largest."""
         sizes = range(1, self._class.batch_size + 1)
         return [self._seconds(self._known_size(size) or size, 0.5) for size in sizes]
+
+    def budget(self) -> Budget | None:
+        """The part of a core of one more instance; None where it has whole ones or a GPU."""
+        function, cpu = self._function, self.size.cpu
+        if function.quota is None or self.size.gpu or cpu == int(cpu):
+            return None
+        return Budget(function.quota, cpu, function.draw.random() * function.quota.period_s)
 
     def cost(self, exec_s: float) -> float:
         """What an execution of so many seconds costs."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.strict import Problems
+from simulator.quota import Quota
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def parse(argv: Sequence[str]) -> Chosen:
         seed = int(_amount(problems, "--seed", flags.seed, "a whole number of at least 0"))
     if flags.report and not flags.report.absolute().parent.is_dir():
         problems.add("--report", flags.report, "a file in a folder that exists")
+    period_s = _seconds(problems, "--quota", flags.quota) if flags.quota else None
+    way_s = _seconds(problems, "--way", flags.way) if flags.way else 0.0
     problems.raise_if_any()
     settings = Settings(
         interval_s=interval_s,
@@ -91,6 +94,8 @@ def parse(argv: Sequence[str]) -> Chosen:
         cold=flags.cold,
         live_rates=flags.as_live,
         rate_level=flags.rate_level,
+        quota=Quota(period_s) if period_s else None,
+        way_s=way_s or 0.0,
     )
     return Chosen(
         scenario=flags.scenario,
@@ -123,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--guarded", action="store_true", help="plans pass the guard that a live scaler has")
     expected = "rates, interval and guard of a live scaler, as carpool compare --live has them"
     add("--as-live", action="store_true", help=expected)
+    expected = "parts of a core are handed out so often, as control groups do (evenly)"
+    add("--quota", metavar="PERIOD", help=expected)
+    add("--way", help="what a request takes beside waiting and being executed (nothing)")
     add("--horizon", help="how long to simulate, instead of what the scenario says")
     add("--seed", help="what random numbers begin with, instead of what the scenario says")
     return parser

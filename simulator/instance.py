@@ -38,6 +38,7 @@ class Instance:
     Attributes:
         kind: Its class in the plan that it is there for; the number of replicas says nothing.
         execution: What it does with batches.
+        budget: Its part of a core; None: whole ones, or nobody holds it to its part.
         device: Runs them stage by stage; None: as a whole.
         place: Where it is.
         upstream: How the sidecar sees it.
@@ -52,6 +53,7 @@ class Instance:
     """
 
     __slots__ = (
+        "budget",
         "busy_until",
         "cold_before",
         "device",
@@ -72,6 +74,7 @@ class Instance:
     ) -> None:
         self.kind = kind
         self.execution = execution
+        self.budget = execution.budget()
         self.device = StagedDevice(execution) if execution.stages else None
         self.place = place
         self.upstream = Upstream(name, kind.batch_size, kind.name, up=True)
@@ -92,6 +95,12 @@ class Instance:
     def idle(self) -> bool:
         """Whether it has loaded and has nothing to execute."""
         return self.phase is not Phase.LOADING and not self.upstream.in_flight
+
+    def end(self, start: float, exec_s: float) -> float:
+        """When it is done with what takes ``exec_s`` under full load, if it begins at ``start``."""
+        if self.budget is None:
+            return start + exec_s
+        return self.budget.end(start, exec_s * self.execution.size.cpu)
 
     def employ(self, kind: InstanceClass, execution: Execution, exec_time: ExecTime) -> None:
         """Be one of ``kind`` from now on, as the plan wants it."""

@@ -42,6 +42,7 @@ class Lane:
         agenda: Knows when batches will have been executed.
         queue_max: Most requests waiting.
         starving: Called when somebody waits, and no instance is there or coming.
+        way_s: What each answer takes longer than its execution.
 
     Attributes:
         served: What became of requests; whoever reads it may put another in its place.
@@ -61,6 +62,7 @@ class Lane:
         agenda: Agenda,
         queue_max: float,
         starving: Callable[[float], None],
+        way_s: float = 0.0,
     ) -> None:
         nothing = Planned(Planned.Params({}))
         self.batcher = Batcher(
@@ -73,6 +75,7 @@ class Lane:
         self._fleet = fleet
         self._agenda = agenda
         self._starving = starving
+        self._way_s = way_s
         self._tightest_s = min(app.slo_s for app in apps)
         self._no_failures: dict[int, list[bool]] = {}
         self.least = self._largest = 0
@@ -170,14 +173,17 @@ class Lane:
         else:
             self._single -= 1
         exec_s, cost = instance.execution.run(batch.seats)
-        instance.busy_until = end = max(instance.busy_until, now) + exec_s
+        start = max(instance.busy_until, now)
+        instance.busy_until = end = instance.end(start, exec_s)
+        if instance.budget:
+            exec_s, cost = end - start, instance.execution.cost(end - start)
         self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 
     def _run_stage(self, instance: Instance, now: float) -> None:
         assert instance.device is not None  # noqa: S101  whoever calls has looked
         stage_s = instance.device.begin(now)
         if stage_s is not None:
-            instance.busy_until = end = now + stage_s
+            instance.busy_until = end = instance.end(now, stage_s)
             self._agenda.at(end + self.skipped_s, self._stage_ran, instance, end)
 
     def _stage_ran(self, at_s: float, instance: Instance, now: float) -> None:
@@ -230,6 +236,7 @@ class Lane:
     def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
         served = self.served
         served.done += len(requests)
+        now += self._way_s
         served.fresh_s += [now - request.arrived for request in requests]
         first = requests[0].arrived  # nobody has waited longer
         if now - first > self._tightest_s:

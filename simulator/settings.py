@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.quota import Quota
 
 __all__ = ["Settings"]
 
@@ -21,6 +25,8 @@ class Settings:
         cold: There are no instances at the start, and nothing was measured.
         live_rates: Rates are measured as a live scaler does, which follows jumps.
         rate_level: Intervals like others before are not simulated again.
+        quota: How instances with a part of a core get it; None: as if they had a slower one.
+        way_s: What a request takes beside waiting and being executed: connections, the gateway.
     """
 
     interval_s: float = 2.0
@@ -31,3 +37,5 @@ class Settings:
     cold: bool = False
     live_rates: bool = False
     rate_level: bool = False
+    quota: Quota | None = None
+    way_s: float = 0.0

@@ -82,8 +82,18 @@ def lazily(requests: Sequence[Coming], rules: Rules) -> None:
             rider.payload.ended = now
 
 
-def windowed(requests: Sequence[Coming], window_s: float, size: int) -> None:
-    """Execute whole batches of so many, or of who came within the window; notes when each ends."""
+def windowed(
+    requests: Sequence[Coming], window_s: float, size: int, *, leaving: bool = False
+) -> None:
+    """Execute whole batches of so many, or of who came within the window; notes when each ends.
+
+    Args:
+        requests: in order of arrival.
+        window_s: how long the first of a batch waits for others.
+        size: of a full batch.
+        leaving: sequences that are done cost their batch no more, as in the handler; they are
+            answered with it all the same.
+    """
     policy = FixedWindow(FixedWindow.Params(size=size, wait_s=window_s))
     batcher = Batcher(policy, batch_max=size, queue_max=len(requests) + 1, shedding=Shedding("off"))
     batcher.upstreams.add(Upstream("device", size, up=True))
@@ -92,7 +102,7 @@ def windowed(requests: Sequence[Coming], window_s: float, size: int) -> None:
     while True:
         for batch in batcher.step(now).send:
             starts = max([now, *(lands for lands, _ in flying)])
-            flying.append((starts + _whole_s(batch), batch))
+            flying.append((starts + (_leaving_s if leaving else _whole_s)(batch), batch))
         wake = batcher.wake_at(now)
         lands = flying[0][0] if flying else math.inf
         comes = requests[following].at if following < len(requests) else math.inf
@@ -124,3 +134,18 @@ def _whole_s(batch: Batch) -> float:
         max(member.left.decoder for member in members),
     )
     return members[0].program.seconds(0, left, len(members))
+
+
+def _leaving_s(batch: Batch) -> float:
+    """An encoder, then a decoder whose batch is as large as there are sequences to go on with."""
+    members: list[Coming] = [request.payload for request in batch.requests]
+    program, total_s, before = members[0].program, 0.0, 0
+    lengths = sorted(member.left.decoder for member in members)
+    for place, length in enumerate(lengths):
+        still = len(members) - place
+        static_s, encoder_s, decoder_s = program.terms(0, still)
+        if not place:
+            total_s = static_s + encoder_s * max(member.left.encoder for member in members)
+        total_s += (length - before) * decoder_s
+        before = length
+    return total_s

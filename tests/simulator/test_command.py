@@ -11,7 +11,8 @@ import pytest
 
 from carpool.__main__ import main
 from carpool.errors import ConfigError
-from simulator import app
+from simulator import app, flags
+from simulator.quota import Quota
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,11 +116,11 @@ def test_horizon_and_seed_may_be_chosen(scenario: str, capsys: pytest.CaptureFix
 def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
     """Each with what was expected."""
     nowhere = str(tmp_path / "nowhere" / "out.html")
-    bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0"]
+    bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0", "--quota", "no"]
     with pytest.raises(ConfigError) as caught:
         app.main([scenario, "--policy", POLICY, *bad, "--report", nowhere])
     names = {problem.name for problem in caught.value.problems}
-    assert {"--interval", "--noise", "--seed", "--queue-max", "--report"} == names
+    assert {"--interval", "--noise", "--seed", "--queue-max", "--report", "--quota"} == names
 
 
 def test_an_unknown_policy_is_a_usage_error(
@@ -138,3 +139,10 @@ def test_parameters_are_those_of_the_scenario(
     path.write_text(SCENARIO.replace("replicas", "replicsa"))
     assert 2 == main(["simulate", str(path), "--policy", POLICY])
     assert "replicas" in capsys.readouterr().err
+
+
+def test_quota_and_way_are_as_given(scenario: str) -> None:
+    """A period with the kernel's usual ticks, and what every request takes."""
+    given = flags.parse([scenario, "--policy", POLICY, "--quota", "100ms", "--way", "2ms"])
+    assert (Quota(0.1, 0.004), 0.002) == (given.settings.quota, given.settings.way_s)
+    assert flags.parse([scenario, "--policy", POLICY]).settings.quota is None

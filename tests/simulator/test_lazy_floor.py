@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.lazy import LENGTHS
-from benchmarks.lazy_floor import BATCH_MAX, TIMES_MS, latencies_s, model, ways
-from watchdog_plugin.lazy.program import Left
+from benchmarks.lazy_floor import TIMES_MS, capacity_rps, latencies_s, model, ways
+from simulator.staged import Coming, windowed
+from watchdog_plugin.lazy.program import Kind, Left, Node, Program
 
 
 @pytest.mark.parametrize("name", list(TIMES_MS))
@@ -17,7 +18,7 @@ def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
     monkeypatch.setattr("benchmarks.lazy_floor.COUNT", 1500)
     program = model(name)
     alone_s = sum(p * program.seconds(0, Left(1, n)) for n, p in LENGTHS.items())
-    full_rps = BATCH_MAX / program.seconds(0, Left(1, max(LENGTHS)), BATCH_MAX)
+    full_rps = capacity_rps(program)
     for load in (0.2, 0.9):
         found = {
             way: sum(each) / len(each)
@@ -26,3 +27,12 @@ def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
         }
 
         assert 0.98 * alone_s < found["lazy"] == min(found.values())
+
+
+def test_sequences_that_are_done_cost_their_batch_no_more() -> None:
+    """One of one step beside one of three: the steps are of two, of one, and of one."""
+    program = Program("words", [Node([1.0, 1.5]), Node([0.1, 0.15], Kind.DECODER)])
+    requests = [Coming(0.0, program, 1e6, Left(1, steps)) for steps in (1, 3)]
+    windowed(requests, 0.0, 2, leaving=True)
+
+    assert [pytest.approx(1.5 + 0.15 + 2 * 0.1)] * 2 == [each.ended for each in requests]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from carpool.latency.linear import Linear
 from simulator.rates import LiveRates, Rates
+from tests.simulator.load import At, Scripted, function, plan, run, scenario
 
 
 def step(rates: Rates, at_s: float) -> list[float]:
@@ -34,3 +36,25 @@ def test_only_a_live_scalers_follow_a_jump() -> None:
     """A second after it they have nearly all of it; the window's mean has a tenth."""
     assert 30 < step(Rates([1.0, 1.0], 10.0), 61.0)[0] < 45
     assert 180 < step(LiveRates([1.0, 1.0], 10.0), 61.0)[0] < 220
+
+
+def test_a_jump_is_planned_for_between_two_rounds_and_followed() -> None:
+    """Rounds are in their turn before it; from then on there is one each tenth of a second."""
+    calm, jump = np.arange(0.01, 10.2, 0.05), np.arange(10.2, 20.0, 0.005)
+    process = At(tuple([*calm.tolist(), *jump.tolist()]))
+    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 4))
+    found = run(
+        scenario(function(process, Linear(0.001, 0.0)), horizon_s=20.0),
+        policy,
+        interval_s=0.5,
+        window_s=10.0,
+        live_rates=True,
+    )
+    times = [snapshot.now_s for snapshot in policy.seen]
+    assert len(process.times) == found["done"]
+    assert [0.5 * number for number in range(21)] == pytest.approx(times[:21])
+    noticed_s = times[21]
+    assert 10.2 < noticed_s < 10.4
+    followed = [noticed_s + 0.1 * number for number in range(8)]
+    assert followed == pytest.approx(times[21:29])
+    assert 0.5 == pytest.approx(times[-1] - times[-2])
