@@ -23,8 +23,9 @@ class Rules:
             it does.
         partial: as many of those who wait are admitted as may be, the first of them first;
             otherwise all or none.
-        pays: newcomers are let in only if that makes the mean latency of all smaller than if they
-            came behind; on an idle device the size is chosen that does.
+        pays: newcomers are let in if fewer are late so than if they came behind, or as many and
+            the mean latency of all is smaller; on an idle device the size is chosen by which that
+            is so. Slack then only says how many of them are, where not all may be.
         overtaken_max: so many batches that cannot join a batch may be put on top of it before it
             runs again.
     """

@@ -4,10 +4,10 @@ Theory of operation
 -------------------
 The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
 `ran`. Between two nodes, at a boundary, those who wait are looked at: an empty table takes the
-oldest of them and whoever may start with it; otherwise newcomers are put on top if nobody's slack
-suffers (`slack`) and it pays (`worth`). Nothing ever waits for company: there is no window. To join
-pays less with every node that those who run have behind them; so who has been refused for that is
-not looked at again before somebody has come, or left.
+oldest of them and whoever may start with it; otherwise newcomers are put on top if it pays
+(`worth`), or, as the paper has it, if nobody's slack suffers (`slack`). Nothing ever waits for
+company: there is no window. To join pays less with every node that those who run have behind them;
+so who has been refused for that is not looked at again before somebody has come, or left.
 
 Requests are let in first come first served. If the oldest is refused, nobody else gets in before
 it; so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch
@@ -109,19 +109,27 @@ class Scheduler:
         stack, rules = list(self.table), self.rules
         if any(entry.overtaken >= rules.overtaken_max for entry in stack):
             return 0
-        if not stack and rules.pays:
-            return worth.best_size(waiting, len(group), now)
-        count = slack.admissible(stack, group, rules, now)
-        if not rules.partial and count < len(group):
-            count = 0
-        if not stack:
-            return max(1, count)  # somebody has to be the first, late or not
-        if count and rules.pays:
-            rate_rps = self._rates[group[0].program].rps(now)
-            if not worth.pays(stack, group[:count], rate_rps):
-                self._unpaid = self.table.changes
-                return 0
-        return count
+        if rules.pays:
+            if not stack:
+                return worth.best_size(waiting, len(group), now)
+            return self._paying(stack, group, now)
+        count = self._admissible(stack, group, now)
+        return count if stack else max(1, count)  # somebody has to be the first, late or not
+
+    def _admissible(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+        count = slack.admissible(stack, group, self.rules, now)
+        return count if self.rules.partial or count == len(group) else 0
+
+    def _paying(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+        """All of ``group``, or the first of it by whom nobody loses, or nobody."""
+        rate_rps = self._rates[group[0].program].rps(now)
+        if worth.pays(stack, group, rate_rps, now):
+            return len(group)
+        count = self._admissible(stack, group, now)
+        if 0 < count < len(group) and worth.pays(stack, group[:count], rate_rps, now):
+            return count
+        self._unpaid = self.table.changes
+        return 0
 
     def _let_in(self, key: tuple[Program, Hashable], count: int) -> None:
         if count:

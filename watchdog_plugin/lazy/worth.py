@@ -1,17 +1,20 @@
-"""Whether company pays: by the sum of the times at which all have their answers.
+"""Whether company pays: by how many are late, and by the sum of the times when all are answered.
 
-Slack says whether joining harms anybody's deadline, not whether it helps. Where a batch of two
-takes twice as long as one, catching up makes those who run wait for nothing; and under load, who
-comes behind shares a batch with all who will have come by then, so that catching up takes time
-from them. So newcomers are compared with what would become of all if they came behind, in one batch
-with those others, or before them where one batch would save nothing.
+Slack says whether joining makes anybody late, not whether it helps. Where a batch of two takes
+twice as long as one, catching up makes those who run wait for nothing; and under load, who comes
+behind shares a batch with all who will have come by then, so that catching up takes time from them.
+So newcomers are compared with what would become of all if they came behind, in one batch with those
+others, or before them where one batch would save nothing.
+
+To refuse whoever makes one late who would not be is no good either: he is late himself then, and so
+are those behind him. So the late are counted on both sides.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from watchdog_plugin.lazy.outlook import finishes
+from watchdog_plugin.lazy.outlook import Finish, finishes
 from watchdog_plugin.lazy.program import Left
 from watchdog_plugin.lazy.rider import Rider
 from watchdog_plugin.lazy.table import Entry
@@ -24,31 +27,38 @@ if TYPE_CHECKING:
 __all__ = ["best_size", "could_pay", "pays"]
 
 _ROUNDING_S = 1e-9
-_SAVES = 0.9  # a batch takes less than this part of its halves one after the other
+_SAVES = 0.98  # else one batch of both saves nothing, give or take what is measured
 
 
-def pays(stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0) -> bool:
-    """Whether all are answered sooner on average if ``riders`` go on top than behind.
+def pays(
+    stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0, now: float = 0.0
+) -> bool:
+    """Whether it is better that ``riders`` go on top than behind.
+
+    That is so if fewer are late, or as many, and all are answered sooner on average.
 
     Args:
         stack: who runs, from the bottom to the top.
         riders: newcomers, of one model and key.
         rate_rps: at which others like them come, who share the batch behind.
+        now: on the axis of the deadlines.
     """
     newcomers = Entry(list(riders), 0, sum(rider.seats for rider in riders))
-    joined = [after_s for _, after_s in finishes([*stack, newcomers])]
-    before = [after_s for _, after_s in finishes(stack)]
-    first, count = riders[0], len(riders)
+    joined, before = finishes([*stack, newcomers]), finishes(stack)
+    joined_s, before_s = ([after_s for _, after_s in each] for each in (joined, before))
+    first, count, free_s = riders[0], len(riders), max(before_s)
     room = first.program.batch_max // first.seats - count
-    others = max(0.0, min(rate_rps * max(before), room))  # that will have come by then
+    others = max(0.0, min(rate_rps * free_s, room))  # that will have come by then
     alone_s, others_s = _batch_s(first, count), _batch_s(first, others) if others else 0.0
     together_s = _batch_s(first, count + others)
-    if together_s > _SAVES * (alone_s + others_s):  # they would come one after the other
-        behind_s = count * alone_s + others * (alone_s + others_s)
-    else:
-        behind_s = (count + others) * together_s
-    joined_s = sum(joined) + others * (max(joined) + others_s)
-    return joined_s <= sum(before) + (count + others) * max(before) + behind_s
+    if together_s < _SAVES * (alone_s + others_s):
+        own_s = all_s = free_s + together_s
+    else:  # they would come one after the other
+        own_s, all_s = free_s + alone_s, free_s + alone_s + others_s
+    behind = [*before, *(Finish(rider, own_s) for rider in riders)]
+    total_s = sum(joined_s) + others * (max(joined_s) + others_s)
+    total_behind_s = sum(before_s) + count * own_s + others * all_s
+    return (_late(joined, now), total_s) <= (_late(behind, now), total_behind_s)
 
 
 def could_pay(program: Program) -> bool:
@@ -86,6 +96,10 @@ def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:
         if (late, sum(ends_s)) <= least or size == 1:
             best, least = size, (late, sum(ends_s))
     return best
+
+
+def _late(ends: Sequence[Finish], now: float) -> int:
+    return sum([now + after_s > rider.deadline + _ROUNDING_S for rider, after_s in ends])
 
 
 def _sizes(most: int) -> list[int]:

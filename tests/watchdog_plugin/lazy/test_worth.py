@@ -12,7 +12,7 @@ from watchdog_plugin.lazy.worth import could_pay, pays
 
 
 @pytest.mark.parametrize(
-    ("per_item", "could"), [(0.0, True), (0.25, True), (0.8, False), (1.0, False)]
+    ("per_item", "could"), [(0.0, True), (0.25, True), (0.95, False), (1.0, False)]
 )
 def test_whether_anybody_could_gain_by_joining(*, per_item: float, could: bool) -> None:
     """A batch of b takes 1 + per_item (b - 1) times as long as one; 0.25 is the paper's."""
@@ -47,3 +47,16 @@ def test_who_was_refused_joins_as_soon_as_somebody_leaves() -> None:
     began = next(at for at, members in drive.batches if 3 in members)
 
     assert drive.ended[1] == drive.ended[2] <= began < drive.ended[0]
+
+
+def test_the_late_are_counted_on_both_sides() -> None:
+    """One who runs would be late by a newcomer; without joining, two newcomers would be."""
+    model = program(*[1.0] * 8, batch_max=8, per_item=0.3)
+    running = Rider(0, model, 0.0, deadline=9.0)
+    newcomers = [Rider(number, model, 1.0, deadline=14.0) for number in (1, 2)]
+    stack = [Entry([running], 1, 1)]
+
+    assert pays(stack, newcomers, now=1.0)
+    for rider in newcomers:
+        rider.deadline = 99.0
+    assert not pays(stack, newcomers, now=1.0)
