@@ -2,8 +2,9 @@
 
 A small real model on instances of a quarter of a core each, under `infless` and `openfaas`. How
 long its batches and its loading take is measured on the stack first; the scenario made of that is
-replayed live by ``carpool compare --live`` and simulated as a live scaler would plan
-(``carpool simulate --as-live``): the same requests, at the same times.
+replayed live by ``carpool compare --live`` and simulated as a live scaler would plan, with parts of
+cores as the kernel hands them out (``carpool simulate --as-live --quota --way``): the same
+requests, at the same times. That is done for batches of up to 8 and of up to 4.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import onnx
-import yaml
+from typing import TYPE_CHECKING
 
 from benchmarks import live_report
 from benchmarks.live_measuring import FUNCTION, measured_model, stack_of
-from examples.models import mlp
+from benchmarks.live_report import Case, Found
+from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from faas_stack.compare.command import live
 from faas_stack.compare.trial import Request
 from scaler.core.guard import Guard
@@ -31,6 +30,8 @@ from simulator.engine import Simulation
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.live_measuring import Model
     from scaler.core.scenario import Scenario
     from simulator.account import Outcome
@@ -39,18 +40,12 @@ __all__ = ["main"]
 
 _RESULTS = Path(__file__).parent / "results" / "live.md"
 _POLICIES = ("infless", "openfaas")
-_LAYERS = (32, 5000, 5000, 32)
-_HANDLER = """\
-import numpy as np
-
-def preprocess(item):
-    return np.frombuffer(item.body, np.float32)
-
-def postprocess(outputs):
-    return next(iter(outputs.values())).tobytes()
-"""
-_BODY = bytes(4 * _LAYERS[0])
-_AS_LIVE = Settings(interval_s=0.5, window_s=10.0, live_rates=True)
+_CASES = (
+    Case(
+        8, "One instance of `infless` takes nearly all of the burst: chance says if one is added."
+    ),
+    Case(4, "One instance of `infless` takes two thirds of the burst."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,61 +78,43 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=_RESULTS, help="default: %(default)s")
     parser.add_argument("--cpu", type=float, default=0.25, help="cores of an instance")
     parser.add_argument("--slo", type=float, default=400.0, help="objective in ms")
-    parser.add_argument("--batch", type=int, default=8, help="largest batch")
+    parser.add_argument("--batch", type=int, action="append", help="of the cases only this one")
     parser.add_argument("--json", action="store_true", help="print all numbers too")
     args = parser.parse_args(argv)
     shape = Shape()
     with tempfile.TemporaryDirectory(prefix="carpool-live-") as folder:
-        handler = _handler(Path(folder))
-        stack = stack_of(handler, args.cpu, args.slo, args.batch)
-        model = measured_model(stack, _BODY)
+        handler = model_folder(Path(folder))
+        sizes = sorted({1, *(case.batch for case in _CASES)})
+        model = measured_model(handler, args.cpu, sizes, BODY)
         sys.stderr.write(f"measured: {model.said}\n")
-        scenario = _scenario(Path(folder), model, shape, args)
-        real = live(scenario, _POLICIES, stack, {FUNCTION: Request("", _BODY)})
-        simulated = {policy: _simulated(scenario, policy) for policy in _POLICIES}
-        found = live_report.Found(model, shape.rates(model.single_rps), real, simulated)
+        cases = [case for case in _CASES if not args.batch or case.batch in args.batch]
+        found = [_found(case, handler, model, shape, args) for case in cases]
     text = live_report.markdown(found, args)
     args.out.write_text(text)
     sys.stdout.write(text)
     if args.json:
-        sys.stdout.write(json.dumps(found.numbers(), indent=2) + "\n")
+        sys.stdout.write(json.dumps([each.numbers() for each in found], indent=2) + "\n")
     return 0
 
 
-def _handler(folder: Path) -> Path:
-    home = folder / FUNCTION
-    home.mkdir()
-    onnx.save(mlp(_LAYERS, 1), home / "model.onnx")
-    (home / "handler.py").write_text(_HANDLER)
-    return home
+def _found(
+    case: Case, handler: Path, model: Model, shape: Shape, args: argparse.Namespace
+) -> Found:
+    """One case, live and simulated."""
+    stack = stack_of(handler, args.cpu, args.slo, case.batch)
+    rates, size = shape.rates(model.single_rps), Size(case.batch, args.cpu, args.slo)
+    scenario = read_scenario(written_scenario(handler.parent, model, rates, shape.horizon_s, size))
+    real = live(scenario, _POLICIES, stack, {FUNCTION: Request("", BODY)})
+    simulated = simulations(scenario, model, _POLICIES)
+    return Found(case, model, rates, real, simulated)
 
 
-def _scenario(folder: Path, model: Model, shape: Shape, args: argparse.Namespace) -> Scenario:
-    """The scenario of what was measured; kept beside the results, for whoever wants to see it."""
-    rows = ["start_s,requests_per_minute"]
-    rows += [f"{at_s},{60 * rate:.3f}" for at_s, rate in shape.rates(model.single_rps)]
-    rows.append(f"{shape.horizon_s},0")
-    (folder / "bursty.csv").write_text("\n".join(rows) + "\n")
-    line = {"base_ms": model.base_s * 1e3, "per_item_ms": model.per_item_s * 1e3, "cpu": args.cpu}
-    document: dict[str, Any] = {
-        "models": {"model": {"linear": line, "load_s": model.load_s}},
-        "functions": [
-            {
-                "name": FUNCTION,
-                "model": "model",
-                "slo_ms": args.slo,
-                "max_batch": args.batch,
-                "apps": [{"name": "web", "arrivals": {"trace": "bursty.csv"}}],
-            }
-        ],
-        "horizon_s": shape.horizon_s,
-        "seed": 1,
+def simulations(scenario: Scenario, model: Model, policies: Sequence[str]) -> dict[str, Outcome]:
+    """What comes of the scenario in simulated time, planned as live."""
+    as_live = Settings(
+        interval_s=0.5, window_s=10.0, live_rates=True, quota=model.quota, way_s=model.way_s
+    )
+    return {
+        policy: Simulation(scenario, Guard(chosen_policy(policy, scenario.policies)), as_live).run()
+        for policy in policies
     }
-    path = folder / "scenario.yaml"
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return read_scenario(path)
-
-
-def _simulated(scenario: Scenario, policy: str) -> Outcome:
-    guarded = Guard(chosen_policy(policy, scenario.policies))
-    return Simulation(scenario, guarded, _AS_LIVE).run()

@@ -1,8 +1,10 @@
 """What batches and loading take on the running stack: measured, not assumed.
 
-One instance of the size in question answers as many callers at once as a batch is to have, behind
-a front, as scaled instances are: what is done for each request is done there, and not within the
-instance's limits. The front counts batches and the time they took.
+One instance of the size in question, behind a front, as scaled instances are. It always has more
+to do than it can: what has a part of a core takes less time for a batch after a pause, in which it
+saves up none but the present period's share, so only under full load does a batch tell what it
+takes in the long run (`simulator.quota`). The time of a batch is that from one to the next. Loading
+is measured beside instances that are busy, as it is when a load has just risen.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import statistics
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +22,24 @@ import numpy as np
 import requests
 
 from carpool.http.client import Pool
+from faas_stack.partition.cgroups import Limits
 from faas_stack.stack_process import stack_process
+from simulator.quota import Quota
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["FUNCTION", "Model", "measured_model", "stack_of"]
 
 FUNCTION = "mlp"
+_COARSE_CLOCK = 6  # Linux's CLOCK_MONOTONIC_COARSE, which goes on with each tick
 _SPAN_S = 8.0
 _WARM_UP_S = 2.0
 _READY_S = 60.0
+_ROUNDS = 3  # of batches for which there are callers: one runs, one is behind it, one waits
+_ALONE, _PAUSE_S = 40, 0.15  # requests that find nobody else, and the time between them
+_LOADING = 3  # instances that load at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +48,20 @@ class Model:
 
     Attributes:
         base_s, per_item_s: A line through the means of batches of several sizes.
-        load_s: From the call that scales to the instance's first readiness.
+        load_s: From the call that scales to an instance's first readiness.
         means_s: The mean of each size of batch.
+        alone_s: The mean of a batch of one after a pause.
+        way_s: What a lone request takes beside its execution.
+        quota: How the machine hands out parts of a core.
     """
 
     base_s: float
     per_item_s: float
     load_s: float
     means_s: dict[float, float]
+    alone_s: float
+    way_s: float
+    quota: Quota
 
     @property
     def single_rps(self) -> float:
@@ -56,7 +73,12 @@ class Model:
         """In words."""
         means = ", ".join(f"{size:.2g}: {1e3 * s:.1f} ms" for size, s in self.means_s.items())
         line = f"{1e3 * self.base_s:.2f} ms and {1e3 * self.per_item_s:.2f} ms a request"
-        return f"{line}, {self.load_s:.1f} s to load (mean times by batch size: {means})"
+        return (
+            f"{line} under full load (by batch size: {means}), {1e3 * self.alone_s:.1f} ms for one "
+            f"after a pause, {1e3 * self.way_s:.1f} ms on the way, {self.load_s:.1f} s to load; "
+            f"shares are handed out every {1e3 * self.quota.period_s:g} ms, and looked at every "
+            f"{1e3 * self.quota.tick_s:g} ms"
+        )
 
 
 def stack_of(handler: Path, cpu: float, slo_ms: float, batch: int, **labels: str) -> Path:
@@ -75,33 +97,41 @@ def stack_of(handler: Path, cpu: float, slo_ms: float, batch: int, **labels: str
         "labels": settings,
     }
     document = {"provider": {"name": "openfaas"}, "functions": {FUNCTION: function}}
-    path = handler.parent / f"stack{'-fixed' * bool(labels)}.yaml"
+    path = handler.parent / f"stack-{batch}{'-other' * bool(labels)}.yaml"
     path.write_text(json.dumps(document))
     return path
 
 
-def measured_model(stack: Path, body: bytes) -> Model:
-    """Measure the model of ``stack`` on an instance of its size."""
-    document = json.loads(stack.read_text())
-    labels = document["functions"][FUNCTION]["labels"]
-    batch = int(labels["com.carpool.batch.max"])
-    labels["com.carpool.slo"] = "10s"  # nothing is late while it is measured
-    relaxed = stack.parent / "stack-relaxed.yaml"
-    relaxed.write_text(json.dumps(document))
-    size = {"replicas": 1, "cpu": float(labels["com.carpool.cpu"]), "batch": batch, "wait_s": 0}
+def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes) -> Model:
+    """Measure a model on an instance of so many cores, with batches of these sizes."""
+    relaxed = stack_of(handler, cpu, 10_000, max(sizes))  # nothing is late
+    means: dict[float, float] = {}
+    alone_s = way_s = 0.0
+    for size in sizes:
+        with _one_instance(relaxed, cpu, size, body) as url:
+            if size == 1:
+                alone_s, way_s = asyncio.run(_alone(url, body))
+            seats, batch_s = asyncio.run(_full_load(url, _ROUNDS * size, body))
+            means[seats] = batch_s
+    fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})
+    with stack_process(fixed) as found:
+        load_s = asyncio.run(_load_s(str(found["url"]), body))
+    per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
+    per_item_s = max(float(per_item_s), 1e-6)
+    period_s = Limits(cpu=cpu).period_us / 1e6
+    quota = Quota(period_s, time.clock_getres(_COARSE_CLOCK))
+    return Model(float(base_s), per_item_s, load_s, means, alone_s, way_s, quota)
+
+
+@contextmanager
+def _one_instance(stack: Path, cpu: float, batch: int, body: bytes) -> Iterator[str]:
+    """A stack with one instance of that size, and where it is called."""
+    size = {"replicas": 1, "cpu": cpu, "batch": batch, "wait_s": 0}
     policy = shlex.join(["--policy", "fixed", "--params", json.dumps(size)])
-    callers = sorted({1, batch, 2 * batch})  # twice as many: each batch that leaves is full
-    with stack_process(relaxed, "--scaler", policy) as found:
+    with stack_process(stack, "--scaler", policy) as found:
         url = str(found["url"])
         asyncio.run(_planned(url, body))
-        means = dict(asyncio.run(_batches(url, count, body)) for count in callers)
-    labels["com.carpool.scale.policy"] = "fixed"
-    fixed = stack.parent / "stack-fixed.yaml"
-    fixed.write_text(json.dumps(document))
-    with stack_process(fixed) as found:
-        load_s = _load_s(str(found["url"]))
-    per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
-    return Model(float(base_s), max(float(per_item_s), 1e-6), load_s, means)
+        yield url
 
 
 async def _planned(url: str, body: bytes) -> None:
@@ -127,17 +157,70 @@ def _settled(url: str) -> bool:
     return list(ready.values()) == [1] and f"{FUNCTION}--first" not in ready
 
 
-def _load_s(url: str) -> float:
-    """How long a second instance takes, which is taken back."""
+async def _alone(url: str, body: bytes) -> tuple[float, float]:
+    """The mean execution of requests that find nobody else, and what they take beside it."""
+    pool = Pool(url.removeprefix("http://"))
+    executions, ways = [], []
+    for number in range(_ALONE):
+        await asyncio.sleep(_PAUSE_S * (0.5 + number / _ALONE))  # at all moments of the period
+        began_s = time.perf_counter()
+        headers = [("x-carpool-explain", "1")]
+        answer = await pool.request("POST", f"/function/{FUNCTION}", headers, body, 30.0)
+        took_s = time.perf_counter() - began_s
+        exec_s = float(answer.header(b"x-carpool-exec-seconds") or b"nan")
+        executions.append(exec_s)
+        ways.append(took_s - exec_s)
+    pool.close()
+    return statistics.fmean(executions), statistics.median(ways)
+
+
+async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]:
+    """The mean size of batches, and the time from one to the next, with so many callers."""
+    pool = Pool(url.removeprefix("http://"), max_connections=callers + 1)
+    loading = asyncio.ensure_future(_calling(pool, callers, body))
+    await asyncio.sleep(_WARM_UP_S)
+    before, began_s = await _sums(pool), time.perf_counter()
+    await asyncio.sleep(_SPAN_S)
+    after, ended_s = await _sums(pool), time.perf_counter()
+    await _ended(loading)
+    pool.close()
+    batches, seats = (new - old for new, old in zip(after, before, strict=True))
+    return seats / batches, (ended_s - began_s) / batches
+
+
+async def _load_s(url: str, body: bytes) -> float:
+    """How long further instances take beside one that is busy; they are taken back."""
+    pool = Pool(url.removeprefix("http://"), max_connections=_ROUNDS)
+    loading = asyncio.ensure_future(_calling(pool, _ROUNDS, body))
     began_s = time.monotonic()
-    _scale(url, 2)
-    while _available(url) < 2:  # noqa: PLR2004  the second
+    await asyncio.to_thread(_scale, url, 1 + _LOADING)
+    took_s: list[float] = []
+    while len(took_s) < _LOADING:
+        ready = await asyncio.to_thread(_available, url)
+        took_s += [time.monotonic() - began_s] * (ready - 1 - len(took_s))
         if time.monotonic() > began_s + _READY_S:
-            message = f"no second instance within {_READY_S:g} s"
+            message = f"{ready} of {1 + _LOADING} instances within {_READY_S:g} s"
             raise TimeoutError(message)
-    load_s = time.monotonic() - began_s
-    _scale(url, 1)
-    return load_s
+        await asyncio.sleep(0.02)
+    await _ended(loading)
+    pool.close()
+    return statistics.fmean(took_s)
+
+
+async def _calling(pool: Pool, callers: int, body: bytes) -> None:
+    """So many callers, each with one request after the other."""
+
+    async def call() -> None:
+        while True:
+            await pool.request("POST", f"/function/{FUNCTION}", [], body, 30.0)
+
+    await asyncio.gather(*(call() for _ in range(callers)))
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _scale(url: str, replicas: int) -> None:
@@ -151,35 +234,11 @@ def _available(url: str) -> int:
     return int(answer.get("availableReplicas") or 0)
 
 
-async def _batches(url: str, callers: int, body: bytes) -> tuple[float, float]:
-    """The mean size of batches, and the mean time they take, with so many callers."""
-    pool = Pool(url.removeprefix("http://"), max_connections=callers + 1)
-
-    async def call_until(end_s: float) -> None:
-        while time.monotonic() < end_s:
-            await pool.request("POST", f"/function/{FUNCTION}", [], body, 30.0)
-
-    async def all_until(end_s: float) -> None:
-        await asyncio.gather(*(call_until(end_s) for _ in range(callers)))
-
-    await all_until(time.monotonic() + _WARM_UP_S)
-    before = await _sums(pool)
-    await all_until(time.monotonic() + _SPAN_S)
-    after = await _sums(pool)
-    pool.close()
-    batches, exec_s, seats = (new - old for new, old in zip(after, before, strict=True))
-    return seats / batches, exec_s / batches
-
-
-async def _sums(pool: Pool) -> tuple[float, float, float]:
-    """Batches, the seconds they took and the requests in them, so far."""
+async def _sums(pool: Pool) -> tuple[float, float]:
+    """Batches and the requests in them, so far."""
     answer = await pool.request("GET", f"/function/{FUNCTION}/metrics", [], b"", 10.0)
     values = {}
     for line in answer.body.decode().splitlines():
         name, _, value = line.rpartition(" ")
         values[name.partition("{")[0]] = float(value) if name[:1] != "#" else 0.0
-    return (
-        values["batch_execution_seconds_count"],
-        values["batch_execution_seconds_sum"],
-        values["batch_size_sum"],
-    )
+    return values["batch_execution_seconds_count"], values["batch_size_sum"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.live_measuring import Model
     from simulator.account import Account, Outcome
 
-__all__ = ["Found", "markdown"]
+__all__ = ["Case", "Found", "markdown"]
 
 _FOLLOW_S = 2.0
 _REACTION_S = 10.0  # what is started later has another reason
@@ -34,15 +34,30 @@ _COMPARED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one run of the benchmark found.
+class Case:
+    """A setting that is measured.
 
     Attributes:
+        batch: The largest batch.
+        about: What is to be expected of it.
+    """
+
+    batch: int
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one case has shown.
+
+    Attributes:
+        case: Which.
         model: What was measured of the model.
         rates: When which rate of the trace begins.
         real, simulated: What came of each policy.
     """
 
+    case: Case
     model: Model
     rates: Sequence[tuple[int, float]]
     real: Mapping[str, Outcome]
@@ -56,9 +71,21 @@ class Found:
         }
 
 
-def markdown(found: Found, args: argparse.Namespace) -> str:
+def markdown(found: Sequence[Found], args: argparse.Namespace) -> str:
     """The page."""
     about = machine()
+    steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in found[0].rates)
+    where = (
+        f"`python -m benchmarks live` at {commit()}, on {about['cores']} cores ({about['cpu']}), "
+        "which the load generator, the stack and all instances share; the load before was "
+        f"{about['load_before']}. A model on instances of {args.cpu:g} cores, objective "
+        f"{args.slo:g} ms. Measured on the stack before: {found[0].model.said}. Trace: {steps}.\n"
+    )
+    end = "Misses count as agreeing where they lie within 15 % or half a percentage point."
+    return "\n".join(["# Live and simulated\n", where, *map(_section, found), end]) + "\n"
+
+
+def _section(found: Found) -> str:
     columns = {
         f"{policy}, {where}": outcome
         for policy in found.real
@@ -68,27 +95,18 @@ def markdown(found: Found, args: argparse.Namespace) -> str:
         )
     }
     results = {name: measured(outcome) for name, outcome in columns.items()}
-    steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in found.rates)
-    where = (
-        f"`python -m benchmarks live` at {commit()}, on {about['cores']} cores ({about['cpu']}), "
-        "which the load generator, the stack and all instances share; the load before was "
-        f"{about['load_before']}. A model on instances of {args.cpu:g} cores, objective "
-        f"{args.slo:g} ms, batches of up to {args.batch}. Measured on the stack before: "
-        f"{found.model.said}. Trace: {steps}.\n"
-    )
     parts = [
-        "# Live and simulated\n",
-        where,
+        f"## Batches of up to {found.case.batch}\n",
+        f"{found.case.about}\n",
         "```",
         comparison(results, columns).rstrip(),
         "```\n",
-        "## What was asked\n",
+        "### What was asked\n",
         *_targets(found, results),
-        "\n## Live against simulated\n",
+        "\n### Live against simulated\n",
         "| policy | | live | simulated | apart | within 15 % |",
         "|---|---|---:|---:|---:|---|",
         *_agreement(found, results),
-        "\nMisses count as agreeing where they lie within 15 % or half a percentage point.",
     ]
     return "\n".join(parts) + "\n"
 
