@@ -77,6 +77,12 @@ class Place:
         groups = [*filter(None, [self.v1.get("memory"), self.v2])]
         return sum(killed_for_memory(group.folder) for group in groups)
 
+    def out_of_memory(self) -> str:
+        """What it means that one of them was, with the limit that holds here."""
+        size_bytes = self.memory_bytes()
+        limit = f" ({size_bytes / 2**20:.4g} MiB)" if size_bytes < math.inf else ""
+        return f"{OUT_OF_MEMORY}{limit}"
+
 
 def killed_for_memory(folder: Path) -> int:
     """How many processes of a group the kernel has killed for want of memory, if it counts them."""

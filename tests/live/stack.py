@@ -104,6 +104,17 @@ class Stack:
                     found.append(pid)
         return found
 
+    def fronts(self) -> dict[int, str]:
+        """The fronts' processes, and where each listens."""
+        found = {}
+        for pid in self.processes("-m sidecar"):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+                env = dict(word.partition("=")[::2] for word in words)
+                if "sidecar_scaler" in env and "sidecar_class" not in env:
+                    found[pid] = env["sidecar_listen"]
+        return found
+
     def kill(self, word: str) -> bool:
         """SIGKILL to the first such process; whether there was one."""
         return any(self.kill_one(pid) for pid in self.processes(word)[:1])

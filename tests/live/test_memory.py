@@ -50,8 +50,8 @@ def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
         assert 502 == eaten.status_code
         wait_until(lambda: "1000" == _asked(url), 30, "the handler again")
         logs = requests.get(f"{url}/system/logs?name=eat", timeout=10).text
-        said = "ended with SIGKILL, out of memory; its limit is com.carpool.memory or limits.memory"
-        assert said in logs, logs
+        limit = "its limit is com.carpool.memory or limits.memory (192 MiB)"
+        assert f"ended with SIGKILL, out of memory; {limit}" in logs, logs
         status = requests.get(f"{url}/system/function/eat", timeout=10).json()
         assert "; out of memory " in status["partition"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,7 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.live.prometheus import RealPrometheus
     from tests.live.stack import Stack
@@ -48,16 +48,6 @@ class Steady:
         self._over.set()
         self._thread.join()
         return self.answered
-
-
-def front_socket(running: Stack) -> str:
-    """Where the front of ``echo`` listens."""
-    for pid in running.processes("-m sidecar"):
-        words = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-        env = dict(word.partition("=")[::2] for word in words)
-        if "sidecar_scaler" in env and "sidecar_class" not in env:
-            return env["sidecar_listen"]
-    raise AssertionError
 
 
 def notes(running: Stack) -> str:
@@ -123,7 +113,8 @@ def _all_have_counted(second: RealPrometheus, answered: int) -> None:
 
 def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:
     """With what is counted and what the sidecars count."""
-    steady = Steady(front_socket(running), "/")
+    (front,) = running.fronts().values()
+    steady = Steady(front, "/")
     try:
         said = "Prometheus does not see"
         wait_until(lambda: said in notes(running), 120, "the calls past the provider")
