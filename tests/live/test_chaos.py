@@ -29,6 +29,7 @@ _BATCH = 8
 _PAUSE_S = 3.0
 _PARTS = ("carpool scaler run", "watchdog_plugin", "-m sidecar")
 _PROVIDER = "carpool up"
+_NOTICED_S = 2.0  # within so long a front's death is known, also on a busy machine
 _GRACE_S = 1.5  # after the provider is back: who had been connected learns of it
 
 
@@ -36,7 +37,7 @@ class Death(NamedTuple):
     """Who was killed, and how many requests he had taken along, at the most."""
 
     victim: str
-    taken: int
+    taken: float
 
 
 def kill_at_random(
@@ -54,7 +55,7 @@ def kill_at_random(
         found = running.processes(victim)
         pid = draw.choice(found) if found else 0
         # Who waits in a front, and comes until that is noticed; else a batch, if it dies twice.
-        taken = outcome.pending + _RATE_RPS if pid in running.fronts() else _BATCH
+        taken = outcome.pending + _RATE_RPS * _NOTICED_S if pid in running.fronts() else _BATCH
         if pid and running.kill_one(pid):
             killed.append(Death(victim, taken))
     return killed
