@@ -73,6 +73,7 @@ class Outcome:
         fragmentation: The unallocated share of servers in use, after each round.
         unplaced: Requests per second that the policy found no room for, the most of all rounds.
         simulated: Requests that were simulated one by one.
+        priced: Whether it is known what anything costs.
     """
 
     tracks: Sequence[Account]
@@ -80,3 +81,4 @@ class Outcome:
     fragmentation: list[float] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)
     simulated: int = 0
+    priced: bool = True

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
 from scaler.on_trial import OnTrial
-from scaler.policy_choice import chosen_policy, executed
+from scaler.policy_choice import check_policies, chosen_policy, executed
 from simulator import flags, report, table
+from simulator.arrivals import check_load
 from simulator.engine import Simulation
 from simulator.metrics import measured
 
@@ -35,6 +36,8 @@ def main(argv: list[str]) -> int:
     """
     chosen = flags.parse(argv)
     scenario = chosen.applied(read_scenario(chosen.scenario))
+    check_policies(scenario)
+    check_load(scenario, chosen.settings.interval_s)
     policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     outcomes: dict[str, Outcome] = {}

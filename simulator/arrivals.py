@@ -10,12 +10,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.errors import ConfigError, Problem
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.core.scenario import Scenario
 
-__all__ = ["Arrivals", "merged"]
+__all__ = ["Arrivals", "check_load", "merged"]
+
+_MOST, _MOST_AT_ONCE = 1e9, 1e8  # hours of work; gigabytes of memory
+
+
+def check_load(scenario: Scenario, interval_s: float) -> None:
+    """See that a simulation comes to its end.
+
+    Raises:
+        ConfigError: too many requests come, in all or in one interval.
+    """
+    apps = [app for function in scenario.functions for app in function.apps]
+    rate_rps = sum(app.arrivals.mean_rate for app in apps)
+    together = rate_rps * scenario.horizon_s
+    at_once = rate_rps * min(interval_s, scenario.horizon_s)
+    if together > _MOST or at_once > _MOST_AT_ONCE:
+        given = f"{rate_rps:.4g} a second for {scenario.horizon_s:g} s"
+        expected = f"at most {_MOST:g} requests, and {_MOST_AT_ONCE:g} in an interval"
+        hint = f"they are {together:.4g} and {at_once:.4g}"
+        raise ConfigError([Problem("arrivals of all applications", given, expected, hint)])
 
 
 class Arrivals:

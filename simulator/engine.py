@@ -67,11 +67,11 @@ class Simulation:
         self._room = Room(Cluster(scenario.nodes) if scenario.nodes else None)
         self._tracks = [self._track(each) for each in scenario.functions]
         self._callers = [caller for track in self._tracks for caller in track.lane.callers]
-        self._outcome = Simulated(self._tracks)
+        self._outcome = Simulated(self._tracks, priced=scenario.prices.given)
         self._regimes = Regimes() if self._settings.rate_level else None
         follows = self._settings.live_rates and not self._regimes
-        functions, interval_s = len(self._tracks), self._settings.interval_s
-        self._looks = Looks(functions, interval_s) if follows else None
+        first = [sum(track.rates.at(0.0)) for track in self._tracks]
+        self._looks = Looks(first, self._settings.interval_s) if follows else None
 
     def run(self) -> Simulated:
         """Simulate all of it."""

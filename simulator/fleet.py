@@ -110,8 +110,12 @@ class Fleet:
             if not (instance.wanted or self.keep_alive.keeps):
                 self.release(instance, now)
         for key, count in missing.items():
-            for _ in range(count):
+            for left in range(count, 0, -1):
+                there = len(self.alive)
                 self.start(key, now, loaded=loaded)
+                if len(self.alive) == there and key in self._short:  # nor is there for the others
+                    self._short[key] += left - 1
+                    break
         self._announce(now)
 
     def demand(self, waiting: int, now: float) -> bool:

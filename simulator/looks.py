@@ -27,12 +27,12 @@ class Looks:
     """Ends intervals early.
 
     Args:
-        functions: How many there are; each has one front.
+        rates_rps: Of each function at the start; each has one front.
         interval_s: From look to look while nothing jumps.
     """
 
-    def __init__(self, functions: int, interval_s: float) -> None:
-        self._surges = [Surge(0.0) for _ in range(functions)]
+    def __init__(self, rates_rps: Sequence[float], interval_s: float) -> None:
+        self._surges = [Surge(0.0, rate_rps) for rate_rps in rates_rps]
         self._interval_s = interval_s
         self._surged_s = -math.inf
 

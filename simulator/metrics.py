@@ -29,13 +29,13 @@ def measured(outcome: Outcome) -> dict[str, Any]:
         "planning_ms": fmean(outcome.planning_ms) if outcome.planning_ms else None,
     }
     each = {
-        track.function.name: _of([track]) | common | {"apps": _by_app(track)}
+        track.function.name: _of([track], priced=outcome.priced) | common | {"apps": _by_app(track)}
         for track in outcome.tracks
     }
-    return {**_of(outcome.tracks), **common, "functions": each}
+    return {**_of(outcome.tracks, priced=outcome.priced), **common, "functions": each}
 
 
-def _of(tracks: Sequence[Account]) -> dict[str, Any]:
+def _of(tracks: Sequence[Account], *, priced: bool) -> dict[str, Any]:
     served = Served()
     for track in tracks:
         served.add(track.total)
@@ -54,8 +54,8 @@ def _of(tracks: Sequence[Account]) -> dict[str, Any]:
         "slo_miss_ratio": _ratio(served.missed, requests),
         "latency_ms": _latency_ms(served),
         "mean_batch": _ratio(served.done + served.failed, served.batches),
-        "cost": cost,
-        "cost_per_1k": _ratio(1000 * cost, done),
+        "cost": cost if priced or cost else None,  # a rule of one's own may need no prices
+        "cost_per_1k": _ratio(1000 * cost, done) if priced or cost else None,
         "cpu_core_s": core_s,
         "gpu_percent_s": gpu_percent_s,
         "rps_per_resource": _ratio(done, resource_units(core_s, gpu_percent_s)),

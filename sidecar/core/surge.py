@@ -28,6 +28,7 @@ class Surge:
 
     Args:
         now: Seconds, on any axis.
+        told_rps: The rate that has been told before.
 
     Attributes:
         told_rps: The rate that reports have told.
@@ -35,12 +36,13 @@ class Surge:
 
     __slots__ = ("_count", "_look_at", "_requests", "_seconds", "_since", "told_rps")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, told_rps: float = 0.0) -> None:
         self._since = now
         self._count = 0
         self._look_at: float = _FEW + 1
-        self._requests = self._seconds = 0.0
-        self.told_rps = 0.0
+        self._seconds = _MEAN_S if told_rps else 0.0
+        self._requests = told_rps * self._seconds
+        self.told_rps = told_rps
 
     def arrived(self, now: float) -> bool:
         """A request has come; whether that is news. It is at most once from report to report."""
