@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
+from carpool import forms, function_name
 from carpool.strict import Problems, nearest
 
 if TYPE_CHECKING:
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-# A class is deployed as a function of its own, so both names are what OpenFaaS admits.
-_NAME = forms.text("a name of a-z, 0-9 and inner '-'", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# A class is deployed as a function of its own, so both names are as those of functions.
+_NAME = forms.text("a name of a-z, 0-9 and inner '-'", function_name.PATTERN)
 _WORD = forms.text("a text that is not empty")
 _ANY_TEXT = forms.text("a text", r".*")
 _AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool import forms, spread
+from carpool import forms, function_name, spread
 
 if TYPE_CHECKING:
     from carpool.strict import Problems
@@ -21,7 +21,7 @@ def _all(*optional: str, **fields: forms.Rule) -> forms.Rule:
     return forms.record(fields, frozenset(fields) - frozenset(optional))
 
 
-_FUNCTION = forms.text("a function's name", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_FUNCTION = forms.text("a function's name", function_name.PATTERN)
 _SENDER = forms.text("8 to 64 letters and digits", r"[A-Za-z0-9]{8,64}")
 _WORD = forms.text("a name of at most 63 characters", r"[^\s]{1,63}")
 _CLASS = forms.text("a class's name, or nothing", r"[-a-z0-9]{0,63}")

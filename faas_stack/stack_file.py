@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool import function_name
 from carpool.errors import ConfigError
 from carpool.files import read_text
 from carpool.strict import Problems
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["StackFile", "StackFunction", "default_path", "load", "read"]
 
 _TOP = ("version", "provider", "functions", "configuration")
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile(function_name.PATTERN)
 _NAME_EXPECTED = "lower-case letters, digits and inner dashes"
 
 
@@ -132,7 +133,7 @@ class _Stack:
                 self.reader.name(node or root, "functions"), "", "at least one function"
             )
         for name, value in entries.items():
-            if not _NAME.fullmatch(name) or len(name) > 63:  # noqa: PLR2004 - a DNS label
+            if not _NAME.fullmatch(name):
                 self.problems.add(
                     self.reader.name(value, "functions"), name, f"a name of {_NAME_EXPECTED}"
                 )

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carpool import forms
+from carpool import forms, function_name
 from carpool.errors import BadRequest, ConfigError
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take"]
 
 DEFAULT_NAMESPACE = "openfaas-fn"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(function_name.PATTERN)
 _NAME_EXPECTED = "lower-case letters, digits and inner dashes, at most 63"
 
 T = TypeVar("T", str, bool, int)

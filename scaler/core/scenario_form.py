@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool import forms
+from carpool import forms, function_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,7 @@ _NODE_COUNT = forms.number(
 )
 _WORD = forms.text("a text that is not empty")
 # A function's name is part of a plan, an application's travels in a header: as strict as there.
-_FUNCTION_NAME = forms.text(
-    "a name of a-z, 0-9 and inner '-'", r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-)
+_FUNCTION_NAME = forms.text("a name of a-z, 0-9 and inner '-'", function_name.PATTERN)
 _APP_NAME = forms.text("a name of letters, digits, '.', '_' or '-'", r"[A-Za-z0-9._-]{1,63}")
 
 

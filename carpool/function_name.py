@@ -1,0 +1,7 @@
+"""What OpenFaaS admits as the name of a function: a DNS label."""
+
+from __future__ import annotations
+
+__all__ = ["PATTERN"]
+
+PATTERN = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
