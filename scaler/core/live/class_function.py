@@ -139,8 +139,8 @@ def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
 def _resources(own: Mapping[str, str], kind: InstanceClass) -> dict[str, str]:
     """What the user asks of the platform, with the class's size where he asks for any."""
     size = {"cpu": f"{kind.cpu:.6g}"}
-    if kind.memory_mb:
-        size["memory"] = f"{max(1, round(kind.memory_mb))}M"
+    if _bounds_memory(kind):
+        size["memory"] = f"{_megabytes(kind)}M"
     return {**own, **{key: amount for key, amount in size.items() if key in own}}
 
 
@@ -175,6 +175,21 @@ def _labels(base: Status, kind: InstanceClass) -> dict[str, str]:
     }
     if kind.gpu:
         size["com.carpool.gpu"] = f"{kind.gpu:.6g}"
-    if kind.memory_mb:
-        size["com.carpool.memory"] = f"{max(1, round(kind.memory_mb))}MB"
+    if _bounds_memory(kind):
+        size["com.carpool.memory"] = f"{_megabytes(kind)}MB"
+    elif limit := base.labels.get("com.carpool.memory"):
+        size["com.carpool.memory"] = limit
     return {**own, **size, FUNCTION_LABEL: base.name, CLASS_LABEL: kind.name}
+
+
+def _bounds_memory(kind: InstanceClass) -> bool:
+    """Whether its memory is what it may take at most.
+
+    A variant's is what was seen when it was measured, to be placed by. Larger requests take more,
+    and how much they may is the user's to say.
+    """
+    return bool(kind.memory_mb) and not kind.variant
+
+
+def _megabytes(kind: InstanceClass) -> int:
+    return max(1, round(kind.memory_mb or 0))

@@ -267,6 +267,24 @@ def test_an_instance_knows_its_variant() -> None:
     assert kind == kind_of(Status.of({**document, "name": "f--tiny-b4"}))
 
 
+def test_memory_that_was_measured_of_a_variant_is_no_limit() -> None:
+    """It is placed by that; the limit is the user's: larger requests take more."""
+    label = "com.carpool.memory"
+    kind = InstanceClass("tiny-b4", cpu=1, batch_size=4, replicas=0, memory_mb=68, variant="tiny")
+    assert label not in class_function(BASE, kind)["labels"]
+    limited = Status.of(
+        {
+            **BASE.document,
+            "labels": {**BASE.labels, label: "1GB"},
+            "limits": {"cpu": "4", "memory": "1G"},
+        }
+    )
+    document = class_function(limited, kind)
+    assert ("1GB", "1G") == (document["labels"][label], document["limits"]["memory"])
+    sized = class_function(limited, replace(kind, variant=""))
+    assert ("68MB", "68M") == (sized["labels"][label], sized["limits"]["memory"])
+
+
 def test_what_a_class_was_made_from_tells_changes() -> None:
     """Another image, another size: another mark; how many there are makes none."""
 
