@@ -1,8 +1,7 @@
-"""What no grouping can beat: every set of applications is settled, and every division into sets.
+"""The cheapest division of applications into any sets, each of which is settled.
 
-`bounded` says what the cheapest division into any sets costs; what it costs at the most if parts of
-an application's requests may go to different groups of it; and a bound: each application at what a
-request costs in the cheapest set that it could be in.
+`bounded` says what it costs, and what it costs at the least if a part of an application's requests
+may go to another group of it.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING
 from scaler.core.harmony.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from scaler.core.harmony.offers import Offers
     from scaler.core.harmony.settling import Group, Member, Settling
 
-__all__ = ["Bounded", "bounded"]
+__all__ = ["Bounded", "bounded", "cheapest_division"]
 
 _PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of an application's requests that go to another group
 
@@ -32,12 +31,10 @@ class Bounded:
     Attributes:
         sets: The cheapest division into sets.
         split: With a part of one application's requests in another set, or in one of its own.
-        bound: Less than any division into sets costs.
     """
 
     sets: float
     split: float
-    bound: float
 
 
 def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bounded:
@@ -51,6 +48,23 @@ def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bo
         found = settled(group)
         return found.cost * found.rate_rps if found else math.inf
 
+    sets, parts = cheapest_division(members, money)
+    split = min((sum(map(money, moved)) for moved in _moved(parts)), default=math.inf)
+    return Bounded(sets, split)
+
+
+def cheapest_division(
+    members: Sequence[Member], money: Callable[[Sequence[Member]], float]
+) -> tuple[float, list[list[Member]]]:
+    """Of all divisions into sets.
+
+    Args:
+        members: By objective; all sets of them are asked about.
+        money: What a set costs a second.
+
+    Returns:
+        What it costs, and its sets.
+    """
     every = range(1, 1 << len(members))
     costs = {mask: money(_of(members, mask)) for mask in every}
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
@@ -59,15 +73,8 @@ def bounded(members: Sequence[Member], offers: Offers, settling: Settling) -> Bo
             (best[mask ^ part][0] + costs[part], [*best[mask ^ part][1], part])
             for part in _parts_with_the_first(mask)
         )
-    sets, masks = best[every[-1]]
-    parts = [_of(members, mask) for mask in masks]
-    split = min((sum(map(money, moved)) for moved in _moved(parts)), default=math.inf)
-    rates = {mask: sum(member.rate_rps for member in _of(members, mask)) for mask in every}
-    bound = sum(
-        member.rate_rps * min(costs[mask] / rates[mask] for mask in every if mask >> place & 1)
-        for place, member in enumerate(members)
-    )
-    return Bounded(sets, split, bound)
+    least, masks = best[every[-1]]
+    return least, [_of(members, mask) for mask in masks]
 
 
 def _of(members: Sequence[Member], mask: int) -> list[Member]:

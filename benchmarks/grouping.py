@@ -3,7 +3,8 @@
 ``python -m benchmarks grouping --coefficients FILE`` prices the cases of HarmonyBatch's artefact by
 its billing rule: as the artefact counts, with batches taken for full; what such plans really cost;
 MBS+ (`benchmarks.mbs_plus`); and Carpool's. With ``--simulate SECONDS`` the last is simulated too;
-with ``--exhaustive`` it is put beside all divisions into any sets (`benchmarks.divisions`).
+with ``--exhaustive`` it is put beside all divisions into any sets (`benchmarks.divisions`), with
+``--bound`` beside what none of them costs less than (`benchmarks.division_bound`, in minutes).
 Without a file the stand-in of the example is taken. ``--plot FILE`` draws costs over the load.
 
 Planning times are medians of plans for rates that change a little from each to the next, each with
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.division_bound import least_cost
 from benchmarks.divisions import bounded
 from benchmarks.mbs_plus import mbs_plus
 from benchmarks.published import Published
@@ -59,6 +61,7 @@ _CASES: dict[str, tuple[Sequence[float], Sequence[float]]] = {
 _MAX_BATCH, _PERCENTILE, _MISS, _WAITING = 32, 0.99, 0.0075, 0.001
 _SEEDS = 5
 _COUNTS = (1, 3, 6, 12, 100, 1000)
+_EXTRA = (("Carpool's plan", "simulated"), ("any sets", "exhaustive"), ("1 % late", "bound"))
 _PER_SECOND = 1e5  # costs are shown for so many requests
 
 
@@ -68,6 +71,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--coefficients", type=Path, default=_STAND_IN)
     parser.add_argument("--simulate", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--exhaustive", action="store_true", help="try all sets of applications")
+    parser.add_argument("--bound", action="store_true", help="what no division costs less than")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     parser.add_argument("--rounds", type=int, default=9, help="plans a median is taken of (9)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -87,6 +91,7 @@ def main(argv: list[str]) -> int:
         "exhaustive": {
             name: _exhaustive(model, *case) for name, case in _CASES.items() if flags.exhaustive
         },
+        "bound": {name: _bound(model, *case) for name, case in _CASES.items() if flags.bound},
     }
     print(json.dumps(result, indent=2) if flags.json else _page(result))
     return 0
@@ -126,6 +131,19 @@ def _exhaustive(
         for limit, money in dataclasses.asdict(limits).items():
             found[f"{limit}{name}"] = money / sum(rates_rps) * _PER_SECOND
     return found
+
+
+def _bound(
+    model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
+) -> dict[str, float]:
+    """Money for 100 000 requests with no late ones to spare, found and at least."""
+    riders, miss = _members(slos_s, rates_rps), 1 - _PERCENTILE
+    made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
+    least = least_cost(riders, model, _RULE, _MAX_BATCH, miss)
+    return {
+        "found": _cost(made.groups(riders, "optimal")),
+        "at least": least / sum(rates_rps) * _PER_SECOND,
+    }
 
 
 def _members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]:
@@ -205,7 +223,7 @@ def _page(result: dict[str, Any]) -> str:
     parts.append(_row("---", ["---:"] * len(planning)))
     for which in ("first", "median"):
         parts.append(_row(f"{which}, ms", [f"{row[which]:.1f}" for row in planning.values()]))
-    for title, table in (("Carpool's plan", "simulated"), ("any sets", "exhaustive")):
+    for title, table in _EXTRA:
         if result[table]:
             names = list(next(iter(result[table].values())))
             parts += ["", _row(title, names), _row("---", ["---:"] * len(names))]
