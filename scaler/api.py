@@ -90,8 +90,8 @@ class Api:
 
     def _document(self, path: str, query: str) -> Any:  # noqa: ANN401  JSON
         if path == _FUNCTIONS:
-            troubles = self._loop.unreachable, *self._functions.troubles.values()
-            trouble = "; ".join(filter(None, troubles))
+            loop, others = self._loop, self._functions.troubles.values()
+            trouble = "; ".join(filter(None, [loop.unreachable, loop.unkept, *others]))
             lines = [self._line(control) for control in self._functions]
             return {"functions": lines, "trouble": trouble, "advice": self._planners.advice}
         if path.startswith(f"{_FUNCTIONS}/"):
@@ -109,7 +109,7 @@ class Api:
         found = control.present(now_s)
         return {
             "name": control.name,
-            "policy": plan.policy if plan else None,
+            "policy": self._planners.policy_of(control),
             "rate_rps": _number(sum(rates.values())),
             "queued": control.roll.queued(now_s),
             "planned": sum(kind.replicas for kind in plan.classes) if plan else 0,

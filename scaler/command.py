@@ -25,7 +25,7 @@ from carpool.plan import Plan
 from carpool.strict import Problems
 from scaler import run_command
 from scaler.plan_command import plan_lines
-from scaler.stack_folder import TOKEN_FILE, URL_FILE
+from scaler.stack_folder import STORE_FILE, TOKEN_FILE, URL_FILE
 from scaler.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = ["main"]
 
 _TIMEOUT_S = 10.0
 _URL = "http://127.0.0.1:8090"
+_STORE = Path("scaler.db")
 _LATEST = 20
 
 
@@ -60,7 +61,8 @@ def main(argv: list[str]) -> int:
         ("import", "put back what export has printed", _import),
     ):
         verb = _verb(verbs, name, about, call)
-        verb.add_argument("--store", type=Path, default=Path("scaler.db"), metavar="FILE")
+        expected = f"(default: that of carpool up in this folder, or {_STORE})"
+        verb.add_argument("--store", type=Path, metavar="FILE", help=f"the file {expected}")
         if name == "import":
             verb.add_argument("file", type=Path)
     args = parser.parse_args(argv)
@@ -93,13 +95,15 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
     token = (read_text(token_file, problems) or "").strip() if token_file else ""
     problems.raise_if_any()
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    url = args.url or (URL_FILE.read_text().strip() if URL_FILE.exists() else _URL)
+    of_stack = not args.url and URL_FILE.exists()
+    url = args.url or (URL_FILE.read_text().strip() if of_stack else _URL)
     try:
         answer = requests.get(url.rstrip("/") + path, headers=headers, timeout=_TIMEOUT_S)
         document = answer.json()
     except (requests.RequestException, ValueError) as error:
-        why = type(error).__name__
-        message = f"no scaler answers at {url} ({why}); name it with --url"
+        message = f"no scaler answers at {url} ({type(error).__name__}); name it with --url"
+        if of_stack:
+            message = f"carpool up does not run in this folder any more: {message}, or start it"
         raise _ScalerError(message) from error
     if answer.status_code != requests.codes.ok:
         raise _ScalerError(str(document.get("error", answer.status_code)))
@@ -156,10 +160,16 @@ def _shadow(args: argparse.Namespace) -> int:
     return 0
 
 
+def _store_file(args: argparse.Namespace) -> Path:
+    named: Path | None = args.store
+    return named or (STORE_FILE if STORE_FILE.parent.is_dir() else _STORE)
+
+
 def _export(args: argparse.Namespace) -> int:
-    if not args.store.exists():
-        raise ConfigError([Problem("--store", str(args.store), "an existing store")])
-    store = Store(args.store)
+    path = _store_file(args)
+    if not path.exists():
+        raise ConfigError([Problem("--store", str(path), "an existing store")])
+    store = Store(path)
     try:
         return _print_json(store.export())
     finally:
@@ -174,8 +184,9 @@ def _import(args: argparse.Namespace) -> int:
         form = forms.loads(text or "")
     except forms.NotJsonError as error:
         raise ConfigError([Problem(str(args.file), "", "JSON", str(error))]) from error
-    store = Store(args.store)
+    store = Store(_store_file(args))
     try:
+        store.claim()
         store.restore(form)
     finally:
         store.close()

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
+from scaler.store import KINDS
 
 if TYPE_CHECKING:
     from scaler.core.live.control import Control
@@ -41,7 +42,7 @@ class Keeping:
         self._functions = functions
         self._senders = senders
         self._before: dict[str, dict[str, Any]] = {}
-        self._pending: list[tuple[str, dict[str, Any]]] = []
+        self._pending: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._arrivals: Counter[tuple[str, str, int]] = Counter()
         self._gone: list[str] = []
         self._rounds = 0
@@ -63,29 +64,36 @@ class Keeping:
     async def collect(self, *, whole: bool = False) -> None:
         """Take what has changed since the last time; with ``whole``, all that was learned."""
         self._rounds += 1
-        changed = {}
+        changed = self._pending["function"]
         for control in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
             form = control.to_form()
             if form != self._before.get(control.name):
                 self._before[control.name] = changed[control.name] = form
-        self._pending = [("function", changed), ("sender", self._senders.changed())]
+        self._pending["sender"] |= self._senders.changed()
         if whole or self._rounds % _LEARNED_ROUNDS == 0:
             forms = {control.name: control.prewarm_form() for control in self._functions}
-            self._pending.append(("prewarm", {n: form for n, form in forms.items() if form}))
+            self._pending["prewarm"] |= {n: form for n, form in forms.items() if form}
         self._arrivals += self._functions.arrivals
         self._functions.arrivals.clear()
-        self._gone += self._senders.forget(self._functions.now())
+        gone = self._senders.forget(self._functions.now())
+        for sender in gone:
+            self._pending["sender"].pop(sender, None)
+        self._gone += gone
 
     def keep(self) -> None:
-        """Write what was collected, all of it or nothing."""
+        """Write what was collected, all of it or nothing; then it is there the next time too.
+
+        Raises:
+            ConfigError: the store cannot be written.
+        """
         with self._store.round():
-            for kind, forms in self._pending:
+            self._store.drop("sender", *self._gone)
+            for kind, forms in self._pending.items():
                 self._store.put(kind, forms)
             for (function, app, minute), count in self._arrivals.items():
                 self._store.count(function, app, minute, count)
-            self._store.drop("sender", *self._gone)
             if self._rounds % _LEARNED_ROUNDS == 0:
                 self._store.forget(int(self._functions.wall()) // 60 - _REMEMBERED_MINUTES)
-        self._pending, self._gone = [], []
+        self._pending, self._gone = {kind: {} for kind in KINDS}, []
         self._arrivals.clear()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["TOKEN_FILE", "URL_FILE"]
+__all__ = ["STORE_FILE", "TOKEN_FILE", "URL_FILE"]
 
 TOKEN_FILE = Path(".secrets/carpool-scaler-token")
 URL_FILE = Path(".carpool/scaler.url")
+STORE_FILE = Path(".carpool/scaler.db")

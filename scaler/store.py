@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from carpool import forms
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Store"]
 
 KINDS = ("function", "prewarm", "sender")
+_LETTING_GO_S = 2.0  # of somebody who has been told to end
 _APPLICATION = 0x43504F4F  # "CPOO": another program's file is not taken for ours
 _MIGRATIONS = (
     """
@@ -61,7 +62,7 @@ _FORM = forms.record(
 
 
 class Store:
-    """One file; `close` it. May be used by one thread at a time.
+    """One file; `close` it, and `claim` it before it is changed. One thread at a time may use it.
 
     Args:
         path: The file, made if there is none.
@@ -72,6 +73,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._claim: sqlite3.Connection | None = None
         with self._trouble():
             path.parent.mkdir(parents=True, exist_ok=True)
             # autocommit: transactions begin and end where this file says so
@@ -84,6 +86,23 @@ class Store:
         except BaseException:
             self._database.close()
             raise
+
+    def claim(self) -> None:
+        """Nobody else may claim it from now on, until it is closed or this process ends.
+
+        Raises:
+            ConfigError: somebody else has.
+        """
+        beside = self._path.with_name(f"{self._path.name}.lock")
+        with self._trouble():
+            self._claim = sqlite3.connect(
+                beside, isolation_level=None, check_same_thread=False, timeout=_LETTING_GO_S
+            )
+        try:
+            self._claim.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            problem = self._problem("a store that no scaler uses now", f"stop it first ({error})")
+            raise ConfigError([problem]) from error
 
     def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
         """Keep documents, in place of those of the same names."""
@@ -128,10 +147,11 @@ class Store:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._database.execute("COMMIT")
             except BaseException:
-                self._database.execute("ROLLBACK")
+                if self._database.in_transaction:  # where there is no room, it may be over already
+                    self._database.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
 
     def export(self) -> dict[str, Any]:
         """Everything, as `restore` takes it."""
@@ -166,8 +186,12 @@ class Store:
 
     def close(self) -> None:
         """Write everything to the one file."""
-        with closing(self._database), self._trouble():
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with ExitStack() as ends:
+            if self._claim:
+                ends.enter_context(closing(self._claim))
+            ends.enter_context(closing(self._database))
+            with self._trouble():
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _open(self) -> None:
         """Check the file before anything is written to it, then bring it to this version."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-__all__ = ["raised"]
+__all__ = ["place", "raised"]
 
 
 def raised(error: BaseException) -> str:
-    """Type, text, and the innermost line of the first file that is not its catcher's."""
+    """Type, text and `place`."""
+    return f"{type(error).__name__}: {error}{place(error)}"
+
+
+def place(error: BaseException) -> str:
+    """The innermost line of the first file that is not the catcher's, in brackets."""
     trace, own, where = error.__traceback__, "", ""
     catcher = trace.tb_frame.f_code.co_filename if trace else ""
     while trace:
@@ -17,4 +22,4 @@ def raised(error: BaseException) -> str:
         if file == own:
             where = f" ({PurePath(file).name}:{trace.tb_lineno})"
         trace = trace.tb_next
-    return f"{type(error).__name__}: {error}{where}"
+    return where

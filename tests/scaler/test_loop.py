@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.core.cost import Prices
@@ -14,12 +16,14 @@ from scaler.core.live.control import Means
 from scaler.core.live.pace import Pace
 from scaler.core.live.senders import Senders
 from scaler.core.live.shadow import Shadow
+from scaler.core.policy import Planning
 from scaler.core.scenario_file import read_scenario
 from scaler.functions import Functions
 from scaler.gateway import Gateway
 from scaler.keeping import Keeping
 from scaler.loop import Loop
 from scaler.planners import Planners, Setting
+from scaler.policies.fixed import Fixed
 from scaler.policy_choice import chosen_policy
 from scaler.store import Store
 from scaler.tally import Tally
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scaler.core.live.control import Control
+    from scaler.core.snapshot import Snapshot
     from tests.faas_stack.rig import Rig
 
 SCENARIO = """\
@@ -50,6 +55,18 @@ LABELS = {
 }
 
 
+class _Told(logging.Handler):
+    """Takes down what is logged."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As `logging.Handler.emit`."""
+        self._lines.append(record.getMessage())
+
+
 class Scaler:
     """A scaler whose sidecars are the test's."""
 
@@ -60,6 +77,7 @@ class Scaler:
         self.loop = loop
         self._spoken = 0
         self.arrivals = 0
+        self.told: list[str] = []
 
     @property
     def control(self) -> Control:
@@ -104,10 +122,14 @@ async def scaler(
     gateway = Gateway(url or f"http://{rig.provider.address}", dry=dry)
     loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
     task = asyncio.get_running_loop().create_task(loop.run(0.05))
+    running = Scaler(functions, tally, planners, loop)
+    told, log = _Told(running.told), logging.getLogger("scaler.loop")
+    log.addHandler(told)
     try:
         await wait_until_async(lambda: tally.rounds > 1, 10, "rounds")
-        yield Scaler(functions, tally, planners, loop)
+        yield running
     finally:
+        log.removeHandler(told)
         task.cancel()
         await asyncio.wait([task])
         store.close()
@@ -171,12 +193,85 @@ async def test_functions_that_are_not_to_be_scaled_are_left_alone(rig: Rig) -> N
 
 @story(ProcessStage())
 async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
-    """A misspelt policy keeps the function at its first plan, and says why."""
+    """A misspelt policy is in the function's troubles, with its name and why."""
     labels = {**LABELS, "com.carpool.scale.policy": "infles"}
     await rig.deploy("echo", labels=labels)
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.control.remarks, 10)
-        assert "did you mean 'infless'" in running.control.remarks[0]
+        await wait_until_async(lambda: running.control.notes, 10)
+        (note,) = running.control.notes
+        assert note.startswith("its policy infles cannot be used: ")
+        assert "did you mean 'infless'" in note
+
+
+class Moody(Fixed):
+    """A policy that plans, or does something wrong."""
+
+    wrong = ""
+
+    def plan(self, snapshot: Snapshot) -> Any:
+        """As `ScalePolicy.plan`, or not."""
+        if Moody.wrong == "raises":
+            return len(snapshot.functions) / 0
+        planning = super().plan(snapshot)
+        return {"": planning, "answers": "hello", "of none": Planning({"echo": 3})}[Moody.wrong]  # type: ignore[dict-item]
+
+
+@story(ProcessStage())
+async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
+    """In the function's troubles, and once in the log, with its name; what runs goes on."""
+    name = f"{__name__}:Moody"
+    await rig.deploy("echo", labels={**LABELS, "com.carpool.scale.policy": name})
+    async with scaler(rig) as running:
+        lines = running.told
+        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        (kind,) = running.control.wanted
+        running.announce(kind, 1)
+        for wrong, said in (
+            ("raises", "ZeroDivisionError: division by zero (test_loop.py:"),
+            ("answers", "plan() answers 'hello', which is no Planning"),
+            ("of none", "plan() answers 3 where its plan should be"),
+        ):
+            Moody.wrong = wrong
+            expected = f"its policy {name} fails: "
+            await wait_until_async(
+                lambda: any(said in note for note in running.control.notes),  # noqa: B023
+                10,
+                said,
+            )
+            (note,) = running.control.notes
+            assert expected in note
+            rounds = running.tally.rounds
+            await wait_until_async(lambda: running.tally.rounds > rounds + 3, 10)  # noqa: B023
+            assert 1 == sum(said in line for line in lines)
+            assert any(line.startswith(f"echo: {expected}") for line in lines)
+            assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
+        Moody.wrong = ""
+        await wait_until_async(lambda: not running.control.notes, 10, "well again")
+        assert "echo: is planned" in lines
+
+
+@story(ProcessStage())
+async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) -> None:
+    """One line in the log, rounds go on, and with room again the store has all of it."""
+    await rig.deploy("echo", labels=LABELS)
+    async with scaler(rig) as running:
+        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            running.load(7)
+            await wait_until_async(lambda: running.loop.unkept, 10, "told")
+            rounds = running.tally.rounds
+            await wait_until_async(lambda: running.tally.rounds > rounds + 3, 10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        await wait_until_async(lambda: not running.loop.unkept, 10, "room again")
+        assert 1 == sum("is not kept for a restart" in line for line in running.told)
+        assert "a round failed" not in running.told
+        assert "the store can be written again" in running.told
+        kept = Store(rig.folder / "scaler.db")
+        assert running.arrivals == sum(count for *_, count in kept.counts("echo"))
+        kept.close()
 
 
 @story(ProcessStage())

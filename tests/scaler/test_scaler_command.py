@@ -55,6 +55,39 @@ def test_a_store_is_exported_and_imported(
     assert {"f": FORM} == json.loads(capsys.readouterr().out)["documents"]["function"]
 
 
+def test_the_store_is_that_of_the_stack_of_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the scaler that is asked is; elsewhere it is the default of run."""
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"version": 2, "documents": {"function": {}}, "arrivals": []}))
+    assert 0 == main(["import", "kept.json"])
+    assert (tmp_path / "scaler.db").exists()
+    (tmp_path / ".carpool").mkdir()
+    store = Store(tmp_path / ".carpool" / "scaler.db")
+    with store.round():
+        store.put("function", {"f": FORM})
+    store.close()
+    assert 0 == main(["export"])
+    assert {"f": FORM} == json.loads(capsys.readouterr().out)["documents"]["function"]
+
+
+def test_nothing_is_imported_beneath_a_scaler(tmp_path: Path) -> None:
+    """While one runs with a store it is refused, and once it has ended it is not."""
+    path, kept = tmp_path / "scaler.db", tmp_path / "kept.json"
+    kept.write_text(json.dumps({"version": 2, "documents": {"function": {}}, "arrivals": []}))
+    command = [sys.executable, "-m", "carpool", "scaler", "run", "--store", str(path)]
+    listen = ["--listen", f"unix:{tmp_path}/s", "--gateway", "http://127.0.0.1:1"]
+    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert any("listening" in line for line in running.stderr)
+        with pytest.raises(ConfigError, match="stop it first"):
+            main(["import", "--store", str(path), str(kept)])
+        running.kill()
+    assert 0 == main(["import", "--store", str(path), str(kept)])
+
+
 def test_nothing_is_exported_from_nowhere(tmp_path: Path) -> None:
     """A store that is not there is an error, and is not made."""
     with pytest.raises(ConfigError, match="an existing store"):
@@ -66,6 +99,17 @@ def test_a_scaler_that_does_not_answer_is_said() -> None:
     """Where it was looked for, and how to name another place."""
     with pytest.raises(CarpoolError, match="--url"):
         main(["status", "--url", "http://127.0.0.1:1"])
+
+
+def test_a_stack_that_has_ended_is_said_to_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its scaler's address may still be there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".carpool").mkdir()
+    (tmp_path / ".carpool" / "scaler.url").write_text("http://127.0.0.1:1\n")
+    with pytest.raises(CarpoolError, match="carpool up does not run in this folder"):
+        main(["status"])
 
 
 def test_a_damaged_store_ends_the_start(tmp_path: Path) -> None:

@@ -71,6 +71,19 @@ def test_a_killed_scaler_loses_no_finished_round(path: Path) -> None:
     killed.close()
 
 
+def test_a_claimed_store_is_nobody_elses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be looked at, but claimed only after the one who has it has closed it."""
+    monkeypatch.setattr("scaler.store._LETTING_GO_S", 0.01)
+    running, other = Store(path), Store(path)
+    running.claim()
+    assert {} == other.get("function")
+    with pytest.raises(ConfigError, match="stop it first"):
+        other.claim()
+    running.close()
+    other.claim()
+    other.close()
+
+
 def test_an_older_store_is_brought_up_to_date(path: Path) -> None:
     """A file of the first version gets what came later, and keeps what it has."""
     store = Store(path)
