@@ -3,7 +3,8 @@
 ``python -m benchmarks selection`` asks at random, some of it in vain. In `traded` every variant is
 slower and dearer than all that are less accurate, which is the worst for the structure behind it;
 in `drawn` the three have nothing to do with each other. A change is an instance that becomes
-Active. The published figure is 2.2 ms (INFaaS, ATC'21, for 22 architectures and 175 variants).
+Active. With ``--live`` the choices are those of a running front (`benchmarks.selection_live`).
+The published figure is 2.2 ms (INFaaS, ATC'21, for 22 architectures and 175 variants).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from benchmarks.selection_live import measured_live
 from carpool.variants.instance_states import State
 from carpool.variants.selection import Asked, Profile, Selection
 
@@ -25,6 +27,7 @@ __all__ = ["main"]
 _COUNTS = (10, 100, 1000, 10_000)
 _CHANGES = 500
 _US_PER_S = 1e6
+_LIVE = f"{'':14}{'variants':>9}{'P50 us':>9}{'P99 us':>9}{'requests':>10}{'served':>10}\n"
 _HEAD = f"{'':14}{'variants':>9}{'P50 us':>9}{'P99 us':>9}{'change P50 us':>15}{'P99 us':>9}\n"
 
 
@@ -32,11 +35,13 @@ def main(argv: list[str]) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks selection", description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000, help="to be chosen for (20000)")
-    requests = parser.parse_args(argv).requests
-    print(_HEAD, end="")
+    parser.add_argument("--live", action="store_true", help="in a running front")
+    flags = parser.parse_args(argv)
+    measure = measured_live if flags.live else _measured
+    print(_LIVE if flags.live else _HEAD, end="")
     for kind, draw in (("drawn", _drawn), ("traded", _traded)):
         for count in _COUNTS:
-            print(_measured(kind, draw, count, requests), end="")
+            print(measure(kind, draw, count, flags.requests), end="", flush=True)
     return 0
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.static_variants import Pool, Static, best_static
+from benchmarks.variant_bound import bounds
 from benchmarks.variants_live import compared
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.infaas.greedy import greedy
@@ -41,10 +42,13 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _SCENARIO = Path(__file__).resolve().parents[1] / "examples/scenarios/variants.yaml"
-_SHARES = (0.5, 0.9, 0.99, 1.0)
+_SHARES = (0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
+_BARS = (1.0, 1.0001, 1.01, 1.02, 1.05, 1.1, math.inf)  # ratios up to these
 _MS_PER_S = 1000.0
 _PERCENTILE = 0.99  # of the scenario
 _MISSED = 0.04  # of the paper
+_GPU_SHARES = (100.0, 50.0, 25.0, 10.0)
+_BOUND_MISSED = (0.01, _MISSED)
 
 
 def main(argv: list[str]) -> int:
@@ -52,10 +56,13 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks variants", description=__doc__)
     parser.add_argument("--tasks", type=int, default=1000, help="to be drawn (1000)")
     parser.add_argument("--simulate", type=float, metavar="SECONDS", help="of the scenario")
+    parser.add_argument("--bound", action="store_true", help="what no policy can be cheaper than")
     parser.add_argument("--live", action="store_true", help="one application on a running stack")
     flags = parser.parse_args(argv)
     for needs_most in (1, 3) if flags.tasks else ():
         print(_compared(flags.tasks, needs_most))
+    if flags.bound:
+        _bound(read_scenario(_SCENARIO))
     if flags.simulate:
         scenario = dataclasses.replace(read_scenario(_SCENARIO), horizon_s=flags.simulate)
         _low(scenario)
@@ -84,12 +91,26 @@ def _compared(tasks: int, needs_most: int) -> str:
         ratios.append(costs[0] / costs[1])
     ratios.sort()
     spread = ", ".join(f"P{share * 100:g} {_at(ratios, share):.4f}" for share in _SHARES)
+    bars = ", ".join(
+        f"{sum(low < ratio <= high for ratio in ratios)} up to {high:g}"
+        for low, high in zip((0.0, *_BARS), _BARS, strict=False)
+    )
     within = sum(ratio <= 1.1 for ratio in ratios) / tasks  # noqa: PLR2004  a tenth
     took = ", ".join(f"{name} {statistics.median(ms):.1f} ms" for name, ms in times.items())
     return (
         f"{tasks} tasks of up to {needs_most} needs: greedy costs {spread} times the program; "
-        f"{within:.1%} within a tenth; {took} in the median"
+        f"{within:.1%} within a tenth ({bars}); {took} in the median"
     )
+
+
+def _bound(scenario: Scenario) -> None:
+    """What the day costs at the least, and how many times that the best static choice."""
+    found = bounds(scenario, _BOUND_MISSED)
+    print(f"at the least, instances in parts: {found.any_part:.4f}")
+    for share, cost in found.whole.items():
+        print(f"at the least, whole instances, {share:.0%} missed: {cost:.4f}")
+    for share, cost in found.random.items():
+        print(f"requests at random, by the policy's rule, {share:.0%} missed: {cost:.4f}")
 
 
 def _at(ordered: list[float], share: float) -> float:
@@ -141,14 +162,18 @@ def _low(scenario: Scenario) -> None:
     (function,) = calm.functions
     view = snapshot_of(calm).functions[0]
     policies: dict[str, Any] = {"variants": Infaas(Infaas.Params())}
-    for offer in Offers().of(view):
-        best = all(offer.suits(app) for app in view.apps)
+    accurate = [o for o in Offers().of(view) if all(o.suits(app) for app in view.apps)]
+    for offer in accurate:
         name = offer.size.variant
-        if offer.size.gpu and best and name not in policies:
+        if offer.size.gpu and name not in policies:
             names = tuple(app.name for app in view.apps)
             policies[name] = Static({function.name: (Pool(names, offer, 1, 0.0),)})
     print(f"low load, {function.name}, 2 requests/s:")
     _table(calm, policies)
+    on_gpu = [offer.size.resources for offer in accurate if offer.size.gpu]
+    for share in _GPU_SHARES:
+        each = [calm.prices.per_second(size._replace(gpu=share)) for size in on_gpu]
+        print(f"one instance with {share:g} % of a GPU: {min(each) * calm.horizon_s:.4f}")
 
 
 def _throughput(scenario: Scenario, most_missed: float) -> None:

@@ -73,7 +73,7 @@ class Infaas:
         loading: float = 0.1
         reserve: bool = True
         smoothing_s: float = 10.0
-        calm_s: float = 30.0
+        calm_s: float = 10.0
 
         def __post_init__(self) -> None:
             """Refuse a plan that could not hold."""
@@ -194,7 +194,7 @@ class Infaas:
         offers: Sequence[Offer],
         room: Cluster | None,
     ) -> Solution:
-        """The part of it that there is room for; while some lacks room, nothing that runs goes."""
+        """The part of it that there is room for; while some lacks room, nothing needed goes."""
         wanted = list(solution.counts)
         if offers and sum(wanted) < view.min_instances:
             wanted[0] += view.min_instances - sum(wanted)
@@ -207,8 +207,22 @@ class Infaas:
             for count, there, more in zip(wanted, task.running, added, strict=True)
         ]
         if counts != wanted and sum(task.running) + sum(added) <= task.most:
-            counts = [there + more for there, more in zip(task.running, added, strict=True)]
+            held = [there + more for there, more in zip(task.running, added, strict=True)]
+            counts = _without_idle(task, held, wanted, view.min_instances)
         return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
+
+
+def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
+    """Without what nobody wants or needs, the dearest first, so that there will be room."""
+    counts = list(held)
+    lacking = task.missing(task.solution(tuple(counts)))
+    for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
+        while counts[option] > wanted[option] and sum(counts) > least:
+            counts[option] -= 1
+            if task.missing(task.solution(tuple(counts))) != lacking:
+                counts[option] += 1
+                break
+    return counts
 
 
 def _cost(offer: Offer, prices: Prices) -> float:

@@ -13,6 +13,7 @@ from carpool import durations
 from carpool.errors import NotFound, Overloaded, Unfit
 from carpool.strict import nearest
 from carpool.variants.demand import Demand
+from sidecar.runtime.demands import stricter
 
 if TYPE_CHECKING:
     from carpool.errors import CarpoolError
@@ -51,9 +52,9 @@ def admitted(request: Request, fleet: Fleet, *, planned: bool) -> None:
     if version not in ("", _ONLY) and not named:
         raise _unknown(version, list(known))
     if named and demand is None:
-        demand = Demand(variant=named)
-    elif named and demand is not None and not demand.variant:
-        demand = demand._replace(variant=named)
+        demand = (request.payload.least or Demand())._replace(variant=named)
+    elif named:
+        demand = stricter(demand, Demand(variant=named))
     if demand is not None:
         if demand.variant and demand.variant not in known:
             raise _unknown(demand.variant, list(known))

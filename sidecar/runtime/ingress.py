@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from carpool import durations
 from carpool.errors import BadRequest
 from carpool.strict import nearest
+from carpool.variants.demand import Demand
 from sidecar.core.request import Request
 from sidecar.runtime import demands
 from sidecar.runtime.seats import seats
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
-    from carpool.variants.demand import Demand
 
 __all__ = ["Ingress", "Rider", "fingerprint"]
 
@@ -54,6 +54,7 @@ class Rider(NamedTuple):
     explain: bool
     names: tuple[str, str] = ("", "")
     timeout_s: float = math.inf  # the caller's own limit, from its arrival on
+    least: Demand | None = None  # what its application asks for in any case
 
 
 class _Fare(NamedTuple):
@@ -69,6 +70,7 @@ class _Fare(NamedTuple):
     demand: Demand | None
     names: tuple[str, str]
     json_length: bytes
+    least: Demand | None
 
 
 def fingerprint(request: Request) -> int:
@@ -139,7 +141,9 @@ class Ingress:
             size_bytes=len(exchange.body),
             background=fare.background,
             app=fare.app,
-            payload=Rider(exchange, head, call_id, fare.explain, fare.names, fare.timeout_s),
+            payload=Rider(
+                exchange, head, call_id, fare.explain, fare.names, fare.timeout_s, fare.least
+            ),
         )
         request.demand = demand
         return request
@@ -164,6 +168,7 @@ class Ingress:
             demand=self._complete(demand, app, objective_s) if demand else None,
             names=demands.names(target),
             json_length=read(b"inference-header-content-length", b""),
+            least=self._complete(Demand(), app, objective_s),
         )
 
     def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:

@@ -145,11 +145,12 @@ class Shell:
         """Settle which variants may serve a request; why none can, if none can."""
         began = time.perf_counter()
         choosing.admitted(request, self._fleet, planned=self.front is not None)
-        selecting, error = self._fleet.selecting, None
-        if request.demand is not None and selecting is not None:
-            error = choosing.objection(request.demand, selecting)
-            self._metrics.selection.observe(time.perf_counter() - began)
-        return error
+        demand, selecting = request.demand, self._fleet.selecting
+        if demand is None or selecting is None:
+            return None
+        selecting.route(demand)  # is remembered
+        self._metrics.selection.observe(time.perf_counter() - began)
+        return choosing.objection(demand, selecting)
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         self._metrics.refused(refusal.value)

@@ -1,8 +1,9 @@
 """The rates to plan for: at once for more, and for less only after a while.
 
 Measured rates are counts over short windows, and jump. So they are averaged, unless one is so much
-above its average that chance does not explain it. What may go is decided by the most that was
-wanted for a while.
+above its average that chance does not explain it. After such a jump little is known of the new
+rate, and whatever is started too late is late for all: so the most is planned for that would still
+explain the count. What may go is decided by the most that was wanted for a while.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Rates:
         expected = memory.mean * passed_s
         memory.mean = rate_rps + aged * (memory.mean - rate_rps)
         if rate_rps * passed_s > expected + _UNLIKELY * math.sqrt(expected) + 1:
-            memory.mean = rate_rps
+            memory.mean = rate_rps + _UNLIKELY * math.sqrt(rate_rps / passed_s)
         if not rate_rps and memory.mean * self._smoothing_s < _SILENT:
             memory.mean = 0.0
         memory.at_s = now_s

@@ -7,17 +7,18 @@ looks cheap may end in a dear place, so each option has its turn in being the fi
 
 Of several needs the one with the least choice comes first, and what its instances have left over
 works for the others. Which of them comes first can make a difference, so it is tried both ways
-round; and then instances of a few options give way to others that do for all that lack them.
+round, and with instances for several of them to begin with (`exchanges`).
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import replace
-from itertools import combinations, permutations
+from functools import partial
+from itertools import permutations
 from typing import TYPE_CHECKING
 
+from scaler.core.infaas.exchanges import dearer, exchanged, plus, shared_firsts
 from scaler.core.infaas.task import Need, Solution
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
 _ROUNDING = 1e-9
 _PAIRED = 4  # options whose mixtures are tried too
-_MIXED = 8  # options of which several give way at once
-_TRIED = 16  # of the exchanges that would be cheaper; nearly all of them do
+_SHARED = 2  # of the ways that begin with instances for several needs, those gone on with
 _STEPS = 100  # of settling; each makes it cheaper, so there is an end to them anyway
 
 
@@ -38,13 +38,23 @@ def greedy(task: Task) -> Solution:
     """What takes all that is needed, or as much of it as there is room for."""
     if len(task.needs) <= 1:
         return need_by_need(task, _cheapest)
+
+    def merit(way: Solution) -> tuple[float, float]:
+        return sum(task.missing(way)), task.change_cost(way.counts)
+
     orders = (task.by_choice, task.by_choice[::-1])
-    ways = [_exchanged(task, need_by_need(task, _cheapest, order)) for order in orders]
-    return min(ways, key=lambda way: (sum(task.missing(way)), task.change_cost(way.counts)))
+    ways = [need_by_need(task, _cheapest, order) for order in orders]
+    quickly = partial(_cheapest, starting=_SHARED)
+    others = (need_by_need(task, quickly, first=first) for first in shared_firsts(task))
+    ways += sorted(others, key=merit)[:_SHARED]
+    return min([exchanged(task, way) for way in ways], key=merit)
 
 
 def need_by_need(
-    task: Task, solve: Callable[[Task], Counts], order: Sequence[int] | None = None
+    task: Task,
+    solve: Callable[[Task], Counts],
+    order: Sequence[int] | None = None,
+    first: tuple[int, int] = (0, 0),
 ) -> Solution:
     """Solve for each need with what the others before it have left over.
 
@@ -52,9 +62,12 @@ def need_by_need(
         task: All of it.
         solve: Answers for a task of one need.
         order: Of the needs; None: those with the least choice first.
+        first: An option, and so many instances of it that there are to be for all of them.
     """
     counts = [0] * len(task.options)
     left = [0.0] * len(task.options)
+    counts[first[0]] = first[1]
+    left[first[0]] = float(first[1])
     shares: list[list[float]] = [[]] * len(task.needs)
     for number in task.by_choice if order is None else order:
         need = task.needs[number]
@@ -77,8 +90,17 @@ def _rest(task: Task, counts: list[int], need: Need) -> Task:
     return replace(task, running=tuple(running), needs=(need,), room=(cores, gpu), most=most)
 
 
-def _cheapest(task: Task) -> Counts:
-    """Of one need: from what runs and from nothing, by every first option, the cheapest."""
+def _cheapest(task: Task, starting: float = math.inf) -> Counts:
+    """Of one need: from what runs and from nothing, by every first option, the cheapest.
+
+    Args:
+        task: Of one need.
+        starting: From so many of those alone, the cheapest, things are made cheaper.
+    """
+
+    def merit(counts: Counts) -> tuple[float, float, Counts]:
+        return lack(task, counts), task.change_cost(counts), counts
+
     if not task.needs[0].rate_rps:
         return (0,) * len(task.options)
     firsts = _firsts(task)
@@ -88,8 +110,10 @@ def _cheapest(task: Task) -> Counts:
         for start in {_within(task, task.running), (0,) * len(task.options)}
         for pair in pairs
     }
-    found = {settled(task, start, firsts) for start in {_trimmed(task, start) for start in starts}}
-    return min(found, key=lambda counts: (lack(task, counts), task.change_cost(counts), counts))
+    trimmed = {_trimmed(task, start) for start in starts}
+    if starting < len(trimmed):
+        trimmed = set(sorted(trimmed, key=merit)[: int(starting)])
+    return min([settled(task, start, firsts) for start in trimmed], key=merit)
 
 
 def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) -> Counts:
@@ -113,53 +137,6 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
             break
         cost, counts = better
     return counts
-
-
-def _exchanged(task: Task, solution: Solution) -> Solution:
-    """The same with others in the place of instances of a few options, while that is cheaper."""
-    if any(task.missing(solution)):
-        return solution
-    for _ in range(_STEPS):
-        ways = heapq.nsmallest(_TRIED, _exchanges(task, solution.counts))
-        found = (task.solution(counts) for _, counts in ways if task.fits(counts))
-        better = next((each for each in found if not any(task.missing(each))), None)
-        if better is None:
-            break
-        solution = better
-    return solution
-
-
-def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
-    """Ways to do without some instances for less, and what each costs."""
-    cost = task.change_cost(counts)
-    least = cost - _ROUNDING * abs(cost)
-    some = [option for option, count in enumerate(counts) if count]
-    gone = [{option: fewer} for option in some for fewer in {1, counts[option]}]
-    gone += [{one: 1, two: 1} for one, two in combinations(some, 2)]
-    for several in (2, 3):
-        gone += [{o: counts[o] for o in chosen} for chosen in combinations(some[:_MIXED], several)]
-    for fewer in gone:
-        without = tuple(n - fewer.get(option, 0) for option, n in enumerate(counts))
-        saved = task.change_cost(without)
-        lacking = task.missing(task.solution(without))
-        for come in range(len(counts)):
-            more = _wanted(task, lacking, come)
-            if more is not None and come not in fewer:
-                tried = saved + _dearer(task, counts, come, more)
-                if tried < least:
-                    yield tried, _plus(without, come, more)
-
-
-def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
-    """How many instances of an option take all that is lacking; None: it cannot."""
-    time = 0.0
-    for need, rate_rps in zip(task.needs, lacking, strict=True):
-        if rate_rps:
-            worth = need.worth[option]
-            if not worth:
-                return None
-            time += rate_rps / worth
-    return math.ceil(time - _ROUNDING)
 
 
 def lack(task: Task, counts: Counts) -> float:
@@ -200,7 +177,7 @@ def _within(task: Task, counts: Counts) -> Counts:
     kept = (0,) * len(counts)
     for option, count in enumerate(counts):
         if task.needs[0].worth[option]:
-            kept = _plus(kept, option, _room_for(task, kept, option, count))
+            kept = plus(kept, option, _room_for(task, kept, option, count))
     return kept
 
 
@@ -218,18 +195,18 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Seque
         lacking = lack(task, counts)
         if lacking and worth[option]:
             wanted = max(rounded(lacking / worth[option] - _ROUNDING), 0)
-            counts = _plus(counts, option, _room_for(task, counts, option, wanted))
+            counts = plus(counts, option, _room_for(task, counts, option, wanted))
     return counts
 
 
 def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
     """How many more of an option there is room for, up to so many."""
-    if task.fits(_plus(counts, option, wanted)):
+    if task.fits(plus(counts, option, wanted)):
         return wanted
     low, high = 0, wanted  # the one fits, the other does not
     while high - low > 1:
         middle = (low + high) // 2
-        if task.fits(_plus(counts, option, middle)):
+        if task.fits(plus(counts, option, middle)):
             low = middle
         else:
             high = middle
@@ -246,7 +223,7 @@ def _trimmed(task: Task, counts: Counts) -> Counts:
         if worth[option]:
             gone = min(gone, max(math.floor(spare / worth[option] + _ROUNDING), 0))
             spare -= gone * worth[option]
-        counts = _plus(counts, option, -gone)
+        counts = plus(counts, option, -gone)
     return counts
 
 
@@ -257,22 +234,12 @@ def _replaced(
     worth, least = task.needs[0].worth, cost - _ROUNDING * abs(cost)
     for gone, there in enumerate(counts):
         for fewer in {1, there} if there else ():
-            without = _plus(counts, gone, -fewer)
+            without = plus(counts, gone, -fewer)
             lacking = lack(task, without)
             saved = cost - task.cost_of(gone, there) + task.cost_of(gone, there - fewer)
             for come in useful:
                 if come != gone:
                     more = max(math.ceil(lacking / worth[come] - _ROUNDING), 0)
-                    tried = saved + _dearer(task, counts, come, more)
+                    tried = saved + dearer(task, counts, come, more)
                     if tried < least:
-                        yield tried, _plus(without, come, more)
-
-
-def _dearer(task: Task, counts: Counts, option: int, more: int) -> float:
-    """What so many more of an option cost."""
-    there = counts[option]
-    return task.cost_of(option, there + more) - task.cost_of(option, there)
-
-
-def _plus(counts: Counts, option: int, more: int) -> Counts:
-    return (*counts[:option], counts[option] + more, *counts[option + 1 :])
+                        yield tried, plus(without, come, more)

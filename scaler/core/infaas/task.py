@@ -16,7 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Counts", "Need", "Option", "Solution", "Task"]
 
@@ -111,23 +114,52 @@ class Task:
 
         return sorted(range(len(self.options)), key=wanted)
 
-    def taken(self, need: Need, left: list[float]) -> list[float]:
-        """How many instances of each option work for a need, which are taken out of ``left``."""
+    @cached_property
+    def _by_merit(self) -> list[list[int]]:
+        """For each need the options, those first that are worth the most to it beside others."""
+        best = [max(need.worth[o] for need in self.needs) or 1.0 for o in range(len(self.options))]
+        return [
+            sorted(self._by_demand, key=lambda option: -need.worth[option] / best[option])
+            for need in self.needs
+        ]
+
+    def taken(
+        self, need: Need, left: list[float], order: Sequence[int] | None = None
+    ) -> list[float]:
+        """How many instances of each option work for a need, which are taken out of ``left``.
+
+        Args:
+            need: Whose turn it is.
+            left: What is not taken yet.
+            order: Of the options; None: those that the fewest needs can use first.
+        """
         own = [0.0] * len(left)
         lacking = need.rate_rps
-        for option in self._by_demand:
+        for option in self._by_demand if order is None else order:
             if left[option] > 0 and need.worth[option] and lacking > 0:
                 own[option] = min(left[option], lacking / need.worth[option])
                 left[option] -= own[option]
                 lacking -= own[option] * need.worth[option]
         return own
 
-    def solution(self, counts: Counts) -> Solution:
-        """These instances, shared among the needs; who has the least choice goes first."""
+    def solution(self, counts: Counts, *, well: bool = False) -> Solution:
+        """These instances, shared among the needs; who has the least choice goes first.
+
+        Args:
+            counts: How many of each option.
+            well: Where something is missing, have each need take first what is worth the most to
+                it beside others, and see whether that does.
+        """
+        found = self._shared(counts, [None] * len(self.needs))
+        if well and any(self.missing(found)):
+            return self._shared(counts, self._by_merit)
+        return found
+
+    def _shared(self, counts: Counts, orders: Sequence[Sequence[int] | None]) -> Solution:
         left = [float(count) for count in counts]
         shares: list[list[float]] = [[]] * len(self.needs)
         for number in self.by_choice:
-            shares[number] = self.taken(self.needs[number], left)
+            shares[number] = self.taken(self.needs[number], left, orders[number])
         return Solution(counts, shares)
 
     def missing(self, solution: Solution) -> list[float]:

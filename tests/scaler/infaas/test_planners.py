@@ -80,6 +80,26 @@ def test_greedy_is_near_the_program_for_three_needs_too(seed: int) -> None:
         assert costs[1] * (1 - 1e-6) <= costs[0] <= 1.17 * costs[1]
 
 
+def test_needs_share_what_is_worth_having_for_several() -> None:
+    """One need after the other greedy would start an instance for each; shared, fewer do."""
+    options = (Option(120, 10), Option(100, 8), Option(100, 8), Option(2, 1), Option(130, 20))
+    needs = (Need(60, (100, 90, 0, 0, 130)), Need(60, (100, 0, 90, 0, 130)))
+    for solve in (greedy, program):
+        found = solve(Task(options, (0, 0, 0, 0, 0), needs))
+        assert (0, 1, 1, 0, 0) == found.counts
+    wide = (Need(50, (100, 90, 0, 0, 130)), Need(50, (100, 0, 90, 0, 130)))
+    for solve in (greedy, program):
+        assert (1, 0, 0, 0, 0) == solve(Task(options, (0, 0, 0, 0, 0), wide)).counts
+
+
+def test_each_need_takes_what_is_worth_the_most_to_it() -> None:
+    """Instances suffice for all if nobody takes what others could use better."""
+    needs = (Need(3, (0, 131)), Need(85, (0.8, 92.4)), Need(15, (2, 132)))
+    task = Task((Option(2, 1), Option(100, 10)), (0, 0), needs)
+    assert any(task.missing(task.solution((4, 1))))
+    assert not any(task.missing(task.solution((4, 1), well=True)))
+
+
 def test_the_solver_prints_nothing_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     """Where plans are printed as JSON: what its library writes goes to standard error."""
     with _aside():

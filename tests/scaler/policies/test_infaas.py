@@ -123,6 +123,25 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
     assert variants(later)["large"] >= variants(plan)["large"]
 
 
+def test_what_nobody_needs_makes_room() -> None:
+    """On a full server idle instances go, though what is wanted has no room yet."""
+    view = function(AppLoad("a", 1.0, 2.0, accuracy=0.75))
+    cluster = Cluster([Node("n", 2.0, 0)])
+    plan = planned(function(AppLoad("a", 1.0, 2.0)))
+    (small,) = (kind for kind in plan.classes if kind.replicas)
+    for _ in range(2):
+        node = cluster.best_fit(SET.resources(1, 1.0, 0.0))
+        assert node is not None
+        cluster.place(SET.resources(1, 1.0, 0.0), node)
+    idle = replace(
+        view,
+        plan=replace(plan, classes=(replace(small, replicas=2),)),
+        instances={small.name: Instances(ready=2)},
+    )
+    later = planned(idle, cluster=cluster)
+    assert {"small": 2} != variants(later)
+
+
 def test_replicating_stays_with_one_variant() -> None:
     """Whatever the load, and with the one that suits every application."""
     params = Infaas.Params(scaling="replicate")

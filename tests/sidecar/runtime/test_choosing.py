@@ -87,6 +87,10 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
         assert b"huge-b1" in later.body
         assert 404 == (await ask(front, variant="lage")).status
         assert 422 == (await ask(front, variant="small", accuracy="0.8")).status
+        assert (
+            422 == (await ask(front, "/v2/models/echo/versions/small/infer", accuracy="0.8")).status
+        )
+        assert 400 == (await ask(front, versioned, variant="small")).status
 
         follow(scripted, tmp_path, {f"unix:{tmp_path}/small": "overloaded"})
         before = len(scripted.reports)
@@ -102,7 +106,8 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
         assert {"*", "variant=large", "latency=5"} <= counted
         seats = sum(i.seats for r in scripted.reports for i in r.instances if "large" in i.address)
         assert 4 == seats
-        assert 3 == await front.metric('batch_refusals_total{reason="unfit"}')
+        assert 4 == await front.metric('batch_refusals_total{reason="unfit"}')
+        assert 10 == await front.metric("batch_selection_seconds_count")
 
 
 @on_loop

@@ -1,0 +1,152 @@
+"""What no policy can be cheaper than, on a scenario whose load is known: bounds on what is saved.
+
+All of them look at one stretch of the load after the other, know it beforehand, and start and stop
+instances in no time and for nothing. From the lowest to the highest:
+
+* ``any part``: an instance can be had in parts, so that nothing is ever idle.
+* ``whole``: whole instances, and requests that come as regularly as they can. Batches may take the
+  whole objective. Requests may be let go, where that saves most, up to the share that is given; the
+  bound is Lagrange's, with a price for each request let go.
+* ``random``: whole instances, and as many as requests that come at random need by the policy's own
+  rule (`scaler.core.search.staffing`, exact to a twentieth or an instance). No proof as the others
+  are, but what the policy would cost if it knew the rates and did not have to wait or hold.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaler.core.infaas.offers import Offers
+from scaler.core.infaas.program import program
+from scaler.core.infaas.task import Need, Option, Task
+from scaler.plan_command import snapshot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from carpool.latency import LatencyModel
+    from scaler.core.scenario import Scenario
+    from scaler.core.snapshot import FunctionView
+
+__all__ = ["Bounds", "bounds"]
+
+_STEP_S = 10.0  # of the scenario's traces
+_GRAIN_RPS = 0.1  # in such steps requests are let go
+_PRICES = (5e-6, 1.5e-5)  # of a request let go, tried in turn
+_STEP = 1.02  # rates are rounded down to a power of this, so that there are fewer to solve for
+
+
+class Bounds(NamedTuple):
+    """Costs of a whole scenario, by what may be missed where that matters.
+
+    Attributes:
+        any_part: With instances in parts.
+        whole: With whole ones.
+        random: With whole ones and requests at random.
+    """
+
+    any_part: float
+    whole: dict[float, float]
+    random: dict[float, float]
+
+
+class _Stretch(NamedTuple):
+    """One function for a while."""
+
+    options: tuple[Option, ...]
+    rates_rps: tuple[float, ...]
+    worths: tuple[tuple[float, ...], ...]
+
+
+def bounds(scenario: Scenario, missed: Sequence[float]) -> Bounds:
+    """What the scenario costs at the least, if such shares of all requests may be missed."""
+    regular = list(_stretches(scenario, None))
+    requests = sum(sum(each.rates_rps) for each in regular) * _STEP_S
+    any_part = sum(map(_in_parts, regular))
+    whole = {0.0: sum(_in_whole(each, math.inf) for each in regular)}
+    let_go = {price: sum(_in_whole(each, price) for each in regular) for price in _PRICES}
+    for share in missed:
+        own = max(cost - price * share * requests for price, cost in let_go.items())
+        whole[share] = max(own, any_part * (1 - share))
+    random = {
+        share: sum(_in_whole(each, math.inf) for each in _stretches(scenario, share))
+        for share in missed
+    }
+    return Bounds(any_part, whole, random)
+
+
+def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
+    """Every function at every rate, with what instances are worth at random arrivals, if asked."""
+    offers_of = Offers()
+    for function, view in zip(scenario.functions, snapshot_of(scenario).functions, strict=True):
+        regular = list(_regular(scenario, view))
+        offers = offers_of.of(view)
+        for number in range(int(scenario.horizon_s / _STEP_S)):
+            rates = tuple(_rounded(app.arrivals.rate(number * _STEP_S)) for app in function.apps)
+            if missed is None:
+                worths = tuple(zip(*[worth for _, worth in regular], strict=True))
+                yield _Stretch(tuple(option for option, _ in regular), rates, worths)
+            else:
+                options = tuple(
+                    Option(o.size.rate_high, scenario.prices.per_second(o.size.resources))
+                    for o in offers
+                )
+                worths = tuple(
+                    tuple(o.worth_rps(app, rate, rate, missed) for o in offers)
+                    for app, rate in zip(view.apps, rates, strict=True)
+                )
+                yield _Stretch(options, rates, worths)
+
+
+def _regular(scenario: Scenario, view: FunctionView) -> Iterator[tuple[Option, tuple[float, ...]]]:
+    """Every variant and the most that it takes of each application."""
+    for accuracy, model in _models(view.model):
+        shapes: dict[tuple[float, float], dict[int, float]] = {}
+        for batch, cpu, gpu in model.configurations(view.max_batch):
+            exec_s = model.predict(batch, cpu, gpu, view.percentile)
+            if exec_s:
+                shapes.setdefault((cpu, gpu), {})[batch] = exec_s
+        for (cpu, gpu), times in shapes.items():
+            worth = tuple(
+                max([b / t for b, t in times.items() if t <= app.slo_s], default=0.0)
+                if accuracy >= app.accuracy
+                else 0.0
+                for app in view.apps
+            )
+            cost = scenario.prices.per_second(model.resources(1, cpu, gpu))
+            yield Option(max(worth), cost), worth
+
+
+def _models(model: LatencyModel) -> list[tuple[float, LatencyModel]]:
+    variants = getattr(model, "variants", ())
+    return [(each.accuracy, model.of(each.name)) for each in variants] or [(1.0, model)]  # type: ignore[attr-defined]
+
+
+def _in_parts(stretch: _Stretch) -> float:
+    """Every request where one costs the least."""
+    return _STEP_S * sum(
+        rate * min(o.cost / w for o, w in zip(stretch.options, worth, strict=True) if w)
+        for rate, worth in zip(stretch.rates_rps, stretch.worths, strict=True)
+    )
+
+
+def _rounded(rate_rps: float) -> float:
+    """Down, as a bound may be."""
+    return _STEP ** math.floor(math.log(rate_rps) / math.log(_STEP)) if rate_rps else 0.0
+
+
+@cache
+def _in_whole(stretch: _Stretch, price: float) -> float:
+    """The integer program, where a request may be let go for such a price."""
+    options, worths = stretch.options, stretch.worths
+    spared = 0.0
+    if price < math.inf:
+        options = (*options, Option(_GRAIN_RPS, price * _GRAIN_RPS))
+        worths = tuple((*worth, _GRAIN_RPS) for worth in worths)
+        spared = price * _GRAIN_RPS  # what a step of it may be too much
+    needs = tuple(Need(*each) for each in zip(stretch.rates_rps, worths, strict=True))
+    counts = program(Task(options, (0,) * len(options), needs)).counts
+    cost = sum(option.cost * count for option, count in zip(options, counts, strict=True))
+    return _STEP_S * max(cost - spared, 0.0)
