@@ -28,7 +28,8 @@ from carpool.latency.operator_learning import Samples
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Setting
 from carpool.onnx_graph.optimised import read_graph
-from carpool.profile_database import default_database, read_profiles
+from carpool.profile_database import read_profiles
+from carpool.profile_file import default_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

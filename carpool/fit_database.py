@@ -11,7 +11,8 @@ from carpool.latency.fit_form import from_json, to_json
 from carpool.latency.operator_fit import Unit
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Origin, Setting
-from carpool.profile_database import case_id, default_database, opened
+from carpool.profile_database import case_id
+from carpool.profile_file import default_database, opened
 
 if TYPE_CHECKING:
     import sqlite3
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.latency.operator_fit import Fit
     from carpool.latency.operators import Case, Graph
 
-__all__ = ["own_database", "read_model", "usual_database", "write_fit"]
+__all__ = ["is_learnt", "own_database", "read_model", "usual_database", "write_fit"]
 
 _NS_PER_S = 1e9
 
@@ -51,6 +52,21 @@ def write_fit(path: Path, origin: Origin, fit: Fit, models: int) -> None:
         )
 
 
+def is_learnt(path: Path, origin: Origin) -> bool:
+    """Whether something was learnt from the rows of an origin, by this version.
+
+    Raises:
+        ConfigError: the file is no profile database.
+    """
+    query = "SELECT document FROM fits WHERE (hardware, runtime, device) = (?, ?, ?)"
+    with opened(path) as connection:
+        row = connection.execute(query, tuple(origin)).fetchone()
+    try:
+        return row is not None and bool(from_json(row[0]).batches)
+    except ValueError:
+        return False
+
+
 def read_model(
     path: Path,
     graph: Graph,
@@ -69,7 +85,7 @@ def read_model(
     with opened(path) as connection:
         origin, fit = _best_fit(connection, path, hardware)
         known = dict(_known(connection, origin, graph, fit))
-        runs, load_s, memory_mb = _runs(connection, origin, graph)
+        runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
     return Operators(graph, fit, known, runs, load_s, memory_mb), origin
 
 
@@ -83,7 +99,12 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
     if row is None:
         expected = "profiles of enough models; carpool profile adds one"
         raise ConfigError([Problem("database", str(path), expected)])
-    return Origin(*row[:3]), from_json(row[3])
+    try:
+        return Origin(*row[:3]), from_json(row[3])
+    except ValueError as error:
+        expected = "what this version of carpool has learnt"
+        mend = "carpool profile of any model learns anew from what the database holds"
+        raise ConfigError([Problem("database", str(path), expected, mend)]) from error
 
 
 def _known(
@@ -107,12 +128,14 @@ def _known(
 
 
 def _runs(
-    connection: sqlite3.Connection, origin: Origin, graph: Graph
+    connection: sqlite3.Connection, origin: Origin, graph: Graph, hardware: str
 ) -> tuple[dict[Setting, float], float, float]:
+    """The model's own runs: on this processor, or else where its operators were measured."""
     row = connection.execute(
         "SELECT id, load_s, memory_mb FROM models WHERE fingerprint = ?"
-        " AND (hardware, runtime, device) = (?, ?, ?) ORDER BY id DESC LIMIT 1",
-        (graph.fingerprint, *origin),
+        " AND (hardware = ? OR (hardware, runtime, device) = (?, ?, ?))"
+        " ORDER BY hardware = ? DESC, id DESC LIMIT 1",
+        (graph.fingerprint, hardware, *origin, hardware),
     ).fetchone()
     if row is None:
         return {}, 0.0, 0.0

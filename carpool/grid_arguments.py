@@ -7,6 +7,8 @@ from pathlib import Path
 
 __all__ = ["add_arguments", "counts", "numbers", "sizes"]
 
+_MOST = 1e6  # no machine has as many cores
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what both commands take."""
@@ -45,8 +47,8 @@ def numbers(text: str) -> list[float]:
         found = sorted({float(word) for word in text.split(",")})
     except ValueError:
         found = []
-    if not found or not 0 < found[0] <= found[-1] < 1e6:  # noqa: PLR2004  no machine has as many
-        msg = f"{text!r}: expected numbers above 0 such as 1,2,4"
+    if not found or not 0 < found[0] <= found[-1] < _MOST:
+        msg = f"{text!r}: expected numbers above 0 and below a million, such as 1,2,4"
         raise argparse.ArgumentTypeError(msg)
     return found
 

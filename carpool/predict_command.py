@@ -17,6 +17,7 @@ from carpool.fit_database import read_model, usual_database
 from carpool.latency.profile import Setting
 from carpool.onnx_graph.optimised import read_graph
 from carpool.processor import processor
+from carpool.strict import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MS_PER_S = 1000.0
+_MS_PER_S, _WHOLE = 1000.0, 100.0
+_LISTED = 5  # sizes that are not known
 _HEADINGS = ("cores", "GPU %", "batch", "median ms", "90 % sure", "p95 ms", "p99 ms")
 
 
@@ -44,7 +46,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--cpu", type=grid_arguments.numbers, default=[1.0], help="cores (1)", metavar="SIZES"
     )
-    parser.add_argument("--gpu", type=float, default=0.0, help="percent of a GPU (0)")
+    parser.add_argument(
+        "--gpu", type=_percent, default=0.0, help="percent of a GPU (0)", metavar="PERCENT"
+    )
     parser.add_argument(
         "--database", type=Path, help="a profile database (your own, or the package's)"
     )
@@ -65,6 +69,7 @@ def main(argv: list[str]) -> int:
     path = arguments.database or usual_database()
     here = arguments.hardware or processor()
     model, origin = read_model(path, graph, here)
+    _refuse_unknown(model, arguments.measured)
     runs = dict(arguments.measured) or model.runs
     model = dataclasses.replace(model, runs=runs, parallel=arguments.parallel)
     sizes = [(cpu, arguments.gpu, batch) for cpu in arguments.cpu for batch in arguments.batch]
@@ -74,8 +79,33 @@ def main(argv: list[str]) -> int:
     else:
         sys.stdout.write(_table(model, origin, here, rows))
     if len(rows) < len(sizes):
-        sys.stderr.write(f"carpool predict: {_missing(model)}\n")
+        known = {(row["cpu"], row["batch"]) for row in rows}
+        missing = [f"{batch} on {cpu:g}" for cpu, _, batch in sizes if (cpu, batch) not in known]
+        listed = ", ".join(missing[:_LISTED]) + (", ..." if len(missing) > _LISTED else "")
+        share = f" with {arguments.gpu:g} % of a GPU" if arguments.gpu else ""
+        said = f"not known: batches of {listed}{share}; {_known(model)}"
+        sys.stderr.write(f"carpool predict: {said}\n")
     return 0 if len(rows) == len(sizes) else 1
+
+
+def _refuse_unknown(model: Operators, measured: Sequence[tuple[Setting, float]]) -> None:
+    """Refuse measured runs that no prediction could be held against."""
+    problems = Problems()
+    for batch, threads, gpu in dict(measured):
+        if model.predict(batch, threads, gpu) is None:
+            problems.add("--measured", f"{batch}:{threads}", "a size that is known", _known(model))
+    problems.raise_if_any()
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= _WHOLE:
+        msg = f"{text!r}: expected percent of one GPU, from 0 to 100"
+        raise argparse.ArgumentTypeError(msg)
+    return percent
 
 
 def _measured(text: str) -> tuple[Setting, float]:
@@ -118,7 +148,8 @@ def _document(model: Operators, origin: Origin, rows: Sequence[dict[str, float]]
 
 def _table(model: Operators, origin: Origin, here: str, rows: Sequence[dict[str, float]]) -> str:
     how = "longest path of" if model.parallel else "sum over"
-    settled = f"; corrected by {len(model.runs)} measured runs" if model.runs else ""
+    count = f"{len(model.runs)} measured run{'s' * (len(model.runs) > 1)}"
+    settled = f"; corrected by {count}" if model.runs else ""
     lines = [
         f"{model.graph.model}: {how} {len(model.graph.operators)} operators{settled}",
         f"measured on {origin.hardware}, {origin.runtime}",
@@ -144,13 +175,17 @@ def _cells(row: dict[str, float]) -> tuple[str, ...]:
     return (*amounts, between, f"{row['p95_ms']:.4g}", f"{row['p99_ms']:.4g}")
 
 
-def _missing(model: Operators) -> str:
+def _known(model: Operators) -> str:
     fixed = model.graph.fixed_batch
     if fixed is not None:
         return f"the model takes batches of {fixed} alone; export it with a free first dimension"
     units = ", ".join(
-        f"{unit.threads} cores" + (f" with {unit.gpu:g} % of a GPU" if unit.gpu else "")
+        _cores(unit.threads) + (f" with {unit.gpu:g} % of a GPU" if unit.gpu else " without a GPU")
         for unit in model.fit.units
     )
     most = 2 * max(model.fit.batches, default=0)
-    return f"some sizes are not known; the database knows {units} and batches up to {most}"
+    return f"the database knows {units}, and batches up to {most}"
+
+
+def _cores(count: int) -> str:
+    return f"{count} core" if count == 1 else f"{count} cores"

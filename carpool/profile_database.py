@@ -8,58 +8,23 @@ as in ``f32[1b,64,56,56]``.
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sqlite3
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import ConfigError, Problem
 from carpool.latency.operators import Case
 from carpool.latency.profile import OperatorRow, Origin, Profile, RunRow, Setting
+from carpool.profile_file import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-__all__ = ["case_id", "default_database", "opened", "read_profiles", "write_profile"]
+__all__ = ["case_id", "read_profiles", "write_profile"]
 
-_VERSION = 2
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS models (
-    id INTEGER PRIMARY KEY, model TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    hardware TEXT NOT NULL, runtime TEXT NOT NULL, device TEXT NOT NULL,
-    load_s REAL NOT NULL, memory_mb REAL NOT NULL,
-    UNIQUE (model, hardware, runtime, device));
-CREATE TABLE IF NOT EXISTS runs (
-    model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE, batch INTEGER NOT NULL,
-    threads INTEGER NOT NULL, gpu REAL NOT NULL, median_ns INTEGER NOT NULL,
-    p90_ns INTEGER NOT NULL, p95_ns INTEGER NOT NULL, p99_ns INTEGER NOT NULL,
-    spread_ns INTEGER NOT NULL, samples INTEGER NOT NULL,
-    PRIMARY KEY (model, batch, threads, gpu)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS kinds (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, attributes TEXT NOT NULL,
-    UNIQUE (kind, attributes));
-CREATE TABLE IF NOT EXISTS cases (
-    kind INTEGER NOT NULL REFERENCES kinds, shapes TEXT NOT NULL, id INTEGER NOT NULL,
-    PRIMARY KEY (kind, shapes)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS operators (
-    "case" INTEGER NOT NULL, model INTEGER NOT NULL REFERENCES models ON DELETE CASCADE,
-    batch INTEGER NOT NULL, threads INTEGER NOT NULL, gpu REAL NOT NULL, count INTEGER NOT NULL,
-    median_ns INTEGER NOT NULL, spread_ns INTEGER NOT NULL,
-    PRIMARY KEY ("case", model, batch, threads, gpu)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS fits (
-    hardware TEXT NOT NULL, runtime TEXT NOT NULL, device TEXT NOT NULL, models INTEGER NOT NULL,
-    document TEXT NOT NULL, PRIMARY KEY (hardware, runtime, device)) WITHOUT ROWID;
-"""
 _NS_PER_S = 1e9
 _FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
 _FIRST_BATCHES = re.compile(r"(\w+\[)(\d+)b")
-
-
-def default_database() -> Path:
-    """The database that comes with the package."""
-    return Path(str(resources.files("carpool") / "latency" / "profiles.sqlite"))
 
 
 def read_profiles(path: Path) -> list[Profile]:
@@ -189,51 +154,3 @@ def _grouped(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
     for number, *rest in rows:
         found.setdefault(number, []).append(tuple(rest))
     return found
-
-
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if version != _VERSION and (version or tables):
-        given = f"version {version}"
-        raise ConfigError(
-            [Problem(str(path), given, f"a profile database of version {_VERSION}", "make it anew")]
-        )
-
-
-@contextlib.contextmanager
-def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection to a profile database, in one transaction.
-
-    Raises:
-        ConfigError: the file is missing, no profile database, or cannot be written.
-    """
-    if not write and not path.is_file():
-        raise ConfigError([Problem("database", str(path), "an existing profile database")])
-    with _refusing(path), _connected(path, write=write) as connection:
-        _check_version(connection, path)
-        if write:
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-        yield connection
-
-
-@contextlib.contextmanager
-def _connected(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
-    mode = "rwc" if write else "ro"
-    quoted = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True)
-    try:
-        connection.execute("PRAGMA foreign_keys = ON")
-        with connection:
-            yield connection
-    finally:
-        connection.close()
-
-
-@contextlib.contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, ValueError) as error:
-        raise ConfigError([Problem(str(path), str(error), "a profile database")]) from error

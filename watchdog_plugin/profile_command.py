@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations, grid_arguments
-from carpool.errors import ConfigError
-from carpool.fit_database import own_database, write_fit
+from carpool.errors import ConfigError, Problem
+from carpool.fit_database import is_learnt, own_database, write_fit
 from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.profile import Profile
 from carpool.onnx_graph.free_dims import BATCH, read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of, model_name
-from carpool.profile_database import default_database, read_profiles, write_profile
+from carpool.profile_database import read_profiles, write_profile
+from carpool.profile_file import begin_database
 from watchdog_plugin.profiled_session import whole_model
 from watchdog_plugin.profiler import Grid, origin, profile
 
@@ -31,6 +32,7 @@ __all__ = ["main"]
 
 _MS_PER_S = 1000.0
 _HEADINGS = ("cores", "batch", "median ms", "p90 ms", "p95 ms", "p99 ms", "spread ms", "runs")
+_THREADS = (1, 2)
 _ENOUGH_MODELS = 8  # to learn from them alone
 
 
@@ -47,14 +49,21 @@ def main(argv: list[str]) -> int:
     )
     grid_arguments.add_arguments(parser)
     parser.add_argument(
-        "--cpu", type=grid_arguments.counts, default=[1, 2], help="cores (1,2)", metavar="SIZES"
+        "--cpu",
+        type=grid_arguments.counts,
+        help="cores (1,2, as far as there are)",
+        metavar="SIZES",
     )
     parser.add_argument("--budget", type=_seconds, default=60.0, help="how long to measure (60s)")
     parser.add_argument("--database", type=Path, help="a profile database (your own)")
     arguments = parser.parse_args(argv)
+    threads = _threads(arguments.cpu)
     file = with_sizes(arguments.model, read_file(arguments.model), grid_arguments.sizes(arguments))
     graph = _operators(arguments.model, file)
-    grid = Grid(_batches(file, arguments.batch), arguments.cpu, arguments.budget)
+    database = arguments.database or own_database()
+    if graph:
+        begin_database(database)  # before a minute is spent
+    grid = Grid(_batches(file, arguments.batch), threads, arguments.budget)
     model, folder = whole_model(file), arguments.model.absolute().parent
     runs, operators, load_s, memory_mb = profile(file, model, folder, graph, grid, _say)
     measured = Profile(
@@ -66,14 +75,33 @@ def main(argv: list[str]) -> int:
         memory_mb,
         graph.fingerprint if graph else "",
     )
-    database = arguments.database or own_database()
-    if graph:
-        _keep(database, measured)
-    if arguments.json:
+    kept = None
+    try:
+        if graph:
+            _keep(database, measured)
+            kept = database
+    finally:  # what was measured is told, even where it cannot be kept
+        _tell(measured, kept, as_json=arguments.json)
+    return 0
+
+
+def _tell(measured: Profile, database: Path | None, *, as_json: bool) -> None:
+    if as_json:
         sys.stdout.write(json.dumps(_document(measured, database), indent=2) + "\n")
     else:
         sys.stdout.write(_table(measured, database))
-    return 0
+    sys.stdout.flush()
+
+
+def _threads(wanted: Sequence[int] | None) -> list[int]:
+    """As many as there are cores for; others would wait for one another, and be learnt so."""
+    there = len(os.sched_getaffinity(0))
+    if wanted is None:
+        return [count for count in _THREADS if count <= there]
+    if wanted[-1] > there:
+        expected = f"at most {there}, the cores that this process may use"
+        raise ConfigError([Problem("--cpu", f"{wanted[-1]}", expected)])
+    return list(wanted)
 
 
 def _operators(path: Path, file: OnnxFile) -> Graph | None:
@@ -98,21 +126,21 @@ def _batches(file: OnnxFile, wanted: Sequence[int]) -> list[int]:
 
 
 def _keep(database: Path, measured: Profile) -> None:
-    """Add to the database, which begins as a copy of the package's, and learn from it."""
-    if not database.exists():
-        database.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(default_database(), database)
+    """Add to the database, and learn from it."""
     write_profile(database, measured)
-    same = [p for p in read_profiles(database) if p.origin == measured.origin and p.operators]
-    if len(same) >= _ENOUGH_MODELS:
-        _say(f"learning from {len(same)} models")
-        write_fit(database, measured.origin, fit_profiles(same), len(same))
-    else:
-        more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
-        _say(f"{more}; until then predictions start from another's")
+    every = [each for each in read_profiles(database) if each.operators]
+    for place in sorted({each.origin for each in every}):
+        same = [each for each in every if each.origin == place]
+        here = place == measured.origin
+        if len(same) >= _ENOUGH_MODELS and (here or not is_learnt(database, place)):
+            _say(f"learning from {len(same)} models")
+            write_fit(database, place, fit_profiles(same), len(same))
+        elif here:
+            more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
+            _say(f"{more}; until then predictions start from another's")
 
 
-def _document(measured: Profile, database: Path) -> dict[str, Any]:
+def _document(measured: Profile, database: Path | None) -> dict[str, Any]:
     return {
         "model": measured.model,
         "rows": [_row(run) for run in measured.runs],
@@ -121,7 +149,7 @@ def _document(measured: Profile, database: Path) -> dict[str, Any]:
         "operators": len(measured.operators),
         "hardware": measured.origin.hardware,
         "runtime": measured.origin.runtime,
-        "database": str(database) if measured.operators else None,
+        "database": str(database) if database else None,
     }
 
 
@@ -138,7 +166,7 @@ def _row(run: RunRow) -> dict[str, float]:
     return row | {"samples": run.samples}
 
 
-def _table(measured: Profile, database: Path) -> str:
+def _table(measured: Profile, database: Path | None) -> str:
     lines = [
         f"{measured.model}: loads in {measured.load_s:.2f} s, takes {measured.memory_mb:.0f} MB",
         f"on {measured.origin.hardware}, {measured.origin.runtime}",
@@ -149,7 +177,7 @@ def _table(measured: Profile, database: Path) -> str:
         cells.append((f"{row['cpu']:g}", f"{row['batch']:g}", *times, f"{row['samples']}"))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines += ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
-    if measured.operators:
+    if database:
         lines.append(f"{len(measured.operators)} times of operators are in {database}")
     return "\n".join(lines) + "\n"
 

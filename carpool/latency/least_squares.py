@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["non_negative"]
 
 
-def non_negative(matrix: Array, target: Array) -> Array:
-    """The coefficients x >= 0 for which ``matrix @ x`` is nearest to ``target``."""
+def non_negative(matrix: Array, target: Array, near: Array | None = None) -> Array:
+    """The coefficients x >= 0 for which ``matrix @ x`` is nearest to ``target``.
+
+    Args:
+        matrix: One row an equation.
+        target: What each is to give.
+        near: Coefficients of at least 0 that are not far from them, to begin with.
+    """
     scale = np.sqrt((matrix**2).sum(axis=0))
     scale[scale == 0] = 1.0
     scaled = matrix / scale
@@ -24,6 +30,10 @@ def non_negative(matrix: Array, target: Array) -> Array:
     gram[np.diag_indices(size)] += 1e-10
     chosen, refused = np.zeros(size, bool), np.zeros(size, bool)
     x = np.zeros(size)
+    if near is not None:
+        x = near * scale
+        chosen = x > 0
+        x = _settled(gram, right, chosen, x)
     for _ in range(10 * size):
         gain = np.where(chosen | refused, -np.inf, right - gram @ x)
         best = int(gain.argmax())

@@ -1,4 +1,8 @@
-"""How far off predictions are, measured on models that were left out of the fit."""
+"""How far off predictions are, measured on models that were left out of the fit.
+
+A model's runs err alike, the more so the nearer their batches are and if their threads are as many:
+what one measured run tells of another is measured here, too, and what it leaves open.
+"""
 
 from __future__ import annotations
 
@@ -8,69 +12,138 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.latency.operator_fit import Errors, Unit, is_short
+from carpool.latency.operator_fit import Carried, Errors, Unit, regime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.latency.operator_fit import Fit
+    from carpool.latency.operator_fit import Bounds, Fit
     from carpool.latency.operator_learning import Samples
     from carpool.latency.profile import Setting
 
 __all__ = ["measured_errors"]
 
-_FOLDS = 8
 _LEAST = 20  # errors without which bounds stay guesses
 _SHARE = (0.05, 0.95)
+_DOUBLINGS = 4  # apart, and more
 
 
 class _Error(NamedTuple):
     """log(measured / predicted) of one run of a model that was left out."""
 
     model: str
-    unit: Unit
-    short: bool
+    setting: Setting
+    regime: int
     error: float
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(*self.setting[1:])
+
+    @property
+    def kind(self) -> tuple[Unit, int]:
+        return self.unit, self.regime
 
 
 def measured_errors(
     samples: Samples, known: Iterable[int], families: Mapping[str, str]
-) -> dict[tuple[Unit, bool], Errors]:
-    """By unit and length of runs, the errors for models that a fit does not know.
+) -> dict[tuple[Unit, int], Errors]:
+    """By unit and regime, the errors for models that a fit does not know.
 
     Args:
         samples: Measured models.
         known: Positions of those that may be used.
         families: As in `fit_profiles`.
     """
-    models: defaultdict[str, list[_Error]] = defaultdict(list)
-    for error in _left_out(samples, sorted(known), families):
-        models[error.model].append(error)
-    plain: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
-    settled: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
-    other: defaultdict[tuple[Unit, bool], list[float]] = defaultdict(list)
-    for found in models.values():
-        for one in found:
-            key = (one.unit, one.short)
-            plain[key].append(one.error)
-            for two in found:
-                if one is not two:
-                    pairs = settled if one.unit == two.unit else other
-                    pairs[key].append(one.error - two.error)
-    guess = Errors()
+    found = list(_left_out(samples, sorted(known), families))
+    plain = _plain(found)
+    pairs = _pairs(found)
     return {
-        key: Errors(
-            _middle(plain[key], guess.plain),
-            _middle(settled[key], guess.settled),
-            _middle(other[key], guess.other),
+        kind: Errors(
+            errors.plain,
+            _carried(kind, plain, pairs, same=True) or errors.settled,
+            _carried(kind, plain, pairs, same=False) or errors.other,
         )
-        for key in list(plain)
+        for kind, errors in plain.items()
     }
 
 
-def _middle(errors: Sequence[float], otherwise: tuple[float, float]) -> tuple[float, float]:
+def _plain(found: Sequence[_Error]) -> dict[tuple[Unit, int], Errors]:
+    """Errors by kind, of all regimes where one has too few of them."""
+    guess = Errors().plain
+    of_kind: defaultdict[tuple[Unit, int], list[float]] = defaultdict(list)
+    of_unit: defaultdict[Unit, list[float]] = defaultdict(list)
+    for one in found:
+        of_kind[one.kind].append(one.error)
+        of_unit[one.unit].append(one.error)
+    return {
+        (unit, length): Errors(_middle(errors) or _middle(of_unit[unit]) or guess)
+        for (unit, length), errors in of_kind.items()
+    }
+
+
+_Pairs = defaultdict[tuple[Unit, bool, int], list[tuple[_Error, _Error]]]
+
+
+def _pairs(found: Sequence[_Error]) -> _Pairs:
+    """Two runs of one model each: by the unit of one, whether it is the other's, and doublings."""
+    models: defaultdict[str, list[_Error]] = defaultdict(list)
+    for error in found:
+        models[error.model].append(error)
+    pairs: _Pairs = defaultdict(list)
+    for runs in models.values():
+        for one in runs:
+            for two in runs:
+                if one is not two:
+                    same = one.unit == two.unit
+                    apart = abs(math.log2(one.setting.batch / two.setting.batch))
+                    pairs[one.unit, same, min(_DOUBLINGS, round(apart))].append((one, two))
+    return pairs
+
+
+def _carried(
+    kind: tuple[Unit, int],
+    plain: Mapping[tuple[Unit, int], Errors],
+    pairs: _Pairs,
+    *,
+    same: bool,
+) -> tuple[Carried, ...]:
+    """What another run tells of those of a kind; of itself, everything but what bounds hold."""
+    unit, length = kind
+    found: dict[int, Carried] = {}
+    for doublings in range(int(same), _DOUBLINGS + 1):
+        every = pairs[unit, same, doublings]
+        alike = [pair for pair in every if pair[0].regime == length]
+        enough = alike if len(alike) >= _LEAST else every
+        if len(enough) >= _LEAST:
+            errors = [(one.error, two.error, plain[two.kind]) for one, two in enough]
+            found[doublings] = _told(errors)
+    if not found:
+        return ()
+    if same:
+        found[0] = Carried(1.0, found[min(found)].bounds)
+    return tuple(found[_nearest(found, doublings)] for doublings in range(_DOUBLINGS + 1))
+
+
+def _nearest(known: Iterable[int], doublings: int) -> int:
+    """The known distance that is nearest, of two the larger; 0 stands for itself alone."""
+    return min(
+        known, key=lambda each: ((each == 0) != (doublings == 0), abs(each - doublings), -each)
+    )
+
+
+def _told(pairs: Sequence[tuple[float, float, Errors]]) -> Carried:
+    excess = np.array([errors.excess(two) for _, two, errors in pairs])
+    one, two = np.array([pair[:2] for pair in pairs]).T
+    own, left = two - excess, one - excess
+    share = min(1.0, max(0.0, float(own @ left) / max(float(own @ own), 1e-12)))
+    low, high = np.quantile(left - share * own, _SHARE).tolist()
+    return Carried(share, (float(low), float(high)))
+
+
+def _middle(errors: Sequence[float]) -> Bounds | None:
     if len(errors) < _LEAST:
-        return otherwise
+        return None
     low, high = np.quantile(errors, _SHARE).tolist()
     return float(low), float(high)
 
@@ -80,12 +153,10 @@ def _left_out(
 ) -> Iterable[_Error]:
     names = {at: samples.profiles[at].model for at in known}
     names = {at: families.get(name, name) for at, name in names.items()}
-    order = sorted(set(names.values()))
-    for fold in range(min(_FOLDS, len(order))):
-        out = set(order[fold::_FOLDS])
-        fit = samples.fit(at for at in known if names[at] not in out)
+    for out in sorted(set(names.values())):
+        fit = samples.fit(at for at in known if names[at] != out)
         for at in known:
-            if names[at] in out:
+            if names[at] == out:
                 yield from _errors(samples, fit, at)
 
 
@@ -110,4 +181,4 @@ def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
             foretold_s = fit.run_s(unit, predicted_s[run.setting], operators)
             if math.isfinite(foretold_s):
                 error = math.log(run.median_s / foretold_s)
-                yield _Error(profile.model, unit, is_short(foretold_s), error)
+                yield _Error(profile.model, run.setting, regime(foretold_s), error)

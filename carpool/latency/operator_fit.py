@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ALONE", "Errors", "Fit", "Unit", "cold_share", "is_short"]
+__all__ = ["ALONE", "Bounds", "Carried", "Errors", "Fit", "Unit", "cold_share", "regime"]
+
+Bounds = tuple[float, float]
 
 ALONE = ", alone"  # after a class: those of its operators that threads do not share
 _US_PER_S = 1e6
-_LEAST_S, _SHORT_S = 1e-6, 1e-3
+_LEAST_S = 1e-6
+_REGIMES_S = (1e-3, 1e-2)
 _CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
 
 
@@ -42,18 +45,46 @@ class Unit(NamedTuple):
     gpu: float = 0.0
 
 
-class Errors(NamedTuple):
-    """Where log(measured / predicted) of runs lies with a probability of 90 %.
+class Carried(NamedTuple):
+    """What one measured run of a model tells of another run of it.
 
     Attributes:
-        plain: For a model nobody measured.
-        settled: Once one setting of the model is known, on the same number of threads.
-        other: Likewise on another number of threads.
+        share: Of the measured run's log(measured / predicted), how much the other has too.
+        bounds: Where the other's lies with a probability of 90 % once that is taken off.
     """
 
-    plain: tuple[float, float] = (-0.5, 0.5)
-    settled: tuple[float, float] = (-0.3, 0.3)
-    other: tuple[float, float] = (-0.4, 0.4)
+    share: float
+    bounds: Bounds
+
+
+class Errors(NamedTuple):
+    """How far runs are from their predictions, as log(measured / predicted).
+
+    Attributes:
+        plain: Where it lies with a probability of 90 % for a model nobody measured.
+        settled: What a run on the same threads tells: of itself, then of batches of twice, four
+            times its size, or a half, a quarter, and so on.
+        other: Likewise a run on another number of threads.
+    """
+
+    plain: Bounds = (-0.5, 0.5)
+    settled: tuple[Carried, ...] = (Carried(1.0, (-0.3, 0.3)),)
+    other: tuple[Carried, ...] = (Carried(1.0, (-0.4, 0.4)),)
+
+    def excess(self, error: float) -> float:
+        """What of an error is beyond those of models: the machine's, and so every run's alike."""
+        return error - min(max(error, self.plain[0]), self.plain[1])
+
+    def carried(self, doublings: float, *, same: bool) -> Carried:
+        """What a run tells of one whose batch is larger or smaller by so many doublings."""
+        known = self.settled if same else self.other
+        low = min(int(doublings), len(known) - 1)
+        high = min(low + 1, len(known) - 1)
+        part = min(1.0, doublings - low)
+        (one, lows), (two, highs) = known[low], known[high]
+        numbers = zip((one, *lows), (two, *highs), strict=True)
+        share, least, most = [a * (1 - part) + b * part for a, b in numbers]
+        return Carried(share, (least, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +99,7 @@ class Fit:
             where timing costs more.
         batches: The batch sizes that were measured.
         tails: Of the run time over its median, by quantile.
-        errors: Of models that were left out, by unit and whether runs are short.
+        errors: Of models that were left out, by unit and regime.
     """
 
     laws: Mapping[tuple[str, Unit], Array]
@@ -76,7 +107,7 @@ class Fit:
     per_operator_s: Mapping[Unit, float]
     batches: tuple[int, ...] = ()
     tails: Mapping[float, float] = field(default_factory=dict)
-    errors: Mapping[tuple[Unit, bool], Errors] = field(default_factory=dict)
+    errors: Mapping[tuple[Unit, int], Errors] = field(default_factory=dict)
 
     @property
     def units(self) -> list[Unit]:
@@ -113,16 +144,20 @@ class Fit:
 
     def errors_of(self, unit: Unit, run_s: float) -> Errors:
         """How wrong a prediction of so many seconds may be."""
-        return self.errors.get((unit, is_short(run_s)), Errors())
+        return self.errors.get((unit, regime(run_s)), Errors())
 
     def _law(self, kind: str, family: str, unit: Unit, how: str = "") -> Array | None:
         found = self.laws.get((kind + how, unit))
         return self.laws.get((f"any {family}{how}", unit)) if found is None else found
 
 
-def is_short(run_s: float) -> bool:
-    """Whether a run is so short that what it costs besides its operators counts."""
-    return run_s < _SHORT_S
+def regime(run_s: float) -> int:
+    """Runs that are alike in how well they are known, from the shortest on.
+
+    Below a millisecond what a run costs besides its operators counts, up to ten what waking a
+    thread costs.
+    """
+    return sum(run_s >= limit for limit in _REGIMES_S)
 
 
 def cold_share(traffic_bytes: float) -> float:

@@ -86,7 +86,7 @@ class Groups:
         }
         moved = [self._moved_bytes(batch) for batch in probes]
         slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
-        self._traffic = (moved[0] - slope * probes[0] + graph.weights_bytes, slope)
+        self._traffic = (moved[0] - slope * probes[0], slope)
 
     def seconds(self, fit: Fit, unit: Unit, batch: int) -> list[Array] | None:
         """Seconds of the operators of each group; None if a class is not known there."""
@@ -120,11 +120,10 @@ class Groups:
         ]
 
     def _moved_bytes(self, batch: int) -> float:
-        return sum(
-            form.size_bytes
-            for operator in self.graph.operators
-            for form in operator.at(batch).outputs
-        )
+        """Of weights and results, as profiles count them."""
+        cases = [operator.at(batch) for operator in self.graph.operators]
+        weights = sum(f.size_bytes for case in cases for f in case.inputs if f.constant)
+        return weights + sum(f.size_bytes for case in cases for f in case.outputs)
 
 
 def _line(sizes: list[Array], probes: tuple[int, ...]) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ it from there.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +72,9 @@ class Samples:
     settings: Sequence[Setting]
     units: Sequence[Unit]
     kernels: Mapping[tuple[int, Setting], tuple[float, float]]
+    _known: dict[tuple[str, bytes], Mapping[tuple[str, Unit], Array]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, profiles: Sequence[Profile]) -> Samples:
@@ -112,11 +115,19 @@ class Samples:
         classes |= {kind: together(tables) for kind, tables in families.items()}
         found: dict[tuple[str, Unit], Array] = {}
         for kind, rows in classes.items():
-            for number, unit in enumerate(self.units):  # those of one thread come first
-                of_unit = rows.where(rows.unit == number)
-                if len(of_unit) >= _LEAST_ROWS:
-                    one = found.get((kind, unit._replace(threads=1)))
-                    found |= _laws(kind, of_unit, unit, one)
+            key = kind, np.unique(rows.profile).tobytes()
+            if key not in self._known:  # a model that is left out has a few classes, not all
+                self._known[key] = self._of_class(kind, rows)
+            found |= self._known[key]
+        return found
+
+    def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, Unit], Array]:
+        found: dict[tuple[str, Unit], Array] = {}
+        for number, unit in enumerate(self.units):  # those of one thread come first
+            of_unit = rows.where(rows.unit == number)
+            if len(of_unit) >= _LEAST_ROWS:
+                one = found.get((kind, unit._replace(threads=1)))
+                found |= _laws(kind, of_unit, unit, one)
         return found
 
 
@@ -153,7 +164,7 @@ def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
             pull = np.sqrt(_DRAWN * (weighted**2).sum(axis=0))
             weighted = np.vstack([weighted, np.diag(pull)])
             target = np.concatenate([target, pull * drawn_to])
-        found = non_negative(weighted, target)
+        found = non_negative(weighted, target, found)
         error = np.abs(matrix @ found - rows.median_us) * scale
         weights = steady * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
     return found

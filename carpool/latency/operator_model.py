@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from carpool.latency.operator_fit import Fit
+    from carpool.latency.operator_fit import Bounds, Fit
     from carpool.latency.operators import Case, Graph
     from carpool.latency.profile import Setting
 
@@ -43,6 +43,14 @@ class Interval(NamedTuple):
 
     low_s: float
     high_s: float
+
+
+class _RunError(NamedTuple):
+    """log(measured / predicted) of a run of the model itself, and what of it is not the model's."""
+
+    batch: int
+    error: float
+    excess: float
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,7 @@ class Operators:
     _groups: Groups = field(init=False, repr=False, compare=False)
     _corrections: _Corrections = field(init=False, repr=False, compare=False)
     _plain_s: Callable[[Unit, int], float | None] = field(init=False, repr=False, compare=False)
-    _errors: Mapping[Unit, Sequence[tuple[int, float]]] = field(
-        init=False, repr=False, compare=False
-    )
+    _errors: Mapping[Unit, Sequence[_RunError]] = field(init=False, repr=False, compare=False)
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
         """As `LatencyModel.predict`; fewer cores than threads stretch a run in proportion."""
@@ -93,18 +99,16 @@ class Operators:
         if plain_s is None:
             return None
         stretched = max(1.0, unit.threads / cpu)
-        return plain_s * math.exp(self._correction(unit, batch)) * stretched * self._tail(quantile)
+        correction, _ = self._told(unit, batch, plain_s)
+        return plain_s * math.exp(correction) * stretched * self._tail(quantile)
 
     def interval(self, batch: int, cpu: float, gpu: float) -> Interval | None:
         """Where the median lies, by the errors for models that were left out of the fit."""
         middle_s = self.predict(batch, cpu, gpu)
         if middle_s is None:
             return None
-        unit = Unit(max(1, round(cpu)), gpu) if cpu > 0 else Unit(0)
-        errors = self.fit.errors_of(unit, middle_s)
-        low, high = errors.plain
-        if self._errors:
-            low, high = errors.settled if unit in self._errors else errors.other
+        unit = Unit(max(1, round(cpu)), gpu)
+        _, (low, high) = self._told(unit, batch, self._plain_s(unit, batch) or middle_s)
         return Interval(middle_s * math.exp(low), middle_s * math.exp(high))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
@@ -139,9 +143,9 @@ class Operators:
         kernels_s = sum(float(each @ group.counts) for each, group in pairs)
         return self.fit.run_s(unit, kernels_s, count)
 
-    def _run_errors(self) -> dict[Unit, list[tuple[int, float]]]:
-        """How far the model's own measured runs are from their predictions, by batch."""
-        found: dict[Unit, list[tuple[int, float]]] = {}
+    def _run_errors(self) -> dict[Unit, list[_RunError]]:
+        """How far the model's own measured runs are from their predictions."""
+        found: dict[Unit, list[_RunError]] = {}
         for setting, measured_s in sorted(self.runs.items()):
             unit = Unit(setting.threads, setting.gpu)
             plain_s = self._plain_s(unit, setting.batch) if unit in self.fit.per_run_s else None
@@ -149,19 +153,24 @@ class Operators:
                 error = max(
                     -_MOST_CORRECTION, min(_MOST_CORRECTION, math.log(measured_s / plain_s))
                 )
-                found.setdefault(unit, []).append((setting.batch, error))
+                excess = self.fit.errors_of(unit, plain_s).excess(error)
+                found.setdefault(unit, []).append(_RunError(setting.batch, error, excess))
         return found
 
-    def _correction(self, unit: Unit, batch: int) -> float:
-        """By the model's runs on the same threads, between batches; else by all of them."""
-        if not self._errors:
-            return 0.0
-        points = self._errors.get(unit)
-        if points is None:
-            every = [error for points in self._errors.values() for _, error in points]
-            return sum(every) / len(every)
-        batches, errors = zip(*points, strict=True)
-        return float(np.interp(math.log(batch), np.log(batches), errors))
+    def _told(self, unit: Unit, batch: int, plain_s: float) -> tuple[float, Bounds]:
+        """What the model's own runs add to a prediction's logarithm, and what they leave open.
+
+        Runs on the same threads tell it, between batches, else all of them.
+        """
+        errors = self.fit.errors_of(unit, plain_s)
+        same = unit in self._errors
+        runs = [self._errors[unit]] if same else list(self._errors.values())
+        if not runs:
+            return 0.0, errors.plain
+        error, excess = np.mean([_between(points, batch) for points in runs], axis=0).tolist()
+        apart = min(abs(math.log2(batch / run.batch)) for points in runs for run in points)
+        share, bounds = errors.carried(apart, same=same)
+        return excess + share * (error - excess), bounds
 
     def _tail(self, quantile: float) -> float:
         """A run at this quantile over the median one; never below it, as planners rely on it."""
@@ -173,6 +182,14 @@ class Operators:
         score = _NORMAL.inv_cdf(quantile)
         beyond = max(1.0, score / scores[-1])
         return math.exp(float(np.interp(score, scores, logs)) * beyond)
+
+
+def _between(points: Sequence[_RunError], batch: int) -> tuple[float, float]:
+    """Error and excess at a batch size, on lines between measured ones."""
+    batches, *columns = np.array(points, float).T
+    at = math.log(batch), np.log(batches)
+    error, excess = (float(np.interp(*at, column)) for column in columns)
+    return error, excess
 
 
 class _Corrections:

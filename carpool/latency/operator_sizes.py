@@ -84,9 +84,12 @@ def _blocked(case: Case) -> Sized:
 
 
 def _unblocked(case: Case) -> Sized:
-    """Convolutions by matrix multiplication: (calls, rows, columns, depth, unfolded, bytes).
+    """Convolutions by matrix products: (calls, rows, columns, depth, unfolded, runs, bytes).
 
-    The kernel for more channels than pixels is another: threads hardly share it.
+    Unfolding copies a row of pixels for each channel and tap: so many numbers in so many runs.
+
+    The kernel for more channels than pixels is another: threads hardly share it. So is the one for
+    a single pixel, which multiplies the weights by a vector: it takes channels for columns.
     """
     image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
     groups = case.given.get("group", 1)
@@ -94,12 +97,15 @@ def _unblocked(case: Case) -> Sized:
     taps, columns = math.prod(window), math.prod(result.shape[2:])
     calls, depth = result.shape[0] * groups, inside * taps
     unfolded = calls * depth * columns if taps > 1 else 0
+    runs = unfolded / max(1, result.shape[-1])
     kind = "unfolded" if taps > 1 else "product"
     kind = "depthwise" if inside == 1 and groups > 1 else kind
-    tall = " tall" if kind != "depthwise" and out // groups > columns else ""
+    rows, form = out // groups, ""
+    if kind != "depthwise" and rows > columns:
+        rows, columns, form = (1, rows, " vector") if columns == 1 else (rows, columns, " tall")
     ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
-    sizes = (calls, out // groups, columns, depth, unfolded, *ends)
-    return Sized("unfolded", f"conv {kind} plain{tall}", tuple(map(float, sizes)))
+    sizes = (calls, rows, columns, depth, unfolded, runs, *ends)
+    return Sized("unfolded", f"conv {kind} plain{form}", tuple(map(float, sizes)))
 
 
 def _dense(case: Case) -> Sized:

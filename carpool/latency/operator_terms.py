@@ -129,11 +129,12 @@ def _dense(sizes: Array, cold: Array) -> list[Array]:
 
 
 def _unfolded(sizes: Array, _cold: Array) -> list[Array]:
-    calls, rows, columns, depth, unfolded, image, weights, moved = sizes
+    calls, rows, columns, depth, unfolded, runs, image, weights, moved = sizes
     each = calls * np.ceil(columns / _BLOCK) * _BLOCK * depth * _UNIT
     return [
         *(each * passes for passes in _rows_of(rows)),
         unfolded * _UNIT,
+        runs * _UNIT,
         calls * depth * columns * _UNIT,
         calls * _UNIT * 1e3,
         *_levels(image + moved),

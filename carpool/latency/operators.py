@@ -153,13 +153,11 @@ class Graph:
         model: Its name.
         operators: In the order of execution.
         fixed_batch: The one batch size it takes; None for any.
-        weights_bytes: Of its constants.
     """
 
     model: str
     operators: Sequence[Operator]
     fixed_batch: int | None = None
-    weights_bytes: int = 0
 
     @property
     def fingerprint(self) -> str:

@@ -29,10 +29,16 @@ def with_sizes(path: Path, file: OnnxFile, sizes: Mapping[str, int]) -> OnnxFile
     """The model with its batch called `BATCH`, other free dimensions given, and nodes named.
 
     Raises:
-        ConfigError: a free dimension has no size, or an input no shape.
+        ConfigError: a free dimension has no size, an input no shape, or a size no dimension.
     """
     problems = Problems()
     inputs = [_fixed(path, value, sizes, problems) for value in file.inputs]
+    free = list(dict.fromkeys(name for value in file.inputs for name in _free(value)))
+    for name in sorted(set(sizes) - set(free)):
+        listed = ", ".join(free) or "none"
+        problems.add(
+            f"{path}: dimension", name, f"a free dimension of the model, which has {listed}"
+        )
     problems.raise_if_any()
     return replace(file, inputs=inputs, nodes=_named(file))
 
@@ -64,9 +70,13 @@ def read_file(path: Path) -> OnnxFile:
     Raises:
         ConfigError: the file is missing or no model.
     """
-    if not path.is_file():
-        raise ConfigError([Problem("model", str(path), "an existing ONNX file")])
-    data = _mapped(path)
+    expected = "an existing ONNX file"
+    try:
+        data = _mapped(path) if path.is_file() else None
+    except OSError as error:
+        raise ConfigError([Problem("model", str(path), expected, f"{error.strerror}")]) from error
+    if data is None:
+        raise ConfigError([Problem("model", str(path), expected)])
     is_pointer = bytes(data[: len(_GIT_LFS)]) == _GIT_LFS
     hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else ""
     try:
@@ -86,6 +96,15 @@ def _mapped(path: Path) -> memoryview:
     with path.open("rb") as file:
         empty = not path.stat().st_size
         return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _free(value: Value) -> list[str]:
+    """The names under which its free dimensions may have sizes."""
+    return [
+        dim if isinstance(dim, str) else f"{value.name}.{at}"
+        for at, dim in enumerate(value.dims or ())
+        if not isinstance(dim, int) or (dim <= 0 and not at)
+    ]
 
 
 def _fixed(path: Path, value: Value, sizes: Mapping[str, int], problems: Problems) -> Value:

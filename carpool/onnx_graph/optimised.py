@@ -17,6 +17,7 @@ from carpool.errors import ConfigError, Problem
 from carpool.latency.operators import Graph, Operator
 from carpool.onnx_graph import onnx_reader, onnx_writer
 from carpool.onnx_graph.free_dims import BATCH, read_file, refuse_control_flow, with_sizes
+from carpool.onnx_graph.lightened import lightened
 from carpool.onnx_graph.onnx_file import DATATYPES
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def graph_of(path: Path, file: OnnxFile) -> Graph:
         model_name(path),
         _operators(path, best, shapes, batches),
         fixed if isinstance(fixed, int) else None,
-        sum(tensor.size_bytes for tensor in best.tensors.values()),
     )
 
 
@@ -74,7 +74,8 @@ def model_name(path: Path) -> str:
 
 
 def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
-    written = onnx_writer.write(file, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
+    light = lightened(file)
+    written = onnx_writer.write(light, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
     with (folder / _WEIGHTS).open("wb") as zeros:
         zeros.truncate(written.weights_bytes)
     (folder / _NOWHERE).symlink_to(os.devnull)

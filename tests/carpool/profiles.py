@@ -10,7 +10,7 @@ from carpool.latency.operators import Graph, Operator
 from carpool.latency.profile import OperatorRow, Origin, Profile, RunRow, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from carpool.latency.operators import Case
 
@@ -37,8 +37,7 @@ def graph(widths: Sequence[int], name: str = "net") -> Graph:
         )
         for at, (before, after) in enumerate(itertools.pairwise(widths))
     ]
-    weights = sum(4 * a * b for a, b in itertools.pairwise(widths))
-    return Graph(name, operators, None, weights)
+    return Graph(name, operators)
 
 
 def operator_s(case: Case, threads: int) -> float:
@@ -56,14 +55,22 @@ def run_s(net: Graph, batch: int, threads: int, factor: float = 1.0) -> float:
     return factor * (kernels + PER_RUN_S + PER_OPERATOR_S * len(net.operators))
 
 
-def profile(net: Graph, factor: float = 1.0) -> Profile:
-    """What profiling finds, on a machine that is slower by a factor."""
+def steady(_: Setting) -> float:
+    """Whole runs that take what their operators make one expect."""
+    return 1.0
+
+
+def profile(net: Graph, factor: float = 1.0, whole: Callable[[Setting], float] = steady) -> Profile:
+    """What profiling finds, on a machine that is slower by a factor.
+
+    Whole runs are slower by another, which may differ from setting to setting.
+    """
     settings = [Setting(batch, threads) for threads in (1, 2) for batch in BATCHES]
     return Profile(
         net.model,
         ORIGIN,
         tuple(
-            _run(setting, run_s(net, setting.batch, setting.threads, factor))
+            _run(setting, run_s(net, setting.batch, setting.threads, factor * whole(setting)))
             for setting in settings
         ),
         tuple(

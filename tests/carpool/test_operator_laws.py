@@ -35,6 +35,7 @@ CASES = {
     ),
     "conv unfolded plain": ("Conv", "{}", "f32[2,64,180];f32[100,64,3]=>f32[2,100,178]"),
     "conv unfolded plain tall": ("Conv", "{}", "f32[2,64,80];f32[100,64,3]=>f32[2,100,78]"),
+    "conv unfolded plain vector": ("Conv", "{}", "f32[2,7,3,3];f32[100,7,3,3]=>f32[2,100,1,1]"),
     "LSTM": ("LSTM", "{}", "f32[48,2,160];f32[1,1024,160]=;f32[1,1024,256]=>f32[48,1,2,256]"),
     "Softmax": ("Softmax", "{}", "f32[2,10]>f32[2,10]"),
     "Reshape": ("Reshape", "{}", "f32[2,10];i64[1]=>f32[20]"),
@@ -83,6 +84,27 @@ def test_a_recurrent_layer_is_divided_by_rows() -> None:
     assert sizes is divided("recurrent", sizes, 1)
 
 
+def test_a_single_pixel_takes_channels_for_columns() -> None:
+    """The kernel multiplies weights by a vector: one row, and no lanes that idle."""
+    found = sized(Case.parse(*CASES["conv unfolded plain vector"]))
+    calls, rows, columns, depth = found.sizes[:4]
+    assert (2, 1, 100, 63) == (calls, rows, columns, depth)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "runs"),
+    [
+        ("f32[2,64,180];f32[100,64,3]=>f32[2,100,178]", 2 * 64 * 3),
+        ("f32[2,8,9,9];f32[100,8,3,3]=>f32[2,100,7,7]", 2 * 8 * 9 * 7),
+        ("f32[2,8,9,9];f32[100,8,1,1]=>f32[2,100,9,9]", 0),
+    ],
+    ids=["words", "pixels", "as they are"],
+)
+def test_unfolding_copies_rows_of_pixels(shapes: str, runs: int) -> None:
+    """Many short rows take longer than few long ones of as many numbers."""
+    assert runs == sized(Case.parse("Conv", "{}", shapes)).sizes[5]
+
+
 def test_shapes_survive_as_text() -> None:
     """What a database keeps of a case is all of it."""
     case = Case(
@@ -121,6 +143,16 @@ def test_coefficients_are_never_negative_and_never_worse_than_none(
     found = non_negative(matrix, target)
     assert (found >= 0).all()
     assert np.linalg.norm(matrix @ found - target) <= np.linalg.norm(target) + 1e-6
+
+
+@given(st.integers(1, 6), st.integers(0, 10_000))
+def test_where_the_search_begins_changes_nothing(columns: int, seed: int) -> None:
+    """Near coefficients make it quicker, not different."""
+    rng = np.random.default_rng(seed)
+    matrix, target = rng.normal(size=(20, columns)), rng.normal(size=20)
+    found = non_negative(matrix, target)
+    near = np.maximum(found + rng.normal(size=columns), 0.0)
+    assert pytest.approx(found, abs=1e-6) == non_negative(matrix, target, near)
 
 
 def test_known_coefficients_are_found() -> None:

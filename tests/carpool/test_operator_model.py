@@ -131,7 +131,7 @@ def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
 def test_short_runs_have_errors_of_their_own() -> None:
     """What a run costs besides its operators counts there, and is known less well."""
     wide, narrow = Errors(plain=(-1.0, 1.0)), Errors(plain=(-0.1, 0.1))
-    errors = {(Unit(1), True): wide, (Unit(1), False): narrow}
+    errors = {(Unit(1), 0): wide, (Unit(1), 1): narrow, (Unit(1), 2): narrow}
     fit = dataclasses.replace(_fit(), errors=errors)
     for net, low in ((graph([16, 16]), math.exp(-1.0)), (graph([4000] * 5), math.exp(-0.1))):
         model = Operators(net, fit)

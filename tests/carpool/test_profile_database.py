@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from carpool.fit_database import read_model, write_fit
+from carpool.fit_database import is_learnt, read_model, write_fit
 from carpool.latency.operator_learning import fit_profiles
 from carpool.latency.operators import Case, Form
 from carpool.latency.profile import OperatorRow, Profile, Setting
-from carpool.profile_database import default_database, opened, read_profiles, write_profile
-from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles
+from carpool.profile_database import read_profiles, write_profile
+from carpool.profile_file import default_database, opened
+from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles, run_s
 
 NET = graph([64, 128, 128, 10])
 
@@ -97,6 +98,38 @@ def test_measured_operators_are_found_for_another_model(tmp_path: Path) -> None:
     model, origin = read_model(path, other)
     assert ORIGIN == origin
     assert 2 * 2 * len(BATCHES) == len(model.known)
+
+
+def test_a_models_runs_here_go_before_those_elsewhere(tmp_path: Path) -> None:
+    """Too few models for a predictor of this machine's own; the model's runs here correct it."""
+    path = tmp_path / "profiles.sqlite"
+    known = profiles(10)
+    for each in [profile(NET), *known]:
+        write_profile(path, each)
+    write_fit(path, ORIGIN, fit_profiles(known), len(known))
+    here = ORIGIN._replace(hardware="here", runtime="later runtime")
+    write_profile(path, dataclasses.replace(profile(NET, 3.0), origin=here))
+    write_profile(path, dataclasses.replace(profile(NET, 9.0), origin=here._replace(hardware="no")))
+    for hardware, factor in (("here", 3.0), ("elsewhere", 1.0)):
+        model, origin = read_model(path, NET, hardware)
+        assert ORIGIN == origin
+        assert pytest.approx(run_s(NET, 4, 1, factor), rel=1e-3) == model.predict(4, 1, 0)
+
+
+def test_what_another_version_has_learnt_is_refused_with_the_mend(tmp_path: Path) -> None:
+    """Its coefficients are those of other laws; the rows are as good as ever."""
+    path = tmp_path / "profiles.sqlite"
+    known = profiles(10)
+    for each in known:
+        write_profile(path, each)
+    assert not is_learnt(path, ORIGIN)
+    write_fit(path, ORIGIN, fit_profiles(known), len(known))
+    assert is_learnt(path, ORIGIN)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE fits SET document = replace(document, '\"form\":', '\"was\":')")
+    assert not is_learnt(path, ORIGIN)
+    with pytest.raises(ConfigError, match="carpool profile of any model learns anew"):
+        read_model(path, NET)
 
 
 @pytest.mark.parametrize("version", [1, 99])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,14 +100,87 @@ def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
         assert row["low_ms"] <= row["high_ms"]
         assert row["latency_ms"] <= row["p95_ms"] <= row["p99_ms"]
     assert 0 == predict_command.main([*command, "--measured", "4:2:9"])
-    assert "corrected by 1 measured runs" in capsys.readouterr().out
+    assert "corrected by 1 measured run\n" in capsys.readouterr().out
 
 
 def test_sizes_that_are_not_known_are_said(tmp_path: Path, capsys: Captured) -> None:
     """The exit code tells, and the message says what is known."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
     assert 1 == predict_command.main([str(model), "--cpu", "8", "--database", str(database)])
-    assert "1 cores, 2 cores and batches up to 32" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "batches of 1 on 8, 2 on 8, 4 on 8, 8 on 8; the database knows 1 core without" in said
+    assert "2 cores without a GPU, and batches up to 32" in said
+
+
+@pytest.mark.parametrize("size", ["4:8:3", "400:1:3"])
+def test_measured_runs_of_unknown_sizes_are_refused(tmp_path: Path, size: str) -> None:
+    """They correct nothing, and nobody shall think that they did."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    with pytest.raises(ConfigError, match=r"--measured = .*the database knows 1 core"):
+        predict_command.main([str(model), "--measured", size, "--database", str(database)])
+
+
+@pytest.mark.parametrize("gpu", ["-5", "nan", "101", "half"])
+def test_a_share_of_a_gpu_is_percent(tmp_path: Path, capsys: Captured, gpu: str) -> None:
+    """From none to all of it."""
+    with pytest.raises(SystemExit):
+        predict_command.main([str(_dense(tmp_path / "net.onnx")), f"--gpu={gpu}"])
+    assert f"{gpu!r}: expected percent of one GPU, from 0 to 100" in capsys.readouterr().err
+
+
+def test_a_database_that_cannot_be_used_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """A minute of measuring must not end in an error that was there before."""
+    model, database = _dense(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
+    database.write_text("no database")
+    with pytest.raises(ConfigError, match=r"file is not a database.*delete it, or name another"):
+        profile_command.main([str(model), "--database", str(database)])
+    assert "round" not in capsys.readouterr().err
+
+
+def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
+    """They would wait for one another, and the database would call that so many cores."""
+    model, there = _dense(tmp_path / "net.onnx"), len(os.sched_getaffinity(0))
+    command = [str(model), "--cpu", f"1,{there + 1}", "--database", str(tmp_path / "p.sqlite")]
+    with pytest.raises(ConfigError, match=rf"'{there + 1}': expected at most {there}, the cores"):
+        profile_command.main(command)
+
+
+def test_a_share_of_a_gpu_that_nobody_measured_is_said(tmp_path: Path, capsys: Captured) -> None:
+    """No prediction is made of one without a GPU."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    command = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
+    assert 1 == predict_command.main(command)
+    assert "not known: batches of 1 on 1 with 50 % of a GPU; " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sizes", ["0", "-1", "1000000", "nan", "inf", "1,two", ""])
+def test_sizes_that_cannot_be_are_refused(tmp_path: Path, capsys: Captured, sizes: str) -> None:
+    """With the bounds."""
+    with pytest.raises(SystemExit):
+        profile_command.main([str(tmp_path / "net.onnx"), f"--batch={sizes}"])
+    expected = f"{sizes!r}: expected numbers above 0 and below a million, such as 1,2,4"
+    assert expected in capsys.readouterr().err
+
+
+def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """As on a disk that is full by then."""
+    model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON runs BEGIN"
+            " SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    command = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1s", "--json"]
+    with pytest.raises(ConfigError, match=r"disk is full.*make room"):
+        profile_command.main([*command, "--database", str(database)])
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"][0]["latency_ms"] > 0
+    assert None is told["database"]
+    assert "net" not in {each.model for each in read_profiles(database)}
 
 
 def test_the_package_brings_a_database(tmp_path: Path, capsys: Captured) -> None:
@@ -188,6 +263,13 @@ def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, expected: str)
         read_graph(path)
 
 
+@pytest.mark.parametrize("name", [".", "b" * 300 + ".onnx", "gone.onnx"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    """A folder, a name that no file can have, and nothing at all."""
+    with pytest.raises(ConfigError, match="expected an existing ONNX file"):
+        read_graph(tmp_path / name)
+
+
 def test_a_free_dimension_needs_a_size(tmp_path: Path) -> None:
     """Other than the batch, which is free on purpose."""
     path = _dense(tmp_path / "net.onnx", kind="MatMul")
@@ -197,6 +279,8 @@ def test_a_free_dimension_needs_a_size(tmp_path: Path) -> None:
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     model.graph.output[0].type.tensor_type.ClearField("shape")
     onnx.save(model, path)
+    with pytest.raises(ConfigError, match=r"'wrods'.*expected a free dimension .* batch, words"):
+        read_graph(path, {"words": 3, "wrods": 3})
     with pytest.raises(ConfigError, match=r"free dimension 'words'.*say --dim words=SIZE"):
         read_graph(path)
     (operator,) = read_graph(path, {"words": 7}).operators

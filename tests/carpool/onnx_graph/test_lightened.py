@@ -1,0 +1,158 @@
+"""Models whose weights the runtime's optimiser leaves alone, and which it optimises alike."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool.onnx_graph import onnx_reader
+from carpool.onnx_graph.lightened import lightened
+from carpool.onnx_graph.onnx_writer import write
+from carpool.onnx_graph.optimised import read_graph
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.onnx_graph.onnx_file import OnnxFile
+
+_DOMAINS = {"": "", "ai.onnx": "", "com.microsoft.nchwc": "nchwc."}
+
+
+class _Net:
+    """Convolutions and normalisations over images of 32 channels and 8 by 8 pixels."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: list[onnx.TensorProto] = []
+        self._rng = np.random.default_rng(1)
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """An operator; its output."""
+        name = f"{operator} {len(self._nodes)}"
+        self._nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
+        return name
+
+    def weights(self, *shape: int) -> str:
+        """A constant; its name."""
+        array = self._rng.standard_normal(shape).astype(np.float32)
+        self._weights.append(numpy_helper.from_array(array, f"w {len(self._weights)}"))
+        return self._weights[-1].name
+
+    def conv(self, image: str, *others: str, out: int = 32, taps: int = 3) -> str:
+        """A convolution that leaves height and width, with weights of its own or given ones."""
+        given = others or (self.weights(out, 32, taps, taps),)
+        return self.add("Conv", image, *given, kernel_shape=[taps] * 2, pads=[taps // 2] * 4)
+
+    def normalised(self, image: str, channels: int = 32) -> str:
+        """A normalisation with numbers of its own."""
+        return self.add("BatchNormalization", image, *(self.weights(channels) for _ in range(4)))
+
+    def model(self, *outputs: str) -> bytes:
+        """The file."""
+        form = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32, 8, 8])]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+        graph = helper.make_graph(self._nodes, "net", form, ends, self._weights)
+        opset = [helper.make_opsetid("", 17)]
+        made: bytes = helper.make_model(
+            graph, opset_imports=opset, ir_version=8
+        ).SerializeToString()
+        return made
+
+
+def _residual(net: _Net) -> list[str]:
+    last = "x"
+    for _ in range(3):
+        inner = net.add("Relu", net.normalised(net.conv(last)))
+        last = net.add("Relu", net.add("Add", last, net.normalised(net.conv(inner))))
+    return [last]
+
+
+def _branches(net: _Net) -> list[str]:
+    ends = [net.add("Relu", net.normalised(net.conv("x", taps=1))) for _ in range(3)]
+    return [net.add("Concat", *ends, axis=1)]
+
+
+def _before(net: _Net) -> list[str]:
+    last = "x"
+    for _ in range(2):
+        last = net.conv(net.add("Relu", net.normalised(last)))
+    return [last]
+
+
+def _read_twice(net: _Net) -> list[str]:
+    image = net.conv("x")
+    return [net.add("Add", image, net.normalised(image))]
+
+
+def _told(net: _Net) -> list[str]:
+    image = net.conv("x")
+    return [image, net.normalised(image)]
+
+
+def _tied(net: _Net) -> list[str]:
+    weights = net.weights(32, 32, 3, 3)
+    return [net.normalised(net.conv(net.normalised(net.conv("x", weights)), weights))]
+
+
+def _biased(net: _Net) -> list[str]:
+    image = net.conv("x", net.weights(32, 32, 3, 3), net.weights(32))
+    wide = net.conv(net.normalised(image), out=512, taps=1)
+    return [net.normalised(wide, 512)]
+
+
+_NETS = [_residual, _branches, _before, _read_twice, _told, _tied, _biased]
+
+
+def _kept(file: OnnxFile) -> Counter[tuple[str, str]]:
+    return Counter(
+        (
+            _DOMAINS.get(node.domain, f"{node.domain}.") + node.operator,
+            json.dumps(dict(sorted(node.attributes.items())), separators=(",", ":")),
+        )
+        for node in file.nodes
+    )
+
+
+@pytest.mark.parametrize("shape", _NETS, ids=lambda shape: shape.__name__.strip("_"))
+def test_the_runtime_optimises_it_alike(shape: Any, tmp_path: Path) -> None:
+    """The operators are those of the model with its weights, optimised by the runtime."""
+    net = _Net()
+    path, whole = tmp_path / "net.onnx", tmp_path / "whole.onnx"
+    path.write_bytes(net.model(*shape(net)))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(whole)
+    ort.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    expected = _kept(onnx_reader.read(memoryview(whole.read_bytes())))
+    graph = read_graph(path)
+    assert expected == Counter((operator.kind, operator.attributes) for operator in graph.operators)
+
+
+def test_equal_forms_share_one_constant_unless_their_input_is_one() -> None:
+    """Three alike in a row need one set of weights; three of one input would become one."""
+    counts = []
+    for shape in (_residual, _branches):
+        net = _Net()
+        light = lightened(onnx_reader.read(memoryview(net.model(*shape(net)))))
+        counts.append(len({node.inputs[1] for node in light.nodes if node.operator == "Conv"}))
+    assert [1, 3] == counts
+
+
+def test_it_is_a_model_still() -> None:
+    """The onnx package takes what is written; nothing is left that nobody uses."""
+    net = _Net()
+    file = onnx_reader.read(memoryview(net.model(*_biased(net))))
+    light = lightened(file)
+    written = write(light, light.inputs, [v.name for v in light.outputs], "zeros")
+    model = onnx.load_from_string(written.model)
+    used = {name for node in model.graph.node for name in node.input}
+    assert {tensor.name for tensor in model.graph.initializer} <= used
+    assert ["Conv", "Add", "Conv", "Add"] == [node.op_type for node in model.graph.node]
+    assert [node.name for node in file.nodes] == [node.name for node in light.nodes]

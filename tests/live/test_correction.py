@@ -1,0 +1,160 @@
+"""A latency model that is wrong by a factor, on a real stack: plans follow what is measured.
+
+The function runs an ONNX model, and its plans are made from a profile database of a machine that
+runs it in less than half of the time that this one takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.fit_database import read_model
+from carpool.latency.profile import Profile
+from carpool.onnx_graph.free_dims import read_file, with_sizes
+from carpool.onnx_graph.optimised import graph_of
+from carpool.processor import processor
+from carpool.profile_database import write_profile
+from carpool.profile_file import begin_database
+from examples.models import mlp
+from tests.live.stack import BACKGROUND, load, stack, write_function
+from tests.waiting import wait_until
+from watchdog_plugin.profiled_session import whole_model
+from watchdog_plugin.profiler import Grid, origin, profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.latency.operator_model import Operators
+    from tests.live.stack import Stack
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TIMES = 2.4  # so much quicker is the machine of the database
+FLAT = 0.1  # what infless allows for while it knows of no error
+STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)  # of the error that it allows for then
+HANDLER = """\
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1
+session = ort.InferenceSession(str(Path(__file__).with_name("net.onnx")), options)
+
+def handle_batch(items):
+    session.run(None, {"x": np.ones((len(items), 64), np.float32)})
+    return [{"echo": item.bytes().decode(), "batch": len(items)} for item in items]
+"""
+SCENARIO = """
+models:
+  net: {operators: echo/net.onnx, database: quick.sqlite, load_s: 1, memory_mb: 200}
+functions:
+  - name: echo
+    model: net
+    slo_ms: 500
+    apps: [{name: all, arrivals: {poisson: {rate: 20}}}]
+cluster: {nodes: [{name: here, count: 1, cpus: 4, memory_gb: 8}]}
+"""
+
+
+def _quick_model(net: Path, database: Path) -> Operators:
+    """The model as a database tells it whose machine is quicker than this one."""
+    file = with_sizes(net, read_file(net), {})
+    graph = graph_of(net, file)
+    runs, operators, load_s, memory_mb = profile(
+        file, whole_model(file), net.parent, graph, Grid((1, 2, 4, 8), (1,), 5.0, 3), _nobody
+    )
+    runs = tuple(dataclasses.replace(run, median_s=run.median_s / TIMES) for run in runs)
+    begin_database(database)
+    measured = Profile(graph.model, origin(), runs, operators, load_s, memory_mb, graph.fingerprint)
+    write_profile(database, measured)
+    return read_model(database, graph, processor())[0]
+
+
+def _nobody(_: str) -> None:
+    """Who is told of progress."""
+
+
+def _loaded(running: Stack, seconds: float) -> None:
+    outcome = asyncio.run(load(running.url, 20.0, seconds, BACKGROUND))
+    assert {200} == set(outcome.statuses)
+
+
+def _class(running: Stack) -> dict[str, Any]:
+    """The class of instances of the plan in force; none at first."""
+    plan = running.explain().get("plan")
+    found: dict[str, Any] = plan["classes"][0] if plan else {}
+    return found
+
+
+def _allowed(model: Operators, kind: dict[str, Any], factor: float, base_s: float) -> float:
+    """What a plan allows for beyond the corrected model, as a part of it."""
+    foretold_s = model.predict(kind["batch_size"], kind["cpu"], 0, 0.99) or 0.0
+    return float(kind["exec_s"]) / (factor * foretold_s + base_s) - 1
+
+
+def _counted(running: Stack) -> tuple[float, float, float]:
+    """Batches so far, their items, and the seconds that they took, as the sidecar reports them."""
+    found = running.explain()
+    batches, seats, exec_s = (sum(found[key].values()) for key in ("batches", "seats", "exec_s"))
+    return batches, seats, exec_s
+
+
+def _said(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "carpool", "scaler", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def _correction(folder: Path) -> tuple[float, float]:
+    """Factor and base of the scaler, as its store keeps them."""
+    kept: dict[str, Any] = json.loads(_said(folder, "export", "--store", ".carpool/scaler.db"))
+    (found,) = [each["correction"] for each in _forms(kept) if "correction" in each]
+    return found[0], found[1]
+
+
+def _forms(found: Any) -> list[dict[str, Any]]:
+    """All mappings within a form."""
+    inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    own = [found] if isinstance(found, dict) else []
+    return own + [each for part in inner for each in _forms(part)]
+
+
+def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
+    """At first a plan is the database's; then it is what batches take, and somebody is told."""
+    write_function(tmp_path)
+    (tmp_path / "echo" / "handler.py").write_text(HANDLER)
+    net = tmp_path / "echo" / "net.onnx"
+    net.write_bytes(mlp((64, 3000, 3000, 3000, 10), seed=1).SerializeToString())
+    model = _quick_model(net, tmp_path / "quick.sqlite")
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    with stack(tmp_path, "--scenario scenario.yaml") as running:
+        wait_until(lambda: _class(running), 60, "a plan")
+        assert pytest.approx(FLAT, abs=1e-3) == _allowed(model, _class(running), 1.0, 0.0)
+
+        _loaded(running, 6.0)
+        wait_until(
+            lambda: _allowed(model, _class(running), 1.0, 0.0) > 0.5, 30, "a plan that follows"
+        )
+        before = _counted(running)
+        _loaded(running, 6.0)
+        batches, seats, exec_s = (
+            after - was for after, was in zip(_counted(running), before, strict=True)
+        )
+        factor, base_s = _correction(tmp_path)
+        foretold_s = factor * (model.predict(round(seats / batches), 1, 0) or 0.0) + base_s
+        assert pytest.approx(exec_s / batches, rel=0.5) == foretold_s
+        allowed = _allowed(model, _class(running), factor, base_s)
+        assert min(abs((1 + allowed) / (1 + step) - 1) for step in STEPS) < 0.06
+
+        told = _said(tmp_path, "explain", "echo")
+        assert "! batches take " in told, told
+        assert " times what its latency model says; " in told
+        assert "measure its latency model again" in told
