@@ -7,19 +7,21 @@ Under a live scaler the guard keeps everything running whatever a policy does
 from __future__ import annotations
 
 import dataclasses
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import CarpoolError, ConfigError, Problem
 from carpool.plan import Plan
+from scaler.core.plan_size import instances
 from scaler.core.policy import Planning
+from scaler.core.raised import place, raised
 
 if TYPE_CHECKING:
     from scaler.core.policy import ScalePolicy
     from scaler.core.snapshot import Snapshot
 
 __all__ = ["OnTrial"]
+
+_MOST = 100_000  # ten times as many as a cluster of 2000 servers holds; each takes memory here
 
 
 class OnTrial:
@@ -43,13 +45,21 @@ class OnTrial:
         try:
             planning = self._policy.plan(snapshot)
         except ConfigError as error:
-            named = [dataclasses.replace(p, name=f"{self._name}: {p.name}") for p in error.problems]
+            while_planning = f"planning for {_names(snapshot)}{place(error)}"
+            named = [
+                dataclasses.replace(
+                    problem,
+                    name=f"{self._name}: {problem.name}",
+                    hint="; ".join(filter(None, [problem.hint, while_planning])),
+                )
+                for problem in error.problems
+            ]
             raise ConfigError(named) from error
         except CarpoolError:
             raise
-        except Exception as error:
-            hint = f"{type(error).__name__}: {error}{_where(error)}"
+        except (Exception, SystemExit) as error:
             expected = "a policy that plans and raises nothing"
+            hint = f"plan() for {_names(snapshot)} raised {raised(error)}"
             raise self._fault(expected, hint) from error
         self._check(planning, {view.name for view in snapshot.functions})
         return planning
@@ -62,12 +72,14 @@ class OnTrial:
             if name not in known or not isinstance(plan, Plan):
                 expected = f"a Plan for functions of {', '.join(sorted(known))}"
                 raise self._fault(expected, f"it answers {plan!r:.80} for {name!r:.80}")
+            count = instances(plan)
+            if count > _MOST:
+                expected = f"at most {_MOST} instances of a function"
+                raise self._fault(expected, f"it wants {count} for {name}")
 
     def _fault(self, expected: str, hint: str) -> ConfigError:
         return ConfigError([Problem("--policy", self._name, expected, hint)])
 
 
-def _where(error: Exception) -> str:
-    """The line that has raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+def _names(snapshot: Snapshot) -> str:
+    return ", ".join(view.name for view in snapshot.functions)

@@ -17,7 +17,7 @@ from scaler.core.placement import Cluster
 from scaler.core.scenario_file import read_scenario
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.on_trial import OnTrial
-from scaler.policy_choice import chosen_policy
+from scaler.policy_choice import check_policies, chosen_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args(argv)
     scenario = read_scenario(arguments.scenario)
+    check_policies(scenario)
     policy = chosen_policy(
         arguments.policy, scenario.policies, read_params(arguments.params, '{"alpha": 0.5}')
     )
@@ -128,8 +129,9 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + _aligned(row, widths)
+    others = "everybody else" if len(plan.routes) > 1 else "everybody"
     for route in plan.routes:
-        who = "everybody" if route.app == "*" else route.app
+        who = others if route.app == "*" else route.app
         yield f"  {who} waits for company at most {route.max_wait_s * _MS_PER_S:.4g} ms"
     yield from (f"  {sentence}" for sentence in plan.explain)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
 from carpool.errors import ConfigError, Problem
+from carpool.strict import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from scaler.core.policy import ScalePolicy
     from scaler.core.scenario import Scenario
 
-__all__ = ["chosen_policy", "executed"]
+__all__ = ["check_policies", "chosen_policy", "executed"]
 
 
 def chosen_policy(
@@ -55,6 +56,22 @@ def chosen_policy(
         plugins.resolve("scale", target), {**params, **(others or {})}
     )
     return made
+
+
+def check_policies(scenario: Scenario) -> None:
+    """See that every entry under ``policies`` can be used, whether it is or not.
+
+    Raises:
+        ConfigError: everything that is wrong with them.
+    """
+    problems = Problems()
+    for name in scenario.policies:
+        try:
+            chosen_policy(name, scenario.policies)
+            executed(name, scenario)
+        except ConfigError as error:
+            problems.extend(f"policies.{name}: ", error)
+    problems.raise_if_any()
 
 
 def executed(name: str, scenario: Scenario) -> Scenario:

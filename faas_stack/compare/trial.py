@@ -144,7 +144,12 @@ class _Run:
         more_rounds, more_s = await witness.planning()
         witness.close()
         planning_ms = 1000 * (more_s - spent_s) / max(1.0, more_rounds - rounds)
-        return Outcome(list(accounts.values()), [planning_ms], unplaced=witness.unplaced)
+        return Outcome(
+            list(accounts.values()),
+            [planning_ms],
+            unplaced=witness.unplaced,
+            priced=scenario.prices.given,
+        )
 
     async def _warm_up(self, policy: str) -> None:
         """The load that the trace begins with, until what it takes is there and has settled."""

@@ -79,6 +79,11 @@ class Prices:
                 problems.add(field.name, value, "a number of at least 0")
         problems.raise_if_any()
 
+    @property
+    def given(self) -> bool:
+        """Whether anything has a price."""
+        return dataclasses.replace(self, billing="") != Prices("")
+
     def per_second(self, size: Resources) -> float:
         """An instance of this size for one second."""
         gpu = self.gpu_gb_s * size.gpu_gb if size.gpu_gb else self.gpu_percent_s * size.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ class Buggy:
         """Somehow."""
         if self._bug == "raises":
             return 1 / 0
+        if self._bug == "exits":
+            sys.exit(7)
         if self._bug == "answers":
             return "two, please"
         planning = Fixed(Fixed.Params()).plan(snapshot)
@@ -50,6 +53,8 @@ class Buggy:
         if self._bug == "stranger":
             return Planning({"nobody": plan})
         (kind,) = plan.classes
+        if self._bug == "million":
+            return Planning({"classify": replace(plan, classes=(replace(kind, replicas=10**6),))})
         return Planning({"classify": replace(plan, classes=(replace(kind, cpu=float("nan")),))})
 
 
@@ -62,6 +67,9 @@ class Buggy:
         ("answers", "expected a Planning of its method plan; it answers 'two, please'"),
         ("stranger", "for 'nobody'"),
         ("nan", "classes[0].cpu = 'NaN'"),
+        ("nan", "planning for classify (test_on_trial.py:"),
+        ("exits", "SystemExit: 7 (test_on_trial.py:"),
+        ("million", "at most 100000 instances of a function; it wants 1000000 for classify"),
     ],
 )
 def test_a_policy_with_a_bug_is_told_so_by_name(

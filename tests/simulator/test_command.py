@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from carpool.__main__ import main
 from carpool.errors import ConfigError
 from simulator import app, flags
 from simulator.quota import Quota
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POLICY = "tests.simulator.load:Constant"
 SCENARIO = f"""\
@@ -41,6 +39,35 @@ NAMES = {
     *("mean_batch", "cost", "cost_per_1k", "cpu_core_s", "gpu_percent_s", "rps_per_resource"),
     *("cold_start_ratio", "idle_core_s", "fragmentation", "planning_ms"),
 }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("policies:", "policies:\n  infless: {alpha: 7}", "policies.infless: "),
+        ("policies:", "policies:\n  mine: {policy: infles}", "did you mean 'infless'"),
+        ("policies:", "policies:\n  odd: {policy: fixed, executor: slow}", "graph or lazy"),
+        ("rate: 30", "rate: 1.0e+9", "3e+10"),
+    ],
+)
+def test_what_nobody_could_simulate_is_told_at_once(
+    scenario: str, before: str, after: str, said: str
+) -> None:
+    """An entry that cannot be used, asked for or not, and more requests than come to an end."""
+    Path(scenario).write_text(SCENARIO.replace(before, after, 1))
+    with pytest.raises(ConfigError) as raised:
+        app.main([scenario, "--policy", POLICY])
+    assert said in str(raised.value)
+
+
+def test_without_prices_nobody_knows_the_cost(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is unknown as other numbers are, not 0."""
+    Path(scenario).write_text(SCENARIO.replace("prices: {cpu_core_s: 1.0e-4}\n", ""))
+    result = simulated(capsys, scenario, "--policy", POLICY)[POLICY]
+    assert (None, None) == (result["cost"], result["cost_per_1k"])
+    assert result["cpu_core_s"] > 0
 
 
 @pytest.fixture
