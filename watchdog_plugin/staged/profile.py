@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Unmeasured", "measured"]
 
-_RUNS = 3
-_ENOUGH_S = 0.5  # a batch that takes as long is measured once
+_ROUNDS = 5
+_STEPS = 3  # of a decoder in a round
+_ENOUGH_S = 0.5  # for a size of batch
 
 
 class Unmeasured(LoadError):
@@ -66,11 +67,11 @@ def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
     step takes half as long again as one that follows itself. A decoder does follow itself.
     """
     least = [math.inf] * len(model.kinds)
-    for _ in range(_RUNS):
+    began_s = time.perf_counter()
+    for _ in range(_ROUNDS):
         given = following = values
-        began_s = time.perf_counter()
         for stage, kind in enumerate(model.kinds):
-            for _ in range(_RUNS if kind is Kind.DECODER else 1):
+            for _ in range(_STEPS if kind is Kind.DECODER else 1):
                 start_s = time.perf_counter()
                 following = model.run(stage, given).values
                 least[stage] = min(least[stage], time.perf_counter() - start_s)
