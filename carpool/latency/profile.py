@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from carpool.latency.operators import Case
 
 __all__ = ["OperatorRow", "Origin", "Profile", "RunRow", "Setting"]
@@ -108,11 +106,3 @@ class Profile:
     load_s: float = 0.0
     memory_mb: float = 0.0
     fingerprint: str = ""
-
-    def operator_s(self, setting: Setting) -> float:
-        """Seconds that all operators of a run take."""
-        return sum(_seconds(row for row in self.operators if row.setting == setting))
-
-
-def _seconds(rows: Iterable[OperatorRow]) -> Iterable[float]:
-    return (row.count * row.median_s for row in rows)
