@@ -21,30 +21,32 @@ from carpool.errors import BadRequest
 from carpool.variants.demand import Demand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["HEADERS", "in_body", "in_headers", "names", "stricter"]
 
 _WORDS = ("latency", "accuracy", "cost", "variant")
-HEADERS = frozenset(f"x-carpool-{word}".encode() for word in _WORDS)
+_HEADER = b"x-carpool-"
+HEADERS = frozenset(_HEADER + word.encode() for word in _WORDS)
 _PARAMETER = "carpool_"
 _MARK = b'"carpool_'
 _SHOWN = 80
 _INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
 
 
-def in_headers(headers: Mapping[bytes, bytes]) -> Demand | None:
-    """What the headers of a request ask for; None: nothing.
+def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
+    """What the headers of a request ask for, names in lower case; None: nothing.
 
     Raises:
-        BadRequest: a value that cannot be meant.
+        BadRequest: a value that cannot be meant, or two variants.
     """
-    given: dict[str, object] = {
-        word: headers[name].decode("latin-1")
-        for word in _WORDS
-        if (name := f"x-carpool-{word}".encode()) in headers
-    }
-    return _demand(given, "X-Carpool-{}".format) if given else None
+    found: Demand | None = None
+    for name, value in headers:
+        if name in HEADERS:
+            word = name.removeprefix(_HEADER).decode()
+            said = _demand({word: value.decode("latin-1")}, "X-Carpool-{}".format)
+            found = stricter(found, said)
+    return found
 
 
 def in_body(body: bytes, json_length: bytes) -> Demand | None:

@@ -67,10 +67,11 @@ class _Fare(NamedTuple):
     objective_s: float
     timeout_s: float
     explain: bool
-    demand: Demand | None
+    said: Demand | None  # by its headers
+    demand: Demand | None  # that, with what its application asks for in any case
     names: tuple[str, str]
     json_length: bytes
-    least: Demand | None
+    least: Demand | None  # what its application asks for in any case
 
 
 def fingerprint(request: Request) -> int:
@@ -123,7 +124,8 @@ class Ingress:
         if fare.names[0]:
             said = demands.in_body(exchange.body, fare.json_length)
             if said is not None:
-                demand = self._complete(demands.stricter(demand, said), fare.app, fare.objective_s)
+                said = demands.stricter(fare.said, said)
+                demand = self._complete(said, fare.app, fare.objective_s)
         objective_s = fare.objective_s if demand is None else demand.latency_s
         objective_s, head, call_id = objective_s - unread_s, fare.head, ""
         if once:
@@ -156,7 +158,7 @@ class Ingress:
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
         objective_s = math.inf if background else self._objective_s(app)
-        demand = demands.in_headers(dict(headers))
+        said = demands.in_headers(headers)
         return _Fare(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
@@ -165,7 +167,8 @@ class Ingress:
             objective_s=objective_s,
             timeout_s=_timeout_s(timeout.decode("latin-1")) if timeout is not None else math.inf,
             explain=read(b"x-carpool-explain") == b"1",
-            demand=self._complete(demand, app, objective_s) if demand else None,
+            said=said,
+            demand=self._complete(said, app, objective_s),
             names=demands.names(target),
             json_length=read(b"inference-header-content-length", b""),
             least=self._complete(Demand(), app, objective_s),

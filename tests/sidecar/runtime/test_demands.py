@@ -26,16 +26,25 @@ def test_headers_and_parameters_say_the_same() -> None:
         b"x-carpool-cost": b"2e-5",
         b"x-carpool-variant": b"small",
     }
-    assert wanted == demands.in_headers(headers)
+    assert wanted == demands.in_headers(headers.items())
     said = {f"carpool_{name}": value for name, value in (("latency", "150ms"), ("cost", 2e-5))}
     assert wanted == demands.in_body(
         body(**said, carpool_accuracy=0.75, carpool_variant="small"), b""
     )
 
 
+def test_of_what_is_said_twice_the_strictest_counts() -> None:
+    """Also within the headers; two variants cannot both be meant."""
+    twice = [(b"x-carpool-accuracy", b"0.9"), (b"x-carpool-accuracy", b"0.5")]
+    late = [(b"x-carpool-latency", b"1s"), (b"x-carpool-latency", b"150ms")]
+    assert Demand(0.15, 0.9) == demands.in_headers(twice + late)
+    with pytest.raises(BadRequest, match="two variants are asked for, 'small' and 'large'"):
+        demands.in_headers([(b"x-carpool-variant", b"small"), (b"x-carpool-variant", b"large")])
+
+
 def test_who_says_nothing_demands_nothing() -> None:
     """Other headers and parameters are others' business."""
-    assert demands.in_headers({b"accept": b"*/*"}) is None
+    assert demands.in_headers([(b"accept", b"*/*")]) is None
     assert demands.in_body(body(priority=1), b"") is None
     assert demands.in_body(b'{"carpool_', b"") is None
     assert demands.in_body(b'["carpool_accuracy"]', b"") is None
@@ -62,7 +71,7 @@ def test_only_the_json_part_of_a_binary_body_is_read() -> None:
 def test_what_cannot_be_meant_is_refused(name: str, text: str, expected: str) -> None:
     """With the header or parameter, its value, and what was expected."""
     with pytest.raises(BadRequest, match=f"X-Carpool-{name.capitalize()} = .*{expected}"):
-        demands.in_headers({f"x-carpool-{name}".encode(): text.encode()})
+        demands.in_headers([(f"x-carpool-{name}".encode(), text.encode())])
     with pytest.raises(BadRequest, match=f"parameter carpool_{name} = .*{expected}"):
         demands.in_body(body(**{f"carpool_{name}": text}), b"")
 

@@ -1,0 +1,46 @@
+"""What a sidecar reads of requests before it queues them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from carpool.http.exchange import Exchange
+from carpool.settings import FunctionSettings
+from sidecar.runtime.ingress import Ingress
+
+if TYPE_CHECKING:
+    from carpool.http.connection import Connection
+
+TARGET = "/v2/models/m/infer"
+
+
+def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
+    """An inference request, as a connection has read it."""
+    pairs = tuple((name.encode(), text.encode()) for name, text in headers.items())
+    found = Exchange(cast("Connection", None), "POST", TARGET, pairs)
+    found.body = json.dumps({"inputs": [], "parameters": parameters}).encode()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("headers", "parameters", "waits_s"),
+    [
+        pytest.param({}, {}, 0.2, id="as usual"),
+        pytest.param({"x-carpool-accuracy": "0.5"}, {}, 0.2, id="another need"),
+        pytest.param({"x-carpool-latency": "5s"}, {}, 5.0, id="header"),
+        pytest.param({}, {"carpool_latency": "5s"}, 5.0, id="parameter"),
+        pytest.param({"x-carpool-accuracy": "0.5"}, {"carpool_latency": "5s"}, 5.0, id="both"),
+        pytest.param({"x-carpool-latency": "1s"}, {"carpool_latency": "5s"}, 1.0, id="twice"),
+        pytest.param({"x-carpool-latency": "5s", "x-timeout": "3s"}, {}, 3.0, id="timeout"),
+    ],
+)
+def test_whoever_names_a_latency_may_wait_longer_than_is_usual(
+    headers: dict[str, str], parameters: dict[str, Any], waits_s: float
+) -> None:
+    """Wherever it is named; named in several ways the shortest counts, and a timeout ends it."""
+    ingress = Ingress(FunctionSettings.from_labels({"com.carpool.slo": "200ms"}, {}), lambda: 0.0)
+    request = ingress.read(exchange(headers, **parameters))
+    assert pytest.approx(waits_s) == request.deadline
