@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Demand", "Rates"]
 
 _UNLIKELY = 3.0  # standard deviations of a count
+_DOUBTED = 2.0  # the same, that a rate which has just jumped may be above what was counted
+_COUNTED_S = 0.5  # rates are counted over so long at least, however often it is planned
 _STEP = 1.02  # rates are rounded up to a power of this, so that small changes change nothing
 _SILENT = 0.1  # requests that an average still expects when nobody comes any more
 _NEVER_RPS = 1e-9
@@ -74,7 +76,7 @@ class Rates:
         expected = memory.mean * passed_s
         memory.mean = rate_rps + aged * (memory.mean - rate_rps)
         if rate_rps * passed_s > expected + _UNLIKELY * math.sqrt(expected) + 1:
-            memory.mean = rate_rps + _UNLIKELY * math.sqrt(rate_rps / passed_s)
+            memory.mean = rate_rps + _DOUBTED * math.sqrt(rate_rps / max(passed_s, _COUNTED_S))
         if not rate_rps and memory.mean * self._smoothing_s < _SILENT:
             memory.mean = 0.0
         memory.at_s = now_s
