@@ -19,7 +19,7 @@ DEV := $(VENV)/.ready-dev
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: $(RUN) ## serve real models and compare batching policies, in about three minutes
+demo: $(RUN) ## serve real models and compare batching policies, in about a minute
 	$(PY) -m carpool demo
 
 test: $(DEV) ## run the tests that take seconds
