@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -76,7 +77,7 @@ class Running:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - there are no threads
+                preexec_fn=partial(tell_on_parent_death, signal.SIGTERM),  # noqa: PLW1509 - there are no threads
             )
             self._await_right_answer(self._process)
         except OSError as error:
@@ -185,11 +186,6 @@ def free_port() -> int:
             return port
     msg = "no free port"
     raise DidNotStart(msg)
-
-
-def _end_with_parent() -> None:
-    """Linux: a server must not outlive a benchmark that was killed."""
-    tell_on_parent_death(signal.SIGTERM)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import shutil
@@ -16,12 +15,14 @@ import signal
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.backoff import Backoff
 from carpool.cgroups import own_place
 from carpool.errors import ConfigError, Problem
+from carpool.parent_death import tell_on_parent_death
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +35,6 @@ log = logging.getLogger(__name__)
 
 _HOPELESS_STARTS = 3  # deaths in a row before readiness, after which callers are told why
 _TAIL_BYTES = 2000
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded before any fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(tell_on_parent_death, signal.SIGKILL),
             )
         except OSError as error:
             self._tail = f"cannot start {launch.argv[0]!r}: {error.strerror}".encode()
@@ -206,12 +205,6 @@ class Child:
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
-
-
-def _die_with_parent() -> None:
-    """Linux: let the kernel end the child when the sidecar dies, however it dies."""
-    with contextlib.suppress(OSError, AttributeError):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _kill_group(pid: int) -> None:
