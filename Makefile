@@ -12,9 +12,12 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' carpool/__init__.py)
 BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION)
 RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
+# How many processes share the tests; jobs=0 is none but pytest's own.
+jobs ?= auto
+PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all soak chaos lint format bench docs images images-gpu base-images lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos lint format bench docs images images-gpu base-images lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -22,11 +25,18 @@ help: ## list the targets
 demo: $(RUN) ## serve real models and compare batching policies, in about a minute
 	$(PY) -m carpool demo
 
-test: $(DEV) ## run the tests that take seconds
-	$(PY) -m pytest
+test: $(DEV) ## run the tests that take seconds, on all cores
+	$(PYTEST)
 
 test-all: $(DEV) ## run every test, the slow end-to-end ones too
-	$(PY) -m pytest -m "slow or not slow"
+	$(PYTEST) -m "not timing"
+	$(MAKE) test-timing
+
+test-timing: $(DEV) ## run the tests that measure time, one at a time; retries are reported
+	$(PY) -m pytest -m timing --reruns 2 -rR
+
+coverage: $(DEV) ## run the tests, and say which lines and branches they do not reach
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leavers, new plans
 	$(PY) -m tests.soak
