@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 __all__ = ["__version__"]
 
 __version__ = "0.1.0"
+
+# From the moment it is imported, ONNX Runtime (1.29 and later) writes an identifier of the device
+# and a database of events under ~/.cache/Microsoft and sends them to its maker, unless this says 1.
+# Every process of ours imports this package first. Who wants to send them says 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

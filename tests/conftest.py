@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then sends nothing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

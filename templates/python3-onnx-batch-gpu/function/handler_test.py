@@ -1,7 +1,10 @@
 """Tests of this function; in its folder: ``python -m unittest handler_test``."""
 
+import os
 import unittest
 from pathlib import Path
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when ONNX Runtime is imported
 
 import numpy as np
 import onnxruntime
