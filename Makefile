@@ -8,6 +8,9 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint con
 DOCKER_BUILD ?= docker build
 # How long everything is killed at random in each test of make chaos.
 chaos_seconds ?= 600
+# What share of its full number make attack tries of each kind, and for how long at most.
+attack_count ?= 1
+attack_seconds ?= 600
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' carpool/__init__.py)
 BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION)
 RUN := $(VENV)/.ready-run
@@ -17,7 +20,7 @@ jobs ?= auto
 PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-timing coverage soak chaos lint format bench docs images images-gpu base-images lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu base-images lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +46,9 @@ soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leav
 
 chaos: $(DEV) ## kill all parts of a running stack at random, under load, for twenty minutes
 	chaos_seconds=$(chaos_seconds) $(PY) -m pytest -m slow tests/live/test_chaos.py
+
+attack: $(DEV) ## attack the edges, the wire and every reader of files, in full; counts at the end
+	attack_count=$(attack_count) attack_seconds=$(attack_seconds) $(PYTEST) -m "not timing" --timeout 3600 tests/attack
 
 lint: $(DEV) ## check form, types, import rules and spelling
 	$(VENV)/bin/ruff format --check .

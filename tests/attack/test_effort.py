@@ -1,0 +1,46 @@
+"""The attacks' own accounting: what is asked for is tried, and what was tried is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.attack.effort import PROPERTY, Effort, table
+
+
+@dataclass
+class Report:
+    """A test's report."""
+
+    user_properties: list[tuple[str, object]] = field(default_factory=list)
+    failed: bool = False
+
+    def record(self, name: str, value: object) -> None:
+        self.user_properties.append((name, value))
+
+
+def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
+    """Without the variable the short number; with it that share of the full one."""
+    report = Report()
+    assert [0, 1, 2] == list(Effort(report.record, {}).rounds("a", full=100, short=3))
+    long = Effort(report.record, {"attack_count": "0.1"})
+    assert list(range(10)) == list(long.rounds("a", full=100, short=3))
+    assert [(PROPERTY, ["a", 3]), (PROPERTY, ["a", 10])] == report.user_properties
+
+
+def test_a_loop_ends_when_its_time_is_over() -> None:
+    """At least one attack is tried, and only those that were are counted."""
+    report = Report()
+    hurried = Effort(report.record, {"attack_count": "1", "attack_seconds": "0.000001"})
+    tried = list(hurried.rounds("a", full=10**9, short=1))
+    assert [(PROPERTY, ["a", len(tried)])] == report.user_properties
+    assert 1 <= len(tried) < 10**6
+
+
+def test_what_failed_is_counted_too() -> None:
+    """A loop that an assertion ends tells how far it came; the table adds up over tests."""
+    good, bad = Report(), Report(failed=True)
+    rounds = Effort(bad.record, {}).rounds("a", full=1, short=9)
+    assert [0, 1] == [next(rounds), next(rounds)]
+    Effort(good.record, {}).count("a", 5)
+    Effort(good.record, {}).count("bee", 1000)
+    assert ["a            7  1 failed", "bee      1,000  held"] == table([good, bad])
