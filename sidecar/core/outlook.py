@@ -7,6 +7,7 @@ predictions (`shedding`) follows their errors. Who is to be sent where is not kn
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from sidecar.core.forecast import Forecast
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from sidecar.core.flights import Flights
     from sidecar.core.queue import Queue
     from sidecar.core.request import Request
-    from sidecar.core.shedding import Shedding
+    from sidecar.core.shedding import Judgement, Shedding
 
 __all__ = ["Outlook"]
 
@@ -64,17 +65,41 @@ class Outlook:
     def refuses(self, request: Request, now: float) -> bool:
         """Promise ``request`` an answer; whether it is refused, as that would be too late."""
         forecast = self._forecast or self._made(now)  # on every request's way
-        request.promised = forecast.finish(self._queue.ahead, now) if forecast else 0.0
-        late = request.promised + self._shedding.margin_s > request.deadline
-        return self._shedding.refuses(late=late, now=now)
+        shedding, queue = self._shedding, self._queue
+        if not request.background:
+            judgement, ahead = shedding.interactive, queue.ahead
+        else:
+            judgement, ahead = shedding.background, queue.seats
+        late = False
+        if forecast:
+            request.promised = forecast.finish(ahead, now)
+            margin_s = judgement.margin(request.deadline - request.arrived, now)
+            late = request.promised + margin_s > request.deadline
+        return shedding.refuses(judgement, now, late=late)
 
     def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
-        """Compare when ``riders`` were answered with what they were promised."""
-        promised = [rider for rider in riders if rider.promised]
+        """Compare when ``riders`` were answered with what they were promised.
+
+        Who was promised an answer after its deadline and got none learns nobody anything.
+        """
+        promised = [
+            rider
+            for rider in riders
+            if rider.promised and (answered < math.inf or rider.promised <= rider.deadline)
+        ]
+        background = [rider for rider in promised if rider.background]
+        if background:
+            self._learn(self._shedding.background, background, answered, exec_s)
+            promised = [rider for rider in promised if not rider.background]
         if promised:
-            error_s = answered - min([rider.promised for rider in promised])
-            budget_s = min([rider.deadline - rider.arrived for rider in promised])
-            self._shedding.learn(error_s, exec_s, budget_s)
+            self._learn(self._shedding.interactive, promised, answered, exec_s)
+
+    def _learn(
+        self, judgement: Judgement, riders: Sequence[Request], answered: float, exec_s: float
+    ) -> None:
+        error_s = answered - min([rider.promised for rider in riders])
+        budget_s = min([rider.deadline - rider.arrived for rider in riders])
+        judgement.learn(error_s, exec_s, budget_s)
 
     def _made(self, now: float) -> Forecast | None:
         if self._forecast is None:

@@ -11,13 +11,16 @@ follows the errors of those that came true: it rises to meet one that is exceede
 time at most, and falls slowly while none is, in the ratio that leaves about the wanted share of
 batches within it. What it had to rise to is forgotten in seconds, however few batches there are:
 after a noisy spell or an overload it must not go on refusing people at low load.
+
+Interactive and background requests are judged apart: the background waits for seats that others
+leave empty, so how wrong its predictions are says nothing about the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-__all__ = ["Shedding"]
+__all__ = ["Judgement", "Shedding"]
 
 _WINDOW_S = 10.0
 _HALF_LIFE_S = 5.0  # of the margin; many batches even so, where there is overload
@@ -26,42 +29,39 @@ _RUN = 10  # batches: errors come in runs about as long as the queue, which a ch
 
 
 @dataclass(slots=True)
-class Shedding:
-    """Decides whether a request that is predicted to be late is refused.
+class Judgement:
+    """What is known of one class of requests, and how many of them were refused.
 
     Attributes:
-        mode: ``off``, ``dark`` (count, do not refuse) or ``on``.
-        cap: largest share of a window's arrivals that is refused.
         quantile: share of batches that should be answered within prediction and margin.
-        late: how many were predicted to be late, refused or not.
         margin_s: added to predictions.
     """
 
-    mode: str = "dark"
-    cap: float = 0.8
     quantile: float = 0.99
-    late: int = 0
     margin_s: float = 0.0
     _began: float = 0.0
     _arrived: int = 0
     _refused: int = 0
     _aged: float = 0.0
 
-    def refuses(self, *, late: bool, now: float) -> bool:
-        """Count an arrival; True if it is to be refused."""
-        if now - self._began >= _WINDOW_S:
-            self._began, self._arrived, self._refused = now, 0, 0
+    def margin(self, budget_s: float, now: float) -> float:
+        """Seconds to add to the prediction for a request that may take ``budget_s`` in all.
+
+        At most half of that: however wrong predictions are, what can be served in half its time is.
+        """
         if now - self._aged >= _STEP_S:
             self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
             self._aged = now
+        return min(self.margin_s, budget_s / 2)
+
+    def may_refuse(self, cap: float, now: float, *, late: bool) -> bool:
+        """Count an arrival; True if it is late and the share ``cap`` has not been refused yet."""
+        if now - self._began >= _WINDOW_S:
+            self._began, self._arrived, self._refused = now, 0, 0
         self._arrived += 1
-        if not late:
-            return False
-        self.late += 1
-        if self.mode != "on" or self._refused >= self.cap * self._arrived:
-            return False
-        self._refused += 1
-        return True
+        refused = late and self._refused < cap * self._arrived
+        self._refused += refused
+        return refused
 
     def learn(self, error_s: float, exec_s: float, budget_s: float) -> None:
         """Learn that the last of a batch was answered ``error_s`` later than predicted.
@@ -69,9 +69,33 @@ class Shedding:
         Args:
             error_s: seconds; negative if it was earlier, ``inf`` if it never was.
             exec_s: what a batch takes, the scale of things.
-            budget_s: how long they may take, of which the margin is at most half.
+            budget_s: how long they may take; half of it is as far as they can raise the margin.
         """
         if error_s > self.margin_s:
-            self.margin_s = min(error_s, self.margin_s + exec_s, budget_s / 2)
+            raised_s = min(error_s, self.margin_s + exec_s, budget_s / 2)
+            self.margin_s = max(self.margin_s, raised_s)
         else:
             self.margin_s = max(0.0, self.margin_s - (1 - self.quantile) * exec_s / _RUN)
+
+
+@dataclass(slots=True)
+class Shedding:
+    """Decides whether a request that is predicted to be late is refused.
+
+    Attributes:
+        mode: ``off``, ``dark`` (count, do not refuse) or ``on``.
+        cap: largest share of a window's arrivals of a class that is refused.
+        late: how many were predicted to be late, refused or not.
+        interactive, background: the classes.
+    """
+
+    mode: str = "dark"
+    cap: float = 0.8
+    late: int = 0
+    interactive: Judgement = field(default_factory=Judgement)
+    background: Judgement = field(default_factory=Judgement)
+
+    def refuses(self, judgement: Judgement, now: float, *, late: bool) -> bool:
+        """Count an arrival of the class of ``judgement``; True if it is to be refused."""
+        self.late += late
+        return judgement.may_refuse(self.cap if self.mode == "on" else 0.0, now, late=late)

@@ -8,7 +8,7 @@ import random
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
-from sidecar.core.shedding import Shedding
+from sidecar.core.shedding import Judgement, Shedding
 from sidecar.core.states import State
 from sidecar.policies.deadline import Deadline
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction
@@ -22,6 +22,17 @@ def overloaded(times: float, shedding: Shedding) -> tuple[Drive, list[End]]:
     drive = Drive(Deadline(Deadline.Params()), WIDE, shedding=shedding)
     count = int(2 * times * CAPACITY)
     return drive, drive.run([Arrival(2 * i / count, 0.1) for i in range(count)])
+
+
+def poisson(
+    chance: random.Random, rate_rps: float, budget_s: float, *, background: bool = False
+) -> list[Arrival]:
+    """Arrivals of four seconds."""
+    arrivals, at = [], chance.expovariate(rate_rps)
+    while at < 4:
+        arrivals.append(Arrival(at, budget_s, background=background))
+        at += chance.expovariate(rate_rps)
+    return arrivals
 
 
 def test_accepted_requests_keep_their_objective_at_twice_the_capacity() -> None:
@@ -48,13 +59,33 @@ def test_the_margin_follows_what_cannot_be_predicted() -> None:
 
 def test_the_margin_never_takes_more_than_half_the_time() -> None:
     """However wrong predictions are, requests that can be served in half their time are."""
-    shedding = Shedding("on")
+    judgement = Judgement()
     for _ in range(100):
-        shedding.learn(math.inf, exec_s=0.01, budget_s=0.1)
-    assert 0.05 == shedding.margin_s
+        judgement.learn(math.inf, exec_s=0.01, budget_s=0.1)
+    assert (0.05, 0.02) == (judgement.margin(1.0, 0.0), judgement.margin(0.04, 0.0))
     for _ in range(5000):
-        shedding.learn(-1.0, exec_s=0.01, budget_s=0.1)
-    assert 0.0 == shedding.margin_s
+        judgement.learn(-1.0, exec_s=0.01, budget_s=0.1)
+    assert 0.0 == judgement.margin(1.0, 0.0)
+
+
+def test_a_hurried_caller_takes_nothing_from_what_was_learned() -> None:
+    """Whose whole time is a millisecond tells nothing about the margin that others need."""
+    judgement = Judgement()
+    judgement.learn(0.03, exec_s=0.05, budget_s=0.1)
+    judgement.learn(math.inf, exec_s=0.05, budget_s=0.001)
+    assert 0.03 == judgement.margin(0.1, 0.0)
+
+
+def test_the_background_teaches_nothing_about_interactive_requests() -> None:
+    """A flood of background requests with a time limit has no interactive one refused."""
+    chance = random.Random(1)
+    drive = Drive(Deadline(Deadline.Params()), WIDE, shedding=Shedding("on"))
+    ends = drive.run(
+        [*poisson(chance, CAPACITY / 2, 0.1), *poisson(chance, 2500, 0.3, background=True)]
+    )
+    interactive = [end for end in ends if not end.request.background]
+    assert {State.DONE} == {end.state for end in interactive}
+    assert all(end.at <= end.request.deadline for end in interactive)
 
 
 def test_nobody_is_refused_while_an_instance_is_idle() -> None:
@@ -91,9 +122,10 @@ def test_nothing_is_refused_below_the_capacity() -> None:
 def test_a_window_refuses_no_more_than_its_share() -> None:
     """Even if everything is predicted to be late, a fifth passes and can correct the prediction."""
     shedding = Shedding("on", cap=0.8)
-    refused = sum(shedding.refuses(late=True, now=0.001 * i) for i in range(1000))
+    judged = shedding.interactive
+    refused = sum(shedding.refuses(judged, 0.001 * i, late=True) for i in range(1000))
     assert 800 == refused
-    assert shedding.refuses(late=True, now=20.0)
+    assert shedding.refuses(judged, 20.0, late=True)
 
 
 def test_nothing_is_predicted_from_nothing() -> None:
