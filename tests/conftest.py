@@ -1,4 +1,4 @@
-"""What tests with containers share: an engine, Carpool's images, and time to make them."""
+"""What tests of several folders share: models, and an engine for containers with its images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then sends nothing
+from tests.made_once import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.docker.engine import Engine
     from tests.docker.stage import DockerStage
@@ -22,6 +24,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `model.onnx` and `decoder.onnx`, which answer step by step; only to be read."""
+
+    def make(folder: Path) -> None:
+        from examples import models
+
+        models.build("recurrent", folder)
+
+    return made_once(tmp_path_factory, "recurrent", make) / "recurrent"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 
 from examples import models
 from tests.examples.handlers import serving
+from tests.made_once import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,14 +24,14 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.onnx", "*.json")
 @pytest.fixture(scope="session")
 def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function that makes one example's folder, complete with its model, once."""
-    folder = tmp_path_factory.mktemp("examples")
 
     def make(name: str) -> Path:
-        if not (folder / name).exists():
+        def fill(folder: Path) -> None:
             shutil.copytree(EXAMPLES / name, folder / name, ignore=IGNORED)
             if name in models.BUILDERS:
                 models.build(name, folder)
-        return folder / name
+
+        return made_once(tmp_path_factory, f"example-{name}", fill) / name
 
     return make
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,13 @@ import pytest
 from carpool import wire
 from examples import sequences
 from tests.watchdog_plugin import models
+from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
 from watchdog_plugin.colocated import Colocated
 from watchdog_plugin.engine import AtOnce, Engine, ModelLock
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 from watchdog_plugin.settings import HandlerSettings
-from watchdog_plugin.stages import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,14 +58,12 @@ def words(length: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, recurrent: Path) -> Path:
     """A function of a model in stages, one that answers step by step, and one with code."""
     deep, speech, double = (tmp_path / "models" / name for name in ("deep", "speech", "double"))
     path = models.deep(deep / "model.onnx")
-    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(deep / "stages")])
-    speech.mkdir()
-    for name, model in zip(("model", "decoder"), sequences.recurrent(), strict=True):
-        (speech / f"{name}.onnx").write_bytes(model.SerializeToString())
+    cut(path, 3, deep / "stages")
+    shutil.copytree(recurrent, speech)
     models.doubler(double / "model.onnx")
     (double / "beside.py").write_text("def negated(value):\n    return -value\n")
     (double / "handler.py").write_text(

@@ -12,15 +12,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from carpool import wire
-from examples import sequences
 from tests.watchdog_plugin import models
+from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
 from watchdog_plugin.engine import AtOnce, Engine
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 from watchdog_plugin.service import Service
 from watchdog_plugin.settings import HandlerSettings
-from watchdog_plugin.stages import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +44,7 @@ def ask(engine: Engine, rows: list[list[float]]) -> tuple[int, object]:
 def deep(tmp_path: Path) -> Path:
     """A function of a model in stages."""
     path = models.deep(tmp_path / "model.onnx")
-    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "stages")])
+    cut(path, 3, tmp_path / "stages")
     return tmp_path
 
 
@@ -100,12 +99,9 @@ def test_a_row_that_no_table_has_is_its_own_requests_fault(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("executor", ["lazy", "graph"])
-def test_a_model_that_runs_step_by_step(tmp_path: Path, executor: str) -> None:
+def test_a_model_that_runs_step_by_step(recurrent: Path, executor: str) -> None:
     """As many words as the input asks for, and the same ones with either executor."""
-    encoder, decoder = sequences.recurrent()
-    (tmp_path / "model.onnx").write_bytes(encoder.SerializeToString())
-    (tmp_path / "decoder.onnx").write_bytes(decoder.SerializeToString())
-    engine = load(tmp_path, executor)
+    engine = load(recurrent, executor)
     bodies = [
         json.dumps({"inputs": [{"name": "tokens", "datatype": "INT64", "shape": [1, 16],
                                 "data": [length, *range(15)]}]}).encode()

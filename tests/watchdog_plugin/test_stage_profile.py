@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.watchdog_plugin import models
+from tests.watchdog_plugin.cutting import cut
 from tests.watchdog_plugin.lazy.drive import program
 from watchdog_plugin import answers
 from watchdog_plugin import author as authors
@@ -19,7 +20,6 @@ from watchdog_plugin.staged import load
 from watchdog_plugin.staged.executor import Executor
 from watchdog_plugin.staged.model import StagedModel, Step
 from watchdog_plugin.staged.profile import measured
-from watchdog_plugin.stages import command
 from watchdog_plugin.tensors import Call, Signature
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_stages_are_measured_one_behind_the_other() -> None:
 def deep(tmp_path: Path) -> Path:
     """A function of a model in three stages."""
     path = models.deep(tmp_path / "model.onnx")
-    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "stages")])
+    cut(path, 3, tmp_path / "stages")
     return tmp_path
 
 

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.watchdog_plugin import models
+from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.stages import command, sample
@@ -18,6 +19,8 @@ from watchdog_plugin.stages.balance import Point, choose
 from watchdog_plugin.stages.chain import Chain
 from watchdog_plugin.stages.cut import ROWS, Cutter
 from watchdog_plugin.stages.folder import LIST, StageFolder
+from watchdog_plugin.stages.planning import Planner
+from watchdog_plugin.stages.trial import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,12 +142,12 @@ def test_an_output_made_early_is_answered_and_still_read(tmp_path: Path) -> None
 def test_the_command_writes_stages_and_tells_of_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a bound that any cut keeps, as a tiny model's time is all overhead."""
+    """As many as were asked for, where none costs anything."""
     path = models.deep(tmp_path / "model.onnx", layers=6)
     out = tmp_path / "stages"
-    argv = [str(path), "--stages", "3", "--loss", "1e9", "--out", str(out), "--json"]
+    argv = [str(path), "--stages", "3", "--out", str(out), "--json"]
 
-    assert 0 == command.main(argv)
+    assert 0 == command.main(argv, GivenTimes())
     told = json.loads(capsys.readouterr().out)
     known = StageFolder.read(out, path)
     assert known is not None
@@ -156,14 +159,40 @@ def test_the_command_says_that_a_model_has_no_good_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A single node cannot be cut."""
-    assert 0 == command.main([str(models.doubler(tmp_path / "one.onnx"))])
+    assert 0 == command.main([str(models.doubler(tmp_path / "one.onnx"))], GivenTimes())
     assert "no good cut" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("loss_per_cut", "stages"), [(0.0, 8), (0.01, 4), (0.02, 2), (0.04, 1)])
+def test_as_many_stages_as_lose_little(tmp_path: Path, loss_per_cut: float, stages: int) -> None:
+    """Each cut costs the same here, and three percent are borne; one stage is the whole model."""
+    planner = Planner(models.deep(tmp_path / "model.onnx"), 1, {}, GivenTimes(loss_per_cut))
+    best, tried = planner.best(8, 0.03)
+
+    assert stages == (best.stages if best else 1)
+    assert [8] == [cut.stages for cut in tried][:1]
+    assert stages == 1 or tried[-1] is best
+
+
+def test_a_meter_measures_what_it_is_given(tmp_path: Path) -> None:
+    """Every node, the whole model and every stage take some time, whatever it is here."""
+    path = models.deep(tmp_path / "model.onnx", layers=6)
+    made, whole = cutter(path)
+    feeds = sample.feeds(whole.signature, 1)
+    node_s = Meter().node_seconds(path, made.line.nodes, feeds, 1)
+    parts = chain(made, whole, tmp_path, points(made)[:2])
+    trial = Meter().trial(whole, parts, feeds, 2, brief=True)
+
+    assert len(made.line.nodes) == len(node_s)
+    assert sum(node_s) > 0
+    assert 3 == len(trial.stage_s)
+    assert min(trial.whole_s, *trial.stage_s) > 0
 
 
 def test_stages_of_a_model_trained_anew_are_noticed(tmp_path: Path) -> None:
     """It has the same size; the message names the command that makes new ones."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
-    command.main([str(path), "--stages", "2", "--loss", "1e9", "--out", str(tmp_path)])
+    cut(path, 2, tmp_path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -185,7 +214,7 @@ def test_stages_of_a_model_trained_anew_are_noticed(tmp_path: Path) -> None:
 def test_a_list_of_stages_is_read_strictly(tmp_path: Path, files: object, expected: str) -> None:
     """It names files beside it, all of which are there."""
     path = models.deep(tmp_path / "model.onnx", layers=2)
-    command.main([str(path), "--stages", "2", "--loss", "1e9", "--out", str(tmp_path)])
+    cut(path, 2, tmp_path)
     known = json.loads((tmp_path / LIST).read_text("utf-8"))
     (tmp_path / LIST).write_text(json.dumps({**known, "files": files}), "utf-8")
 
@@ -196,8 +225,8 @@ def test_a_list_of_stages_is_read_strictly(tmp_path: Path, files: object, expect
 def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
     """What only the former list names is gone."""
     path = models.deep(tmp_path / "model.onnx")
-    for stages in ("4", "2"):
-        command.main([str(path), "--stages", stages, "--loss", "1e9", "--out", str(tmp_path / "s")])
+    for stages in (4, 2):
+        cut(path, stages, tmp_path / "s")
 
     left = {LIST, "model.1.onnx", "model.2.onnx"}
     assert left == {entry.name for entry in (tmp_path / "s").iterdir()}
@@ -206,10 +235,7 @@ def test_fewer_stages_take_the_place_of_more(tmp_path: Path) -> None:
 def test_stages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     """In another order, or without the last of them."""
     path = models.deep(tmp_path / "model.onnx")
-    command.main([str(path), "--stages", "3", "--loss", "1e9", "--out", str(tmp_path / "s")])
-    first, second, third = (
-        OnnxSession(tmp_path / "s" / f"model.{number}.onnx", 1) for number in (1, 2, 3)
-    )
+    first, second, third = (OnnxSession(file, 1) for file in cut(path, 3, tmp_path / "s"))
 
     with pytest.raises(ValueError, match="stage 2 reads"):
         Chain([first, third, second], ["y"], ["x"])
@@ -249,6 +275,6 @@ def test_what_cannot_be_done_is_said_before_the_search(tmp_path: Path) -> None:
 def test_nothing_is_left_behind_where_there_is_no_good_cut(tmp_path: Path) -> None:
     """No empty folder."""
     out = tmp_path / "stages"
-    command.main([str(models.doubler(tmp_path / "one.onnx")), "--out", str(out)])
+    command.main([str(models.doubler(tmp_path / "one.onnx")), "--out", str(out)], GivenTimes())
 
     assert not out.exists()

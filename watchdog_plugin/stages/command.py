@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from watchdog_plugin.stages.planning import Cut
+    from watchdog_plugin.stages.trial import Meter
 
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], meter: Meter | None = None) -> int:
     """Cut the model that the command line names.
+
+    Args:
+        argv: the command line.
+        meter: measures how long nodes and stages take; None: on this machine.
 
     Raises:
         LoadError: there is no model, it does not run, or there can be no such folder.
@@ -29,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     flags = _flags(argv)
     from watchdog_plugin.stages.planning import Planner  # noqa: PLC0415  --help needs no onnx
 
-    planner = Planner(flags.model, flags.threads, dict(flags.dim))
+    planner = Planner(flags.model, flags.threads, dict(flags.dim), meter)
     with _made(flags.out):  # first, as the search takes a while
         cut, tried = planner.best(flags.stages, flags.loss)
         folder = planner.write(cut, flags.out) if cut and flags.out else None

@@ -20,13 +20,13 @@ from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.balance import choose
 from watchdog_plugin.stages.cut import ROWS, Cutter
 from watchdog_plugin.stages.folder import StageFolder
-from watchdog_plugin.stages.node_times import node_seconds
-from watchdog_plugin.stages.trial import Trial
+from watchdog_plugin.stages.trial import Meter, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from watchdog_plugin.stages.balance import Point
+    from watchdog_plugin.stages.trial import Trial
     from watchdog_plugin.tensors import Signature
 
 __all__ = ["Cut", "Planner"]
@@ -68,13 +68,17 @@ class Planner:
         path: the model's file.
         threads: cores a run may use.
         sizes: of free dimensions besides the batch, by name.
+        meter: measures how long nodes and stages take; None: on this machine.
 
     Raises:
         LoadError: no model, one that cannot be run, or one that has no dimension of such a name.
     """
 
-    def __init__(self, path: Path, threads: int, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, path: Path, threads: int, sizes: Mapping[str, int], meter: Meter | None = None
+    ) -> None:
         self._path = path
+        self._meter = meter or Meter()
         self._threads = threads
         self._whole = OnnxSession(path, threads)
         signature = self._whole.signature
@@ -90,7 +94,7 @@ class Planner:
         except Exception:  # noqa: BLE001  a free dimension may depend on another: leave them
             self._cutter = Cutter(model, (self._tries[1], self._tries[2]))
         nodes = self._cutter.line.nodes
-        self._node_s = node_seconds(path, nodes, self._tries[0], threads)
+        self._node_s = self._meter.node_seconds(path, nodes, self._tries[0], threads)
         self._known: dict[tuple[int, ...], Cut] = {}  # by the places where it cuts
 
     @property
@@ -152,7 +156,8 @@ class Planner:
     def _trial(self, points: Sequence[Point], *, brief: bool = False) -> Trial:
         with tempfile.TemporaryDirectory() as folder:
             files = self._save(points, Path(folder))
-            return Trial.of(self._whole, files, self._tries, self._threads, brief=brief)
+            chain = checked_chain(self._whole, files, self._tries, self._threads)
+            return self._meter.trial(self._whole, chain, self._tries[0], self._threads, brief=brief)
 
     def _save(self, points: Sequence[Point], folder: Path) -> list[Path]:
         files = []

@@ -1,17 +1,21 @@
-"""A cut model tried: whether its answers are the whole model's, and what cutting costs."""
+"""A cut model tried: whether its answers are the whole model's, and what cutting costs.
+
+What is measured comes from a `Meter`, so that a search for cuts can be driven by given times.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.stages.chain import Chain
+from watchdog_plugin.stages.node_times import node_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.tensors import Arrays
 
-__all__ = ["Trial"]
+__all__ = ["Meter", "Trial", "checked_chain"]
 
 _TOLERANCE = 1e-5  # of the largest value of an output
 _ROUNDS_MIN = 7
@@ -40,29 +44,39 @@ class Trial(NamedTuple):
     stage_s: tuple[float, ...]
     loss: float
 
-    @classmethod
-    def of(
-        cls,
-        whole: OnnxSession,
-        files: Sequence[Path],
-        tries: Sequence[Arrays],
-        threads: int,
-        *,
-        brief: bool = False,
-    ) -> Trial:
-        """Compare the answers for all of ``tries``, and the times for the first.
 
-        Raises:
-            LoadError: an answer differs.
-        """
-        stages = [OnnxSession(path, threads, stage=True) for path in files]
-        chain = Chain(stages, list(whole.signature.outputs))
-        for values in tries:
-            _compare(whole.run(values), chain.run_all(values))
+class Meter:
+    """Measures nodes and stages on this machine."""
+
+    def node_seconds(
+        self, path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int
+    ) -> list[float]:
+        """Seconds of each of ``nodes`` of the model at ``path``, run on ``threads`` cores."""
+        return node_seconds(path, nodes, feeds, threads)
+
+    def trial(
+        self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
+    ) -> Trial:
+        """The times of the whole model and of its stages for ``values``, in a few runs if brief."""
         # One thread's own time leaves out what others on the machine took from it meanwhile.
         own = threads == 1 and whole.provider == "CPUExecutionProvider"
         clock = time.thread_time if own else time.perf_counter
-        return _measured(whole, chain, tries[0], 0.0 if brief else _MEASURE_S, clock)
+        return _measured(whole, chain, values, 0.0 if brief else _MEASURE_S, clock)
+
+
+def checked_chain(
+    whole: OnnxSession, files: Sequence[Path], tries: Sequence[Arrays], threads: int
+) -> Chain:
+    """The stages in ``files``, which answer all of ``tries`` as the whole model does.
+
+    Raises:
+        LoadError: an answer differs.
+    """
+    stages = [OnnxSession(path, threads, stage=True) for path in files]
+    chain = Chain(stages, list(whole.signature.outputs))
+    for values in tries:
+        _compare(whole.run(values), chain.run_all(values))
+    return chain
 
 
 def _compare(expected: Arrays, found: Arrays) -> None:

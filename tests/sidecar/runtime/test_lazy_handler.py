@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -36,21 +37,12 @@ def words(answer: bytes) -> list[int]:
 
 @on_loop
 async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long_ones(
-    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each request is a batch of its own, everybody gets what he gets alone, the short first."""
-    encoder, decoder = sequences.recurrent()
-    (tmp_path / "model.onnx").write_bytes(encoder.SerializeToString())
-    (tmp_path / "decoder.onnx").write_bytes(decoder.SerializeToString())
-    settings = {
-        "fprocess": f"{sys.executable} -m watchdog_plugin",
-        "function_dir": str(tmp_path),
-        "carpool_executor": "lazy",
-        "carpool_batch_max": "8",
-    }
     lengths = [35, 35, 35, 2, 3, 2]
     ended: list[int] = []
-    async with sidecar(**settings) as running:
+    async with sidecar(**lazy(recurrent)) as running:
 
         async def ask(number: int) -> tuple[list[int], bytes | None]:
             response = await running.ask(body(lengths[number], number), ("x-carpool-explain", "1"))
@@ -70,10 +62,10 @@ async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long
 
 @on_loop
 async def test_two_models_in_one_function_run_side_by_side(
-    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, recurrent: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Both are asked at once, with deadlines; everybody gets his model's answer, in time."""
-    write(tmp_path / "models" / "words", sequences.recurrent())
+    shutil.copytree(recurrent, tmp_path / "models" / "words")
     models.deep(tmp_path / "models" / "deep" / "model.onnx")
     rows = [json.dumps({"instances": [[n + place / 16 for place in range(16)]]}) for n in range(8)]
     settings = {**lazy(tmp_path), "carpool_slo": "20s"}
@@ -104,11 +96,10 @@ async def test_two_models_in_one_function_run_side_by_side(
 
 @on_loop
 async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
-    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All that was taken in is answered, in the middle of the model or not."""
-    write(tmp_path, sequences.recurrent())
-    async with sidecar(**lazy(tmp_path)) as running:
+    async with sidecar(**lazy(recurrent)) as running:
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(14)]
         await until_in_flight(running)
         running.process.send_signal(signal.SIGTERM)
@@ -120,11 +111,10 @@ async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
 
 @on_loop
 async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
-    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Another one starts, and whoever was in flight is asked again."""
-    write(tmp_path, sequences.recurrent())
-    async with sidecar(**lazy(tmp_path)) as running:
+    async with sidecar(**lazy(recurrent)) as running:
         expected = [words((await running.ask(body(30, n))).body) for n in range(6)]
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(6)]
         await until_in_flight(running)
@@ -138,11 +128,10 @@ async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
 
 @on_loop
 async def test_callers_who_leave_are_nobody_elses_affair(
-    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Half of them hang up in the middle of their sequence."""
-    write(tmp_path, sequences.recurrent())
-    async with sidecar(**lazy(tmp_path)) as running:
+    async with sidecar(**lazy(recurrent)) as running:
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(12)]
         await until_in_flight(running)
         for leaver in asked[::2]:
@@ -153,13 +142,6 @@ async def test_callers_who_leave_are_nobody_elses_affair(
     assert [30] * 6 == [len(words(answer.body)) for answer in answers]
     assert 3 == len(words(again.body))
     capfd.readouterr()
-
-
-def write(folder: Path, pair: Any) -> None:
-    """An encoder and a decoder into a model's folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, model in zip(("model", "decoder"), pair, strict=True):
-        (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
 
 
 def lazy(folder: Path) -> dict[str, str]:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import models as examples
 from examples import sequences
 from tests.watchdog_plugin import models
-from watchdog_plugin.lazy.program import Left
+from tests.watchdog_plugin.cutting import cut
+from watchdog_plugin.lazy.program import Left, Node, Program
 from watchdog_plugin.lazy.rider import Rider
 from watchdog_plugin.lazy.rules import PAPER, Rules
 from watchdog_plugin.lazy.scheduler import Scheduler
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.staged.executor import Executor, Lane, Member, Ticket, run_stage
 from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
-from watchdog_plugin.staged.profile import measured
 from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.chain import Chain
-from watchdog_plugin.stages.planning import Planner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from watchdog_plugin.tensors import Arrays
@@ -36,20 +37,13 @@ BATCH_MAX = 6
 def staged(path: Path) -> ChainModel:
     """A perceptron of many layers in four stages."""
     whole = OnnxSession(models.deep(path / "deep.onnx"), 1)
-    planner = Planner(path / "deep.onnx", 1, {})
-    cut = planner.best(4, 1e9)[0]
-    assert cut is not None
-    files = planner.write(cut, path / "stages").files
-    sessions = [OnnxSession(path / "stages" / name, 1) for name in files]
-    assert 4 == len(sessions)
+    sessions = [OnnxSession(file, 1) for file in cut(path / "deep.onnx", 4, path / "stages")]
     return ChainModel(Chain(sessions, list(whole.signature.outputs)), whole.signature)
 
 
-def iterative(path: Path, pair: Any) -> IterativeModel:
+def iterative(path: Path) -> IterativeModel:
     """An encoder and a decoder of the examples."""
-    for name, model in zip(("encoder", "decoder"), pair, strict=True):
-        (path / f"{name}.onnx").write_bytes(model.SerializeToString())
-    encoder = OnnxSession(path / "encoder.onnx", 1)
+    encoder = OnnxSession(path / "model.onnx", 1)
     decoder = OnnxSession(path / "decoder.onnx", 1)
     chain = Chain([encoder], list(decoder.signature.inputs))
     state = chain.run_all(sample.feeds(encoder.signature, 2))
@@ -58,16 +52,21 @@ def iterative(path: Path, pair: Any) -> IterativeModel:
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lane]:
-    """Three models, with the times of this machine."""
-    made: dict[str, StagedModel] = {"deep": staged(tmp_path_factory.mktemp("deep"))}
-    pairs = {"recurrent": sequences.recurrent, "transformer": sequences.transformer}
-    for name, pair in pairs.items():
-        made[name] = iterative(tmp_path_factory.mktemp(name), pair())
-    return {
-        name: Lane(model, measured(name, model, partial(sample.feeds, model.signature), BATCH_MAX))
-        for name, model in made.items()
+def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, Lane]:
+    """Three models, with times by which batches pay and newcomers may join."""
+    folder = tmp_path_factory.mktemp("models")
+    made: dict[str, StagedModel] = {
+        "deep": staged(folder),
+        "recurrent": iterative(recurrent),
+        "transformer": iterative(examples.build("transformer", folder).parent),
     }
+    return {name: Lane(model, times(name, model)) for name, model in made.items()}
+
+
+def times(name: str, model: StagedModel) -> Program:
+    """A millisecond a stage, and a tenth of it for each more row."""
+    rising = [1e-3 * (1 + 0.1 * more) for more in range(BATCH_MAX)]
+    return Program(name, [Node(rising, kind) for kind in model.kinds])
 
 
 def request(lane: Lane, seed: int, rows: int) -> Arrays:
@@ -79,20 +78,26 @@ def request(lane: Lane, seed: int, rows: int) -> Arrays:
     return {spec.name: rng.standard_normal((rows, 16)).astype(np.float32)}
 
 
-def alone(lane: Lane, values: Arrays) -> Arrays:
-    """What the model gives for one request by itself."""
-    rows = len(next(iter(values.values())))
-    member = Member(lane, values, rows, Ticket(1))
-    rider = Rider(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
-    scheduler = Scheduler()
-    scheduler.add(rider)
-    while entry := scheduler.next(0.0):
-        failed = run_stage(list(entry.riders), entry.node)
-        assert not failed
-        scheduler.ran({rider} if member.ended else ())
-    member.end()
-    assert isinstance(member.outcome, dict)
-    return member.outcome
+@pytest.fixture(scope="module")
+def alone(lanes: dict[str, Lane]) -> Callable[[str, int, int], Arrays]:
+    """What a model of `lanes` gives for one request by itself; each is asked once."""
+
+    @cache
+    def ask(name: str, seed: int, rows: int) -> Arrays:
+        lane = lanes[name]
+        member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
+        rider = Rider(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
+        scheduler = Scheduler()
+        scheduler.add(rider)
+        while entry := scheduler.next(0.0):
+            failed = run_stage(list(entry.riders), entry.node)
+            assert not failed
+            scheduler.ran({rider} if member.ended else ())
+        member.end()
+        assert isinstance(member.outcome, dict)
+        return member.outcome
+
+    return ask
 
 
 def equal(expected: Arrays, found: Arrays) -> None:
@@ -120,7 +125,10 @@ COMING = st.lists(
 @given(coming=COMING, rules=st.sampled_from([Rules(), Rules(pays=False), PAPER]))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_interleaving_gives_the_whole_models_answers(
-    lanes: dict[str, Lane], coming: list[tuple[str, int, int, int, float]], rules: Rules
+    lanes: dict[str, Lane],
+    alone: Callable[[str, int, int], Arrays],
+    coming: list[tuple[str, int, int, int, float]],
+    rules: Rules,
 ) -> None:
     """Three models on one scheduler, newcomers at any boundary, with and without deadlines."""
     scheduler = Scheduler(rules)
@@ -157,10 +165,12 @@ def test_any_interleaving_gives_the_whole_models_answers(
 
     for member, name, seed, rows in members.values():
         assert isinstance(member.outcome, dict)
-        equal(alone(lanes[name], request(lanes[name], seed, rows)), member.outcome)
+        equal(alone(name, seed, rows), member.outcome)
 
 
-def test_threads_that_come_at_any_time_get_their_own_answers(lanes: dict[str, Lane]) -> None:
+def test_threads_that_come_at_any_time_get_their_own_answers(
+    lanes: dict[str, Lane], alone: Callable[[str, int, int], Arrays]
+) -> None:
     """The executor itself: eight threads, three models, one device."""
     executor = Executor()
     found: dict[tuple[str, int], object] = {}
@@ -183,15 +193,14 @@ def test_threads_that_come_at_any_time_get_their_own_answers(lanes: dict[str, La
     assert 48 == len(found)
     for (name, seed), outcome in found.items():
         assert isinstance(outcome, dict)
-        equal(alone(lanes[name], request(lanes[name], seed, 1)), outcome)
+        equal(alone(name, seed, 1), outcome)
 
 
 def test_who_is_at_fault_fails_alone(tmp_path: Path) -> None:
     """A row that no table has spoils the batch; its neighbours are answered all the same."""
     whole = OnnxSession(models.lookup(tmp_path / "lookup.onnx"), 1)
     model = ChainModel(Chain([whole], ["value"]), whole.signature)
-    program = measured("lookup", model, lambda rows: sample.feeds(whole.signature, rows), 8)
-    executor, ticket, lane = Executor(), Ticket(3), Lane(model, program)
+    executor, ticket, lane = Executor(), Ticket(3), Lane(model, times("lookup", model))
     indices = [3, 77, 5]
     members = executor.submit(
         lane, [({"index": np.array([i])}, 1, 5.0) for i in indices], "k", ticket

@@ -1,0 +1,52 @@
+"""Models cut into stages for tests: by given times, as measured ones differ from run to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from watchdog_plugin.stages.planning import Planner
+from watchdog_plugin.stages.trial import Meter, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from watchdog_plugin.onnx_session import OnnxSession
+    from watchdog_plugin.stages.chain import Chain
+    from watchdog_plugin.tensors import Arrays
+
+__all__ = ["GivenTimes", "cut"]
+
+NODE_S = 1e-3
+
+
+@dataclass
+class GivenTimes(Meter):
+    """Nodes of a millisecond, equal stages, and a loss of so much for each cut."""
+
+    loss_per_cut: float = 0.0
+
+    def node_seconds(
+        self, path: Path, nodes: Sequence[Any], feeds: Arrays, threads: int
+    ) -> list[float]:
+        """A millisecond each."""
+        del path, feeds, threads
+        return [NODE_S] * len(nodes)
+
+    def trial(
+        self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
+    ) -> Trial:
+        """Stages of a millisecond each."""
+        del whole, values, threads, brief
+        stages = len(chain)
+        return Trial(stages * NODE_S, (NODE_S,) * stages, self.loss_per_cut * (stages - 1))
+
+
+def cut(model: Path, stages: int, folder: Path) -> list[Path]:
+    """Write ``model`` in so many stages into ``folder``; their files."""
+    planner = Planner(model, 1, {}, GivenTimes())
+    best, _ = planner.best(stages, 0.0)
+    assert best is not None
+    assert stages == best.stages
+    return [folder / name for name in planner.write(best, folder).files]
