@@ -59,8 +59,11 @@ class OnnxSession:
 
     def __init__(self, path: Path, threads: int, *, stage: bool = False) -> None:
         self._session = _open(path, threads, stage=stage)
-        inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
-        outputs = _tensor_outputs(path, self._session.get_outputs())
+        try:
+            inputs = [_spec(path, arg) for arg in self._session.get_inputs()]
+            outputs = _tensor_outputs(path, self._session.get_outputs())
+        except UnicodeDecodeError as error:  # a name, which the runtime has loaded as it is
+            raise _no_model(path, error) from error
         self._names = [spec.name for spec in outputs]
         self.signature = Signature(inputs, outputs)
         self.provider: str = self._session.get_providers()[0]
@@ -100,14 +103,17 @@ def _open(path: Path, threads: int, *, stage: bool) -> Any:  # noqa: ANN401  it 
     try:
         return ort.InferenceSession(str(path), options, providers=providers)
     except Exception as error:
-        with path.open("rb") as file:
-            is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
-        hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else "export it again"
-        msg = (
-            f"model {str(path)!r} ({path.stat().st_size} bytes): expected an ONNX model that "
-            f"ONNX Runtime {ort.__version__} loads; {hint} ({logs.describe(error)})"
-        )
-        raise LoadError(msg) from error
+        raise _no_model(path, error) from error
+
+
+def _no_model(path: Path, error: Exception) -> LoadError:
+    with path.open("rb") as file:
+        is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
+    hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else "export it again"
+    return LoadError(
+        f"model {str(path)!r} ({path.stat().st_size} bytes): expected an ONNX model that "
+        f"ONNX Runtime {ort.__version__} loads; {hint} ({logs.describe(error)})"
+    )
 
 
 def _spec(path: Path, arg: Any) -> TensorSpec:  # noqa: ANN401  onnxruntime ships no types

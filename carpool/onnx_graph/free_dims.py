@@ -81,7 +81,7 @@ def read_file(path: Path) -> OnnxFile:
     hint = "it is a Git LFS pointer: run git lfs pull" if is_pointer else ""
     try:
         file = onnx_reader.read(data)
-    except (MalformedError, KeyError, ValueError) as error:
+    except MalformedError as error:
         given = f"{len(data)} bytes ({error})"
         raise ConfigError(
             [Problem(str(path), given, "an ONNX model", hint or "export or copy it again")]

@@ -82,7 +82,9 @@ def _sharing(nodes: Sequence[OnnxNode], tensors: Mapping[str, Tensor]) -> list[O
 
 
 def _is(node: OnnxNode, operator: str) -> bool:
-    return node.operator == operator and node.domain in ("", "ai.onnx")
+    """Whether it is one with what every such operator has: data, weights or a scale, a result."""
+    known = node.operator == operator and node.domain in ("", "ai.onnx")
+    return known and len(node.inputs) > 1 and len(node.outputs) > 0
 
 
 def _with_weights(node: OnnxNode, name: str) -> OnnxNode:

@@ -6,12 +6,18 @@ their bytes, since shapes are made from them.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from carpool.onnx_graph import onnx_file
 from carpool.onnx_graph.onnx_file import OnnxFile, OnnxNode, Tensor, Value
-from carpool.onnx_graph.protobuf import Field, fields, integers, number_field
+from carpool.onnx_graph.protobuf import (
+    Field,
+    MalformedError,
+    fields,
+    floats,
+    integers,
+    number_field,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _IR_VERSION_LEAST = 4  # before, weights had to be inputs too
+_LARGEST_BYTES = 1 << 43  # of a constant: no file can be larger
 
 
 def read(data: memoryview) -> OnnxFile:
@@ -85,27 +92,27 @@ def _node(data: memoryview) -> OnnxNode:
 def _attribute(data: memoryview) -> tuple[str, Attribute | None, bool]:
     name, is_graph = "", False
     value: Attribute | None = None
-    floats: list[float] = []
+    parts: list[float] = []
     whole: list[int] = []
     for part in fields(data):
         match part.number:
             case 1:
                 name = part.text()
             case 2:
-                value = round(struct.unpack("<f", part.bytes())[0], 6)
+                value = next((round(number, 6) for number in floats(part)), None)
             case 3:
                 value = part.integer()
             case 4:
-                value = part.text()
+                value = bytes(part.bytes()).decode(errors="replace")  # any bytes
             case 6 | 11:
                 is_graph = True
             case 7:
-                floats += [round(x[0], 6) for x in struct.iter_unpack("<f", part.bytes())]
+                parts += [round(number, 6) for number in floats(part)]
             case 8:
                 whole += integers(part)
             case _:
                 pass
-    return name, value if value is not None else tuple(floats) or tuple(whole) or None, is_graph
+    return name, value if value is not None else tuple(parts) or tuple(whole) or None, is_graph
 
 
 def _tensor(data: memoryview) -> Tensor:
@@ -125,7 +132,11 @@ def _tensor(data: memoryview) -> Tensor:
                 location = entry.get(2, "") if entry.get(1) == "location" else location
             case _:
                 pass
-    return Tensor(name, datatype, tuple(dims), location, data)
+    tensor = Tensor(name, datatype, tuple(dims), location, data)
+    if min(dims, default=0) < 0 or tensor.size_bytes > _LARGEST_BYTES:
+        msg = f"the constant {name[:80]!r} has impossible sizes"
+        raise MalformedError(msg)
+    return tensor
 
 
 def _value(data: memoryview) -> Value:

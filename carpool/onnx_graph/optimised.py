@@ -187,7 +187,12 @@ def _open(
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(
+            model,
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=False,  # there is no other; trying again prints to stdout
+        )
     except Exception as error:
         text = " ".join(str(error).split())
         problem = Problem(str(path), text, "a model that ONNX Runtime reads", _mend(text))

@@ -5,17 +5,27 @@ Knows no schema; what a field number means is the business of who reads and writ
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Field", "MalformedError", "bytes_field", "fields", "integers", "number_field"]
+__all__ = [
+    "Field",
+    "MalformedError",
+    "bytes_field",
+    "fields",
+    "floats",
+    "integers",
+    "number_field",
+]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONTINUES = 0x80
 _LARGEST_SHIFT = 63
 _SIGN = 1 << 63
+_FLOAT = struct.Struct("<f")
 
 
 class MalformedError(ValueError):
@@ -49,8 +59,16 @@ class Field(NamedTuple):
         return self.value
 
     def text(self) -> str:
-        """The value of a field of text."""
-        return bytes(self.bytes()).decode(errors="replace")
+        """The value of a field of text.
+
+        Raises:
+            MalformedError: it is a number, or not UTF-8.
+        """
+        try:
+            return bytes(self.bytes()).decode()
+        except UnicodeDecodeError as error:
+            msg = f"field {self.number} is not UTF-8 where text belongs"
+            raise MalformedError(msg) from error
 
     def integer(self) -> int:
         """The value of an integer field, with its sign.
@@ -104,6 +122,19 @@ def integers(field: Field) -> list[int]:
     return found
 
 
+def floats(field: Field) -> list[float]:
+    """The numbers of a repeated field of 32-bit floats, whether it is packed or one of several.
+
+    Raises:
+        MalformedError: its bytes are no whole number of floats.
+    """
+    value = field.bytes()
+    if len(value) % _FLOAT.size:
+        msg = f"field {field.number} has {len(value)} bytes where floats of 4 belong"
+        raise MalformedError(msg)
+    return [number for (number,) in _FLOAT.iter_unpack(value)]
+
+
 def bytes_field(number: int, *parts: bytes | memoryview) -> bytes:
     """A field of bytes, text or a message, from the parts of its value."""
     length = sum(map(len, parts))
@@ -122,7 +153,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & (_CONTINUES - 1)) << shift
         if byte < _CONTINUES:
-            return value, at
+            return value % (2 * _SIGN), at
         shift += 7
     msg = f"an integer without end at byte {at}"
     raise MalformedError(msg)

@@ -1,0 +1,76 @@
+"""Malformed ONNX files: each is refused by the one documented error, with a reason."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.onnx_graph.free_dims import read_file
+from carpool.onnx_graph.onnx_file import GRAPH, INITIALIZERS, NODES
+from carpool.onnx_graph.optimised import read_graph
+from carpool.onnx_graph.protobuf import bytes_field, number_field
+from tests.attack import onnx_files
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from pathlib import Path
+
+NODE = bytes_field(1, b"x") + bytes_field(2, b"y")
+ATTRIBUTE = bytes_field(1, b"alpha")
+
+
+def file(*graph: bytes) -> bytes:
+    """A model of these parts of a graph."""
+    return bytes_field(GRAPH, *graph)
+
+
+def tensor(*dims: int) -> bytes:
+    """A constant of these sizes without values."""
+    parts = [number_field(1, dim) for dim in dims]
+    return bytes_field(INITIALIZERS, *parts, number_field(2, 1), bytes_field(8, b"w"))
+
+
+def attribute(number: int, value: bytes) -> bytes:
+    """An operator with an attribute whose field ``number`` has these bytes."""
+    return bytes_field(NODES, NODE, bytes_field(5, ATTRIBUTE, bytes_field(number, value)))
+
+
+MALFORMED = {
+    "a float of three bytes": file(attribute(2, b"\0\0\0")),
+    "a float of five bytes": file(attribute(2, b"\0" * 5)),
+    "floats that end midway": file(attribute(7, struct.pack("<fh", 1.0, 2))),
+    "a constant of negative size": file(bytes_field(NODES, NODE), tensor(-1)),
+    "a constant no disk can hold": file(bytes_field(NODES, NODE), tensor(1 << 62, 1 << 62)),
+    "a name that is not UTF-8": file(bytes_field(NODES, bytes_field(1, b"\xff"))),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_file_is_refused(tmp_path: Path, what: str) -> None:
+    """By the reader, with the file's name."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(MALFORMED[what])
+    with pytest.raises(ConfigError, match=r"model\.onnx.* an ONNX model"):
+        read_file(path)
+
+
+def test_operators_without_their_inputs_are_refused(tmp_path: Path) -> None:
+    """A convolution or normalisation of nothing is not taken for one to fold."""
+    path = tmp_path / "model.onnx"
+    for operator in (b"Conv", b"BatchNormalization"):
+        path.write_bytes(file(bytes_field(NODES, bytes_field(4, operator))))
+        with pytest.raises(ConfigError):
+            read_graph(path)
+
+
+@pytest.mark.parametrize("reader", [onnx_files.read, onnx_files.loaded])
+def test_no_mutation_escapes(tmp_path: Path, reader: Callable[[Path, int], Counter[str]]) -> None:
+    """A few hundred here; `tests.attack` runs as many as it is told."""
+    found = reader(tmp_path, 400)
+    assert 400 == found["taken"] + found["refused"]
+    assert found["taken"] > 10
+    assert found["refused"] > 200
