@@ -49,6 +49,7 @@ class Batch:
         expected_s: execution time that was expected of it; 0 while nothing is known.
         attempt: how often its members have been sent together, from 1.
         lineage: the batch that it is a part of, if that was divided.
+        deaths: how often an instance has died before while it had the one member alone.
         behind: the instance died while it was busy with another batch, this one waiting.
         exec_s: from the moment the instance could begin with it to its answer.
     """
@@ -65,6 +66,7 @@ class Batch:
     plan: int | None = None
     attempt: int = 1
     lineage: Lineage | None = None
+    deaths: int = 0
     behind: bool = False
     exec_s: float = 0.0
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from sidecar.core.batch import Actions, Batch, Closed, Refusal
 from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
 from sidecar.core.flights import Flights
-from sidecar.core.isolation import Fault, Isolation, Lineage
+from sidecar.core.isolation import Fault, Isolation
 from sidecar.core.outlook import Outlook
-from sidecar.core.parts import Part, Parts
+from sidecar.core.parts import Parts
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Queue
 from sidecar.core.shedding import Shedding
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from sidecar.core.dispatch import Upstream
     from sidecar.core.group import Group
+    from sidecar.core.parts import Part
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
     from sidecar.core.selecting import Selecting
@@ -177,6 +178,7 @@ class Batcher:
         if not any(failed):
             batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
             self._policy.observe(Executed(batch.seats, batch.exec_s, now))
+            self._isolation.answered()
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
             if request.state is State.IN_FLIGHT:
@@ -202,10 +204,8 @@ class Batcher:
         parts = self._isolation.divide(batch, riding, fault, now, known=known) if riding else []
         if not parts:
             return self._lost(batch, riding, fault, now)
-        again = alone or fault is Fault.UNSENT
-        lineage = batch.lineage or (None if again else Lineage(len(batch.requests)))
         for part in parts:
-            self._parts.add(Part(part, batch.attempt + 1 if again else 1, lineage))
+            self._parts.add(part)
         self._reroute()  # the plan may be another than the one that they left under
         return []
 
@@ -343,9 +343,13 @@ class Batcher:
     def _send_part(self, part: Part, now: float, actions: Actions) -> None:
         route, rest = part.requests[0].route, [part]
         while rest and (upstream := self.upstreams.next_free(route, now)):
+            if part.deaths:
+                upstream.alone = True
+                if upstream.in_flight:
+                    continue  # now it is not free before it has nothing left
             riders, *rest = self._parts.take(rest[0], upstream.batch_max)
             batch = self._batch(riders.requests, upstream, Closed.ISOLATION, now, now)
-            batch.attempt, batch.lineage = part.attempt, part.lineage
+            batch.attempt, batch.lineage, batch.deaths = part.attempt, part.lineage, part.deaths
             actions.send.append(batch)
 
     def _batch(

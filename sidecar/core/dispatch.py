@@ -75,6 +75,8 @@ class Upstream:
         at_once: batches that it works on at the same time, whatever their order.
         instance_class: the plan's class that it belongs to; empty without a plan.
         up: whether it can be reached at all.
+        alone: it gets no further batch before those that it has are back, however many it could
+            work on: the next may be the death of it.
         in_flight: batches that it holds.
         landed: when it last gave a batch back.
         served: seats sent to it.
@@ -90,6 +92,7 @@ class Upstream:
     instance_class: str = ""
     up: bool = False
     at_once: int = 1
+    alone: bool = False
     in_flight: int = 0
     landed: float = 0.0
     served: float = 0.0
@@ -108,7 +111,7 @@ class Upstream:
     @property
     def free(self) -> bool:
         """Whether it would begin with another batch now."""
-        return self.in_flight < self.at_once
+        return self.in_flight < (1 if self.alone else self.at_once)
 
     @property
     def quick(self) -> bool:

@@ -50,6 +50,7 @@ class Flights:
         began = batch.sent if upstream.at_once > 1 else max(batch.sent, upstream.landed)
         batch.exec_s = self.last_exec_s = now - began
         upstream.in_flight -= 1
+        upstream.alone = upstream.alone and upstream.in_flight > 0
         upstream.landed = now
         del self._flying[batch.id]
 

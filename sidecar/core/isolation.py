@@ -5,13 +5,20 @@ Theory of operation
 A batch that was answered with a failure is divided into halves, each sent again on its own, until
 the offender is alone: about ``2 log2(n)`` further batches, and every neighbour is answered. A batch
 whose instance died is taken apart into single requests at once, because every further death costs
-a restart, which is dearer than some short batches. Who was alone when it died is tried once more,
-because instances are killed for other reasons too. A batch that never reached its instance is sent
+a restart, which is dearer than some short batches. A batch that never reached its instance is sent
 again whole: nobody in it is suspect.
 
+Instances are also killed for reasons of their own (memory, operators, a node that goes), and a
+death does not tell which. So a request is blamed only for the fourth death of an instance that had
+nothing else to do: where one flight in fifty is hit by such a kill, which is a machine in trouble,
+that wrongs one request in six million that flew alone, where blaming for the second death wrongs
+one in 2500. An offender costs five restarts at most, the batch's included, and one whenever it
+comes again while it is remembered.
+
 An offender that was found alone is remembered by its fingerprint and rides alone for a while, so
-that sending it again harms nobody. Where most members turn out to fail alone, the function is
-broken rather than its input; dividing would then double the load for nothing, and is suspended.
+that sending it again harms nobody. Where most members turn out to fail alone, with no answer
+between them, the function is broken rather than its input; dividing would then double the load for
+nothing, and is suspended.
 
 This file decides; the batcher moves the requests.
 """
@@ -22,6 +29,8 @@ import enum
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sidecar.core.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -34,8 +43,9 @@ __all__ = ["Fault", "Isolation", "Lineage"]
 QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
 _SUSPEND_S = 5.0
-_OFFENDERS_MIN = 3  # of one batch; two that met in a batch of two say nothing of the function
-_ATTEMPTS_MAX = 3  # of a batch that never reached an instance
+_OFFENDERS_MIN = 8  # in a row; some that met in a small batch say nothing of the function
+_DEATHS_MAX = 4  # of instances that had one request and nothing else, until it is blamed
+_UNSENT_MAX = 5  # attempts of a batch that never reached an instance
 
 
 class Fault(enum.Enum):
@@ -66,32 +76,40 @@ class Isolation:
     def __init__(self) -> None:
         self._until: OrderedDict[Hashable, float] = OrderedDict()  # soonest forgotten first
         self._suspended_until = 0.0
+        self._in_a_row = 0  # offenders found since the last answer
 
     def divide(
         self, batch: Batch, riding: list[Request], fault: Fault, now: float, *, known: bool
-    ) -> list[list[Request]]:
-        """The batches to send in place of one that failed; none: its members fail.
+    ) -> list[Part]:
+        """What to send in place of a batch that failed; nothing: its members fail.
 
         Args:
             batch: as it was sent. If others were in it, a member is not the offender yet, even
-                if he is the last who still waits.
+                if it is the last that still waits.
             riding: the members that still wait, in order.
             fault: how it failed.
             now: seconds, monotonic.
             known: the batch is one request alone, which is remembered.
         """
+        again = Part(riding, batch.attempt + 1, batch.lineage, batch.deaths)
         if fault is Fault.UNSENT:
-            return [riding] if batch.attempt < _ATTEMPTS_MAX else []
-        if len(batch.requests) == 1:  # the instance may have been killed for another reason
-            chance = fault is Fault.DIED and batch.attempt == 1 and not known
-            return [riding] if chance else []
+            return [again] if batch.attempt - batch.deaths < _UNSENT_MAX else []
+        if len(batch.requests) == 1:
+            deaths = batch.deaths + 1
+            spared = fault is Fault.DIED and deaths < _DEATHS_MAX and not known
+            return [again._replace(deaths=deaths)] if spared else []
         suspended = now < self._suspended_until and batch.lineage is None
         if fault is Fault.HUNG or suspended:
             return []
+        lineage = batch.lineage or Lineage(len(batch.requests))
         if fault is Fault.DIED or len(riding) == 1:
-            return [[request] for request in riding]
+            return [Part([request], 1, lineage) for request in riding]
         middle = len(riding) // 2
-        return [riding[:middle], riding[middle:]]
+        return [Part(half, 1, lineage) for half in (riding[:middle], riding[middle:])]
+
+    def answered(self) -> None:
+        """The function answered a batch: it is not broken."""
+        self._in_a_row = 0
 
     def failed_alone(self, fingerprint: Hashable, lineage: Lineage | None, now: float) -> None:
         """An offender is found: keep its like apart for a while.
@@ -104,7 +122,8 @@ class Isolation:
             self._until.popitem(last=False)
         if lineage:
             lineage.failed += 1
-            if lineage.failed >= _OFFENDERS_MIN and 2 * lineage.failed > lineage.size:
+            self._in_a_row += 1
+            if self._in_a_row >= _OFFENDERS_MIN and 2 * lineage.failed > lineage.size:
                 self._suspended_until = now + _SUSPEND_S
 
     def suspicious(self, now: float) -> bool:

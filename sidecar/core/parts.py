@@ -19,11 +19,20 @@ __all__ = ["Part", "Parts"]
 
 
 class Part(NamedTuple):
-    """Requests to be sent together: how often they have been, and what they are a part of."""
+    """Requests to be sent together.
+
+    Attributes:
+        requests: they.
+        attempt: how often they will have been sent together, from 1.
+        lineage: the batch that they are a part of, if that was divided.
+        deaths: how often an instance has died while it had the one request alone. After the first
+            it gets an instance that has nothing else to do.
+    """
 
     requests: list[Request]
     attempt: int
     lineage: Lineage | None
+    deaths: int = 0
 
 
 class Parts:

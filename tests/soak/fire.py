@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fire", "Wanted"]
 
-_LOST_AFTER_S = 60.0
+_LOST_AFTER_S = 200.0  # beyond the objective: by then the sidecar has said 504
 _LOOK_EVERY_S = 0.25
 _LATEST, _ALL = 300, 1024  # batches looked at: usually, and where that leaves a gap
 _BATCH_MAX = 32

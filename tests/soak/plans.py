@@ -19,7 +19,7 @@ _CLASSES = ("small", "middle", "big")
 _SIZES = (2, 4, 8, 16, 32)
 _WAITS_S = (0.0, 0.001, 0.005, 0.02)
 _OUTCOMES = {"answered", "error", "died", "unsent"}
-_ATTEMPTS_MAX = 3
+_ATTEMPTS_MAX = 4 + 5 - 1  # four deaths alone, and five in all that reached no instance
 
 
 class Planner:

@@ -69,19 +69,50 @@ def test_execution_times_are_each_batchs_own() -> None:
     assert (2.0, 5.0) == (second.exec_s, first.exec_s)
 
 
-def test_who_was_there_when_it_died_is_tried_once_more_alone() -> None:
-    """Any of the batches can have been the cause, so each has one more chance, and no more."""
+def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
+    """Any of the batches can have been the cause: only the one that is, fails."""
     made = batcher(3)
     for number in range(3):
         made.admit(Request(number, "k", 0.0), 0.0)
-    first = made.step(0.0).send
-    told = [made.broken(batch, Fault.DIED, 1.0) for batch in first]
-    again = made.step(2.0).send
-    lost = [made.broken(batch, Fault.DIED, 3.0) for batch in again]
+    for batch in made.step(0.0).send:
+        assert [] == made.broken(batch, Fault.DIED, 1.0)
+    ends: list[tuple[int, State]] = []
+    deaths = 0
+    while sent := made.step(2.0).send:
+        (batch,) = sent
+        (request,) = batch.requests
+        if request.id == 1:
+            deaths += 1
+            told = made.broken(batch, Fault.DIED, 3.0)
+        else:
+            told = made.finished(batch, [False], 3.0)
+        ends += [(each.id, each.state) for each in told]
 
-    assert [[], [], []] == told
-    assert [1, 1, 1] == [batch.seats for batch in again]
-    assert [State.FAILED] * 3 == [request.state for requests in lost for request in requests]
+    assert [(0, State.DONE), (2, State.DONE), (1, State.FAILED)] == ends
+    assert 3 == deaths
+
+
+def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
+    """Busy ones are given no more until one of them is idle; then all go on as ever."""
+    made = batcher(2)
+    made.upstreams.add(Upstream("b", 4, up=True, at_once=2))
+    sent = []
+    for number in range(3):
+        made.admit(Request(number, "k", 0.0), 0.0)
+        sent += made.step(0.0).send
+    first, second, third = sent
+    assert ["a", "b", "a"] == [batch.upstream.name for batch in sent]
+    made.broken(second, Fault.DIED, 1.0)
+    second.upstream.up = False
+    made.admit(Request(3, "k", 1.0), 1.0)
+    made.finished(first, [False], 1.0)
+    assert not made.step(1.0).send
+    made.finished(third, [False], 2.0)
+    (alone,) = made.step(2.0).send
+    assert second.requests == alone.requests
+    made.finished(alone, [False], 3.0)
+    made.admit(Request(4, "k", 3.0), 3.0)
+    assert [[3], [4]] == [[r.id for r in batch.requests] for batch in made.step(3.0).send]
 
 
 def test_nobody_is_promised_a_time_while_there_is_room() -> None:

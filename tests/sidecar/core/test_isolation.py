@@ -51,23 +51,48 @@ def test_halving_takes_a_logarithm_of_batches() -> None:
 
 
 def test_a_deadly_batch_is_taken_apart_at_once() -> None:
-    """Every death costs a restart: two more, instead of one for each halving."""
+    """Every death costs a restart: four more, instead of one for each halving and then those."""
     drive = poisoned(7, fault=Fault.DIED)
     drive.run([Arrival(0.0)] * 32)
-    assert [32] + [1] * 33 == [ran.size for ran in drive.batches]
+    assert [32] + [1] * (31 + 4) == [ran.size for ran in drive.batches]
+    assert 1 + 4 == sum(7 in ran.ids for ran in drive.batches)
 
 
-def test_who_was_alone_when_the_instance_died_is_tried_once_more() -> None:
-    """Instances are killed for other reasons too; a second death is no coincidence."""
+def test_only_the_fourth_death_of_who_is_alone_is_held_against_it() -> None:
+    """Instances are killed for other reasons too, and sometimes the next one as well."""
     batcher = eager()
-    rider = request(1, "x")
-    assert [] == batcher.broken(riding(batcher, rider), Fault.DIED, 0.0)
-    (again,) = batcher.step(0.0).send
-    assert [rider] == batcher.broken(again, Fault.DIED, 0.0)
+    batch = riding(batcher, request(1, "x"))
+    for deaths in (1, 2, 3):
+        assert [] == batcher.broken(batch, Fault.DIED, 0.0)
+        (batch,) = batcher.step(0.0).send
+        assert deaths == batch.deaths
+    assert batch.requests == batcher.broken(batch, Fault.DIED, 0.0)
+
+
+def test_a_death_in_company_is_held_against_nobody() -> None:
+    """After the death of its batch a request has all its chances alone, and is answered."""
+    batcher = eager()
+    batch = riding(batcher, request(1, "x"), request(2, "y"))
+    batcher.cancel(batch.requests[0])
+    for _ in range(4):
+        assert [] == batcher.broken(batch, Fault.DIED, 0.0)
+        (batch,) = batcher.step(0.0).send
+    assert batch.requests == batcher.finished(batch, [False], 0.0)
+
+
+@pytest.mark.parametrize("unsent", [0, 1, 2, 3, 4])
+def test_an_attempt_that_reached_no_instance_is_no_death(unsent: int) -> None:
+    """However often it was not there before: whoever dies then is not the request's doing yet."""
+    batcher = eager()
+    batch = riding(batcher, request(1, "x"))
+    for fault in (*[Fault.UNSENT] * unsent, *[Fault.DIED] * 3):
+        assert [] == batcher.broken(batch, fault, 0.0)
+        (batch,) = batcher.step(0.0).send
+    assert batch.requests == batcher.broken(batch, Fault.DIED, 0.0)
 
 
 def test_a_known_offender_gets_no_second_chance() -> None:
-    """He has had it: one restart for each time that he comes again."""
+    """It has had them: one restart for each time that it comes again."""
     batcher = eager()
     batcher.broken(riding(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
     known = request(2, "bad")
@@ -143,10 +168,10 @@ def test_a_known_offender_rides_alone_for_a_while() -> None:
 
 
 def test_a_batch_that_was_never_sent_goes_whole_and_blames_nobody() -> None:
-    """The instance was not there: the same members leave again, three times at most."""
+    """The instance was not there: the same members leave again, five times at most."""
     batcher = eager()
     batch = riding(batcher, request(1, "x"), request(2, "y"))
-    for attempt in (2, 3):
+    for attempt in (2, 3, 4, 5):
         assert [] == batcher.broken(batch, Fault.UNSENT, 0.0)
         (batch,) = batcher.step(0.0).send
         assert (attempt, 2) == (batch.attempt, len(batch.requests))
@@ -172,6 +197,33 @@ def test_a_broken_function_is_not_hammered() -> None:
     drive.batches.clear()
     drive.run([Arrival(1.0)] * 32)
     assert 1 == len(drive.batches)
+
+
+def test_a_broken_function_is_not_hammered_in_small_batches_either() -> None:
+    """Eight failures alone in a row and no answer: the third batch of four fails whole."""
+    drive = Drive(
+        Deadline(Deadline.Params()),
+        ScriptedFunction(lambda _: EXEC_S, breaks=lambda _: True),
+        batch_max=4,
+    )
+    for second, batches in enumerate((7, 7, 1)):
+        drive.batches.clear()
+        drive.run([Arrival(float(second))] * 4)
+        assert batches == len(drive.batches)
+
+
+def test_offenders_between_answers_do_not_make_a_broken_function() -> None:
+    """Three of four fail, again and again: the fourth is answered every time."""
+    bad = {number for number in range(1, 41) if number % 4}
+    drive = Drive(
+        Deadline(Deadline.Params()),
+        ScriptedFunction(lambda _: EXEC_S, breaks=lambda r: r.id in bad),
+        batch_max=4,
+    )
+    for second in range(9):
+        drive.run([Arrival(float(second))] * 4)
+    ends = fates(drive.run([Arrival(9.0)] * 4))
+    assert bad == {number for number, state in ends.items() if state is State.FAILED}
 
 
 def test_a_rider_who_leaves_between_two_attempts_is_not_sent() -> None:
@@ -206,5 +258,5 @@ def test_giving_up_includes_the_divided() -> None:
     batcher = eager()
     riders = [request(1, "a"), request(2, "b")]
     batcher.broken(riding(batcher, *riders), Fault.DIED, 0.0)
-    assert riders == batcher.give_up()
+    assert ([], riders) == batcher.give_up()
     assert batcher.idle

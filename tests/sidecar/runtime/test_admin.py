@@ -94,11 +94,12 @@ async def test_plans_that_change_under_load_lose_nothing(
 async def test_what_an_instance_leaves_behind_goes_to_another(
     sidecar: Start, handler: Handlers
 ) -> None:
-    """Two of three handlers die of a request: neighbours are answered elsewhere, he alone fails."""
-    addresses = ",".join(handler(name) for name in "abc")
+    """Handlers die of a request that do not come back: it alone fails, before the last is gone."""
+    addresses = ",".join(handler(name) for name in "abcdef")
     async with sidecar(sidecar_upstreams=addresses) as running:
         words = ["crash", *(f"fine {number}" for number in range(15))]
         answers = await asyncio.gather(*[running.ask(word) for word in words])
+        assert 502 == answers[0].status
         assert [b"fine %d" % number for number in range(15)] == [a.body for a in answers[1:]]
         assert 200 == await running.ready()
 
