@@ -40,6 +40,8 @@ Buffer = bytes | bytearray | memoryview
 __all__ = [
     "AT_ONCE_HEADER",
     "CONTENT_TYPE",
+    "NOT_BEGUN_HEADER",
+    "REPEATABLE_HEADER",
     "AnswerColumns",
     "Buffer",
     "Head",
@@ -54,6 +56,8 @@ __all__ = [
 ]
 
 CONTENT_TYPE = "application/vnd.carpool.batch"
+NOT_BEGUN_HEADER = "x-carpool-not-begun"  # of an error: no handler has seen the request
+REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may see requests again
 AT_ONCE_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 
 _REQUEST = b"CPQ1"

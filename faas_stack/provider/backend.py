@@ -52,6 +52,16 @@ class Instance(Protocol):
         """What holds it to its limits, in words; empty if it has none, or the backend says it."""
         ...
 
+    @property
+    def silent(self) -> bool:
+        """Whether it has been ready and does not answer at all any more: stopped, or hung."""
+        ...
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it says that its function may see a request more than once."""
+        ...
+
     def suspect(self) -> None:
         """A request could not reach it: not ready until it has been looked at again."""
         ...

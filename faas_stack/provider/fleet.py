@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
 from carpool.strict import nearest
 from faas_stack.partition.ledger import Promise
+from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.journal import Entry
 from faas_stack.provider.replicas import Replica, ReplicaSet
@@ -37,7 +38,11 @@ MAX_REPLICAS = 256  # a typing error must not become a fork bomb
 
 @dataclass(slots=True)
 class Function:
-    """One deployed function."""
+    """One deployed function.
+
+    Attributes:
+        call_limit_s: how long a call may take, from its leaving for a replica.
+    """
 
     deployment: Deployment
     replicas: int
@@ -45,6 +50,17 @@ class Function:
     created: datetime
     invocations: int = 0
     answers: Counter[int] = field(default_factory=Counter)  # by status
+    call_limit_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.call_limit_s = call_limit_s(self.deployment)
+
+    def update(self, deployment: Deployment, equipped: Deployment, replicas: int) -> None:
+        """Become another deployment, which runs as ``equipped``."""
+        self.deployment = deployment
+        self.call_limit_s = call_limit_s(deployment)
+        self.replicas = replicas
+        self.running.update(equipped, replicas)
 
     def status(self) -> dict[str, Any]:
         """OpenFaaS's FunctionStatus."""
@@ -150,9 +166,7 @@ class Fleet:
         function = self.find(deployment.service, deployment.namespace)
         replicas = max(function.replicas, self._initial_replicas(deployment))
         self._keep(Entry(deployment, replicas, function.created))
-        function.deployment = deployment
-        function.replicas = replicas
-        function.running.update(equipped, replicas)
+        function.update(deployment, equipped, replicas)
 
     def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol
 
+from carpool import wire
 from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.http.client import ConnectionFailed, Pool
@@ -27,7 +28,9 @@ _UNREADY_PROBE_S = 0.05
 _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
 _FAILING_STARTS = 3
+_SILENT_PROBES = 2  # in a row without an answer; one may be a moment in which the machine is busy
 _REASON_BYTES = 500
+_REPEATABLE = wire.REPEATABLE_HEADER.encode()
 
 
 class StartFailed(CarpoolError):
@@ -84,12 +87,14 @@ class Supervised:
         self.address = ""
         self.ready = False
         self.reason = ""
+        self.repeatable = False
         self.life = life
         self._log = log
         self._changed = changed
         self._backoff = Backoff()
         self._was_ready = False
         self._says_failing = False
+        self._unanswered = 0  # probes in a row
         self._failed_starts = 0
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
@@ -99,6 +104,11 @@ class Supervised:
     def failing(self) -> bool:
         """Whether it, or what it starts, has died several times in a row before it was ready."""
         return self._failed_starts >= _FAILING_STARTS or self._says_failing
+
+    @property
+    def silent(self) -> bool:
+        """Whether it was ready in this life, and does not answer probes any more."""
+        return self._was_ready and self._unanswered >= _SILENT_PROBES
 
     @property
     def confined(self) -> str:
@@ -146,6 +156,7 @@ class Supervised:
     async def _live(self) -> None:
         """One life, from its start to its end."""
         self._was_ready = False
+        self._unanswered = 0
         try:
             self.address = await self.life.start()
         except StartFailed as error:
@@ -180,7 +191,10 @@ class Supervised:
         try:
             answer = await pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
         except (ConnectionFailed, TimeoutError):
+            self._unanswered += 1
             return False
+        self._unanswered = 0
+        self.repeatable = answer.header(_REPEATABLE) is not None
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")
         failing = not ready and answer.header(b"x-carpool-failing") is not None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sidecar.core.isolation import Lineage
     from sidecar.core.request import Request
 
-__all__ = ["Actions", "Batch", "Closed", "Refusal"]
+__all__ = ["Actions", "Batch", "Closed", "GivenUp", "Refusal"]
 
 
 class Closed(enum.Enum):
@@ -69,6 +69,13 @@ class Batch:
     deaths: int = 0
     behind: bool = False
     exec_s: float = 0.0
+
+
+class GivenUp(NamedTuple):
+    """Requests that wait for an instance in vain: those that none has had yet, and the others."""
+
+    waiting: list[Request]
+    between: list[Request]
 
 
 class Actions(NamedTuple):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sidecar.core.batch import Actions, Batch, Closed, Refusal
+from sidecar.core.batch import Actions, Batch, Closed, GivenUp, Refusal
 from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
 from sidecar.core.flights import Flights
 from sidecar.core.isolation import Fault, Isolation
@@ -247,13 +247,13 @@ class Batcher:
             request.hold(until(request))
             self._enqueue(request)
 
-    def give_up(self) -> list[Request]:
+    def give_up(self) -> GivenUp:
         """The function cannot be started: fail whatever waits, and return it."""
-        failed = [*self._queue.clear(), *self._parts.requests]
-        for request in failed:
+        given_up = GivenUp(list(self._queue.clear()), self._parts.requests)
+        for request in (*given_up.waiting, *given_up.between):
             advance(request, State.FAILED)
         self._parts.clear()
-        return failed
+        return given_up
 
     def drain(self) -> None:
         """From now on whatever waits leaves as soon as an instance is free, full or not."""

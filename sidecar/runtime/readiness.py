@@ -53,7 +53,9 @@ class Readiness:
         elif path == "/_/ready":
             reason = self._not_ready()
             body = reason.encode() or b"OK"
-            headers = [("x-carpool-failing", "true")] if self.failing() else []
+            headers = [(wire.REPEATABLE_HEADER, "true")]
+            if self.failing():
+                headers.append(("x-carpool-failing", "true"))
             at_once = sum(i.upstream.at_once for i in self._fleet if i.upstream.at_once > 1)
             if at_once:  # for the sidecar in front, whose batches are passed on
                 headers.append((wire.AT_ONCE_HEADER, str(at_once)))

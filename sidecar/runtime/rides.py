@@ -87,10 +87,16 @@ class Rides:
         self._rides.add(ride)
         ride.add_done_callback(self._rides.discard)
 
-    def end(self, requests: Iterable[Request], error: CarpoolError, fate: str) -> None:
+    def end(
+        self,
+        requests: Iterable[Request],
+        error: CarpoolError,
+        fate: str,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """Tell callers that they get no answer; count them under ``fate``."""
         for request in requests:
-            request.payload.exchange.fail(error)
+            request.payload.exchange.fail(error, headers)
             self._metrics.ended(fate)
 
     async def _ride(self, batch: Batch, instance: Instance, sending: egress.Sending) -> None:

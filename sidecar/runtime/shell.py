@@ -17,7 +17,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool import errors
+from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
 from sidecar.core.batch import Refusal
 from sidecar.runtime import choosing
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Shell"]
 
+_NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
 
 
@@ -101,8 +102,9 @@ class Shell:
         if self.holding:
             self.holding.look()
         if self.readiness.failing():
-            given_up = self._batcher.give_up()
-            self._rides.end(given_up, self.readiness.does_not_start(), "failed")
+            given_up, why = self._batcher.give_up(), self.readiness.does_not_start()
+            self._rides.end(given_up.waiting, why, "failed", _NOT_BEGUN)
+            self._rides.end(given_up.between, why, "failed")
         self.step_soon()
 
     def drain(self) -> None:
@@ -119,7 +121,8 @@ class Shell:
         if self.relay and self.relay.takes(exchange):
             return
         if self.readiness.failing():
-            raise self.readiness.does_not_start()
+            exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
+            return
         self.step_soon(exchange.received)
         request = self._ingress.read(exchange, self._unread_s)
         objection = None

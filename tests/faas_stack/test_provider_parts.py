@@ -173,6 +173,8 @@ class Standing:
     failing: bool = False
     reason: str = ""
     confined: str = ""
+    silent: bool = False
+    repeatable: bool = False
 
     def suspect(self) -> None:
         self.ready = False

@@ -1,7 +1,7 @@
 """A stand-in for a function's entry command: serves on ``$sidecar_listen``, drains on SIGTERM.
 
-Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``) and, per
-request, from the path.
+Behaviour comes from its environment (``ready_after``, ``die_after``, ``spawn``, ``deaf``,
+``repeatable``) and, per request, from the path.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ class Instance:
         self.began = self.loop.time()
         self.ready_after_s = float(os.environ.get("ready_after", "0"))
         self.draining = False
+        self.refused = 0
 
     def __call__(self, exchange: Exchange) -> None:
         query = parse_qs(exchange.query)
         if exchange.path == "/_/ready":
-            waiting = self.loop.time() - self.began < self.ready_after_s
-            reason = "draining" if self.draining else "loading" if waiting else ""
-            exchange.reply(503 if reason else 200, (reason or "OK").encode(), "text/plain")
+            self.tell_whether_ready(exchange)
         elif exchange.path == "/slow":
             self.loop.call_later(float(query["s"][0]), self.echo, exchange)
         elif exchange.path == "/hang":
@@ -51,14 +50,23 @@ class Instance:
             exchange.reply(200)
         elif exchange.path == "/eat":
             exchange.reply(200, str(len(bytearray(int(query["bytes"][0])))).encode())
-        elif exchange.path == "/events":
+        elif exchange.path in ("/events", "/first-event"):
             self.stream(exchange)
+        elif exchange.path == "/refuse" and self.refused < int(query["times"][0]):
+            self.refused += 1
+            exchange.reply(503, b"not now", "text/plain", [("x-carpool-not-begun", "true")])
         elif exchange.path == "/plain":
             exchange.reply(301, b"moved", "", [("location", "/elsewhere"), ("x-own", "1")])
         elif exchange.path == "/break":
             os._exit(9)  # the first process of a container cannot kill itself
         else:
             self.echo(exchange)
+
+    def tell_whether_ready(self, exchange: Exchange) -> None:
+        waiting = self.loop.time() - self.began < self.ready_after_s
+        reason = "draining" if self.draining else "loading" if waiting else ""
+        headers = [("x-carpool-repeatable", "true")] if os.environ.get("repeatable") else []
+        exchange.reply(503 if reason else 200, (reason or "OK").encode(), "text/plain", headers)
 
     def echo(self, exchange: Exchange) -> None:
         headers = [[name.decode(), value.decode()] for name, value in exchange.headers]
@@ -81,6 +89,8 @@ class Instance:
     def stream(self, exchange: Exchange) -> None:
         exchange.start(200, [("content-type", "text/event-stream")])
         exchange.write(b"data: 1\n\n")
+        if exchange.path == "/first-event":
+            return
         self.loop.call_later(0.2, exchange.write, b"data: 2\n\n")
         self.loop.call_later(0.3, exchange.end)
 

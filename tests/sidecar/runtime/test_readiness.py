@@ -22,6 +22,7 @@ def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
             assert 503 == response.status
             assert "model.onnx is not there" in error(response.body)
             assert response.header(b"retry-after")
+            assert response.header(b"x-carpool-not-begun")
             assert 503 == await running.ready()
 
     asyncio.run(run())
@@ -36,6 +37,17 @@ def test_a_slow_start_holds_requests(sidecar: Start) -> None:
             assert 503 == await running.ready()
             assert (200, b"early") == (await running.ask("early"))[::2]
             assert 200 == await running.ready()
+
+    asyncio.run(run())
+
+
+def test_a_sidecar_says_that_handlers_may_see_requests_again(sidecar: Start) -> None:
+    """What is in front may then send one elsewhere that it has sent here."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            response = await running.pool.request("GET", "/_/ready")
+            assert (200, b"true") == (response.status, response.header(b"x-carpool-repeatable"))
 
     asyncio.run(run())
 

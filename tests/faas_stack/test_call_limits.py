@@ -1,0 +1,213 @@
+"""How long calls may take, and what becomes of those whose replica does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from carpool.http.client import ConnectionFailed
+from carpool.kinds import App
+from carpool.settings import FunctionSettings
+from faas_stack.provider import supervised
+from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.deployment import Deployment
+from tests.faas_stack.rig import ProcessStage, story
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from carpool.http.client import Response
+    from tests.faas_stack.rig import Rig
+
+LIMIT_S = 91.0  # of a function that sets nothing
+
+
+@pytest.mark.parametrize(
+    ("environment", "settings", "limit_s"),
+    [
+        pytest.param({}, {}, 30 + 60 + 1, id="nothing set: as sidecar and watchdog have it"),
+        pytest.param({"exec_timeout": "5m"}, {}, 300 + 60 + 1, id="the function's own"),
+        pytest.param({"exec_timeout": "7"}, {}, 7 + 60 + 1, id="whole seconds, as the watchdog's"),
+        pytest.param(
+            {"exec_timeout": "1s", "read_timeout": "2s", "write_timeout": "3s"},
+            {},
+            3 + 60 + 1,
+            id="the longest of three",
+        ),
+        pytest.param({"exec_timeout": "0"}, {}, math.inf, id="switched off"),
+        pytest.param({"exec_timeout": "soon"}, {}, 30 + 60 + 1, id="ill-formed: ignored"),
+        pytest.param({}, {"slo_s": 0.2}, 30 + 60 + 1, id="background requests may wait longer"),
+        pytest.param({}, {"slo_s": 120.0}, 30 + 120 + 1, id="a long objective is waited for"),
+        pytest.param({}, {"apps": (App("slow", 300.0),)}, 30 + 300 + 1, id="of an application"),
+    ],
+)
+def test_call_limit(environment: dict[str, str], settings: dict[str, Any], limit_s: float) -> None:
+    """What a sidecar's own limits add up to."""
+    deployment = Deployment("fn", "i", env_vars=environment, settings=FunctionSettings(**settings))
+    assert limit_s == call_limit_s(deployment)
+
+
+async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]:
+    """A call that a replica has."""
+    replicas = rig.function("fn").running.replicas
+    before = sum(replica.in_flight for replica in replicas)
+    named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    call = asyncio.ensure_future(rig.call("GET", f"/function/fn{path}", headers=named))
+    await wait_until_async(lambda: sum(replica.in_flight for replica in replicas) > before)
+    return call
+
+
+async def swept(rig: Rig, after_s: float) -> None:
+    """Let the provider look at its calls as it will in so many seconds."""
+    rig.provider._proxy.sweep(asyncio.get_running_loop().time() + after_s)
+    await asyncio.sleep(0)
+
+
+@story()
+async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
+    """It says how long it may take, and the function learns that nobody waits any more."""
+    await rig.deploy("fn")
+    call = await begun(rig, "/hang")
+    await swept(rig, LIMIT_S - 1)
+    assert 1 == rig.function("fn").running.replicas[0].in_flight
+    await swept(rig, LIMIT_S)
+    answer = await call
+    assert (504, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
+    assert "did not answer within 91 s" in answer.body.decode()
+    assert 0 == rig.function("fn").running.replicas[0].in_flight
+    await rig.printed("fn", "the client left")
+    assert 1 == rig.function("fn").answers[504]
+
+
+@story()
+async def test_an_update_changes_the_limit(rig: Rig) -> None:
+    """The limit is that of the deployment in force."""
+    await rig.deploy("fn", envVars={"exec_timeout": "1m"})
+    assert 60 + 60 + 1 == rig.function("fn").call_limit_s
+    document = {"service": "fn", "image": rig.function("fn").deployment.image}
+    assert 202 == (await rig.call("PUT", "/system/functions", document)).status
+    assert LIMIT_S == rig.function("fn").call_limit_s
+
+
+@story()
+async def test_x_timeout_limits_a_call(rig: Rig) -> None:
+    """A second later than the caller asks for, as the replica has had its say by then."""
+    await rig.deploy("fn")
+    call = await begun(rig, "/hang", x_timeout="5s")
+    await swept(rig, 5)
+    assert 1 == rig.function("fn").running.replicas[0].in_flight
+    await swept(rig, 6)
+    answer = await call
+    assert 504 == answer.status
+    assert "5 s that X-Timeout gives it" in answer.body.decode()
+
+
+@story()
+async def test_waiting_for_a_replica_counts_for_x_timeout_alone(rig: Rig) -> None:
+    """The caller's limit is from his call's arrival, the function's from its leaving."""
+    await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
+    hurried = asyncio.ensure_future(rig.call("GET", "/function/fn", headers=[("x-timeout", "5s")]))
+    patient = asyncio.ensure_future(rig.call("GET", "/function/fn"))
+    await wait_until_async(lambda: rig.function("fn").invocations == 2)
+    await swept(rig, 1000)
+    assert 504 == (await hurried).status
+    assert not patient.done()
+    patient.cancel()
+
+
+@story()
+async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> None:
+    """However long it takes as a whole, and whatever X-Timeout said of its beginning."""
+    await rig.deploy("fn")
+    headers = [("accept", "text/event-stream"), ("x-timeout", "1s")]
+    async with rig.client.stream("GET", "/function/fn/first-event", headers) as answer:
+        chunks = answer.chunks()
+        assert b"data: 1\n\n" == await anext(chunks)
+        await swept(rig, LIMIT_S - 1)
+        assert 1 == rig.function("fn").running.replicas[0].in_flight
+        await swept(rig, LIMIT_S)
+        with pytest.raises(ConnectionFailed):
+            await anext(chunks)
+    await wait_until_async(lambda: rig.function("fn").answers[504] == 1)
+
+
+@story()
+async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
+    """A 503 that says so is no answer yet: the call is sent again, a few times."""
+    await rig.deploy("fn")
+    answer = await rig.call("POST", "/function/fn/refuse?times=2", b"body")
+    assert 200 == answer.status
+    assert b'"body": "body"' in answer.body
+
+
+@story()
+async def test_what_nobody_begins_with_is_refused_as_the_last_one_says(rig: Rig) -> None:
+    """After five replicas the client gets what the fifth said."""
+    await rig.deploy("fn")
+    answer = await rig.call("POST", "/function/fn/refuse?times=99")
+    assert (503, b"not now") == (answer.status, answer.body)
+    assert 200 == (await rig.call("GET", "/function/fn")).status
+
+
+@contextlib.asynccontextmanager
+async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Response]]]:
+    """Eight calls of two replicas, one of which was stopped before; it has four, and is silent."""
+    await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+    await rig.ready("fn", 2)
+    stopped = rig.instances("fn")[0]
+    pid = stopped.life.pid  # type: ignore[attr-defined]
+    calls: list[asyncio.Future[Response]] = []
+    with patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            calls += [asyncio.ensure_future(rig.call("GET", "/function/fn")) for _ in range(8)]
+            await wait_until_async(lambda: sum(call.done() for call in calls) == 4)
+            stopped.suspect()  # as a call does that cannot reach it
+            await wait_until_async(lambda: stopped.silent)
+            await swept(rig, 0)
+            yield calls
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@story(ProcessStage())
+async def test_calls_of_a_stopped_replica_go_elsewhere_if_they_may(rig: Rig) -> None:
+    """A sidecar's functions may see a request again: what it does not answer another one does."""
+    await rig.deploy("fn", envVars={"repeatable": "1"})
+    async with a_silent_replica(rig) as calls:
+        assert [200] * 8 == [answer.status for answer in await asyncio.gather(*calls)]
+
+
+@story(ProcessStage())
+async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -> None:
+    """A function that says nothing may act twice: its calls wait until their time is over."""
+    await rig.deploy("fn")
+    async with a_silent_replica(rig) as calls:
+        assert 4 == sum(call.done() for call in calls)
+        await swept(rig, LIMIT_S)
+        statuses = [answer.status for answer in await asyncio.gather(*calls)]
+        assert (4, 4) == (statuses.count(200), statuses.count(504))
+
+
+@story(ProcessStage())
+async def test_a_call_is_taken_from_one_silent_replica_and_no_more(rig: Rig) -> None:
+    """It may be what silences them."""
+    await rig.deploy("fn", envVars={"repeatable": "1"})
+    call = await begun(rig, "/hang")
+    instance = rig.instances("fn")[0]
+    for _ in range(3):
+        with patch.object(supervised.Supervised, "silent", new=True):
+            await swept(rig, 0)
+        await wait_until_async(lambda: instance.ready)
+    await rig.printed("fn", "the client left")
+    assert 2 == (await rig.logs("fn")).count("hanging")
+    await swept(rig, LIMIT_S)
+    assert 504 == (await call).status
