@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks import usage
+from carpool.basic_auth import found
 from carpool.parent_death import tell_on_parent_death
 
 if TYPE_CHECKING:
@@ -163,9 +164,12 @@ class Running:
 
     def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         port, kind = self._setup.port, self._case.content_type
+        headers = {"content-type": kind}
+        if pair := found(f"http://127.0.0.1:{port}"):  # which Carpool's provider has made
+            headers |= [pair.header]
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_REQUEST_S)
         try:
-            connection.request(method, path, body or None, {"content-type": kind})
+            connection.request(method, path, body or None, headers)
             response = connection.getresponse()
             return response.status, response.read()
         finally:

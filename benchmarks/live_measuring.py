@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import requests
 
+from carpool.basic_auth import found
 from carpool.http.client import Pool
 from faas_stack.partition.cgroups import Limits
 from faas_stack.stack_process import stack_process
@@ -148,7 +149,7 @@ async def _planned(url: str, body: bytes) -> None:
 
 
 def _settled(url: str) -> bool:
-    listed = requests.get(f"{url}/system/functions", timeout=10).json()
+    listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=10).json()
     ready = {
         document["name"]: document.get("availableReplicas")
         for document in listed
@@ -179,9 +180,9 @@ async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]
     pool = Pool(url.removeprefix("http://"), max_connections=callers + 1)
     loading = asyncio.ensure_future(_calling(pool, callers, body))
     await asyncio.sleep(_WARM_UP_S)
-    before, began_s = await _sums(pool), time.perf_counter()
+    before, began_s = await _sums(pool, url), time.perf_counter()
     await asyncio.sleep(_SPAN_S)
-    after, ended_s = await _sums(pool), time.perf_counter()
+    after, ended_s = await _sums(pool, url), time.perf_counter()
     await _ended(loading)
     pool.close()
     batches, seats = (new - old for new, old in zip(after, before, strict=True))
@@ -225,18 +226,22 @@ async def _ended(task: asyncio.Future[None]) -> None:
 
 def _scale(url: str, replicas: int) -> None:
     document = {"serviceName": FUNCTION, "replicas": replicas}
-    answer = requests.post(f"{url}/system/scale-function/{FUNCTION}", json=document, timeout=10)
+    path = f"{url}/system/scale-function/{FUNCTION}"
+    answer = requests.post(path, json=document, auth=found(url), timeout=10)
     answer.raise_for_status()
 
 
 def _available(url: str) -> int:
-    answer: dict[str, Any] = requests.get(f"{url}/system/function/{FUNCTION}", timeout=10).json()
+    path = f"{url}/system/function/{FUNCTION}"
+    answer: dict[str, Any] = requests.get(path, auth=found(url), timeout=10).json()
     return int(answer.get("availableReplicas") or 0)
 
 
-async def _sums(pool: Pool) -> tuple[float, float]:
+async def _sums(pool: Pool, url: str) -> tuple[float, float]:
     """Batches and the requests in them, so far."""
-    answer = await pool.request("GET", f"/function/{FUNCTION}/metrics", [], b"", 10.0)
+    pair = found(url)
+    headers = [pair.header] if pair else []
+    answer = await pool.request("GET", f"/function/{FUNCTION}/metrics", headers, b"", 10.0)
     values = {}
     for line in answer.body.decode().splitlines():
         name, _, value = line.rpartition(" ")

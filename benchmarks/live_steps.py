@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks.live_measuring import FUNCTION, measured_model, stack_of
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
+from carpool.basic_auth import found
 from carpool.http.client import Pool
 from faas_stack.compare.trial import Request
 from faas_stack.load_engine import Engine, Target
@@ -110,9 +111,10 @@ def _arrivals(spans: list[tuple[float, float]], random: np.random.Generator) -> 
 
 
 async def _watch(url: str, looks: list[Look]) -> None:
-    pool = Pool(url, max_connections=1)
+    pool, pair = Pool(url, max_connections=1), found(url)
+    headers = [pair.header] if pair else []
     while True:
-        answer = await pool.request("GET", "/system/functions", [], b"", 10.0)
+        answer = await pool.request("GET", "/system/functions", headers, b"", 10.0)
         classes = [each for each in json.loads(answer.body) if "--" in each["name"]]
         asked = sum(each.get("replicas") or 0 for each in classes)
         ready = sum(each.get("availableReplicas") or 0 for each in classes)

@@ -39,6 +39,8 @@ _FUNCTIONS = 100
 _FRONTS = 0.1
 _CLASS = "b8-c1"
 _START_S = 20.0
+_TOKEN = "of-the-benchmark"
+_SHOWN = [("authorization", f"Bearer {_TOKEN}")]
 
 
 class Gateway:
@@ -124,7 +126,7 @@ class Sidecar:
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             try:
                 message = self._message(interval_s)
-                answer = await self._pool.request("POST", PATH, (), message, 30.0)
+                answer = await self._pool.request("POST", PATH, _SHOWN, message, 30.0)
             except (CarpoolError, TimeoutError):
                 took.append(float("inf"))
             else:
@@ -147,9 +149,12 @@ async def measure(sidecars: int, interval_s: float, duration_s: float) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         gateway = await serve(Gateway(), listen="127.0.0.1:0")
         address = f"unix:{folder}/scaler"
+        token = Path(folder, "token")
+        await asyncio.to_thread(token.write_text, _TOKEN, "utf-8")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "carpool", "scaler", "run", "--listen", address),
             *("--gateway", f"http://{gateway.address}", "--store", f"{folder}/scaler.db"),
+            *("--token-file", str(token)),
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
@@ -167,7 +172,7 @@ async def _until_it_knows(address: str) -> None:
     async with asyncio.timeout(_START_S):
         while True:
             with suppress(CarpoolError):
-                answer = await pool.request("GET", "/v1/functions", timeout_s=5.0)
+                answer = await pool.request("GET", "/v1/functions", _SHOWN, timeout_s=5.0)
                 if len(json.loads(answer.body)["functions"]) == _FUNCTIONS:
                     break
             await asyncio.sleep(0.05)
@@ -206,7 +211,8 @@ async def _measured(
 
 async def _round_ms(address: str) -> float:
     pool = Pool(address)
-    lines = (await pool.request("GET", "/metrics", timeout_s=10.0)).body.decode().splitlines()
+    answer = await pool.request("GET", "/metrics", _SHOWN, timeout_s=10.0)
+    lines = answer.body.decode().splitlines()
     pool.close()
     values = {line.split()[0]: float(line.split()[1]) for line in lines if line[0] != "#"}
     return round(1000 * values["scaler_rounds_seconds_total"] / values["scaler_rounds_total"], 1)

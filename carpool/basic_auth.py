@@ -1,19 +1,63 @@
-"""User and password as OpenFaaS keeps them: two files in a folder of secrets."""
+"""User and password as OpenFaaS keeps them: two files in a folder of secrets.
+
+A provider that is not told where its credentials are makes some and keeps them in a folder of the
+user's, one for each address. Carpool's commands look there for the credentials of the gateway they
+are to call, so on the same machine nobody has to name them. A password is sent to no address but
+the one it was made for.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.files import read_text
+from carpool import address as addresses
+from carpool.errors import ConfigError
+from carpool.files import read_text, replace_file
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
-__all__ = ["credentials"]
+__all__ = [
+    "PASSWORD_FILE",
+    "Credentials",
+    "credentials",
+    "folder_of",
+    "found",
+    "generated",
+    "kept",
+    "write",
+]
+
+PASSWORD_FILE = "basic-auth-password"  # noqa: S105 - the file's name
+_FILES = ("basic-auth-user", PASSWORD_FILE)
+_SAME = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}  # noqa: S104
+_PASSWORD_BYTES = 32
 
 
-def credentials(folder: Path) -> tuple[str, str]:
+class Credentials(NamedTuple):
+    """User and password; what `requests` takes as ``auth``."""
+
+    user: str
+    password: str
+
+    @property
+    def header(self) -> tuple[str, str]:
+        """The header that presents them."""
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return "authorization", f"Basic {pair}"
+
+
+def generated() -> Credentials:
+    """The user ``admin``, as everywhere in OpenFaaS, with a password that cannot be guessed."""
+    return Credentials("admin", secrets.token_urlsafe(_PASSWORD_BYTES))
+
+
+def credentials(folder: Path) -> Credentials:
     """User and password from ``basic-auth-user`` and ``basic-auth-password``.
 
     Raises:
@@ -21,10 +65,57 @@ def credentials(folder: Path) -> tuple[str, str]:
     """
     problems = Problems()
     texts = []
-    for name in ("basic-auth-user", "basic-auth-password"):
+    for name in _FILES:
         text = (read_text(folder / name, problems) or "").strip()
         if not text and not problems:
             problems.add(str(folder / name), "", "a text that is not empty")
         texts.append(text)
     problems.raise_if_any()
-    return texts[0], texts[1]
+    return Credentials(*texts)
+
+
+def kept(folder: Path) -> Credentials | None:
+    """What `credentials` reads; None if the folder has neither file.
+
+    Raises:
+        ConfigError: one of the files is missing, or one is empty.
+    """
+    there = any((folder / name).exists() for name in _FILES)
+    return credentials(folder) if there else None
+
+
+def write(folder: Path, pair: Credentials) -> None:
+    """Keep user and password in a folder, for its owner alone.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    for name, text in zip(_FILES, pair, strict=True):
+        replace_file(folder / name, f"{text}\n".encode())
+
+
+def folder_of(address: str, env: Mapping[str, str] = os.environ) -> Path:
+    """Where the credentials of the gateway or provider at ``HOST:PORT`` are kept by default.
+
+    ``XDG_STATE_HOME`` (``~/.local/state`` without it) has one folder for each address. All names
+    of this machine's loopback, and the wildcard, are one address.
+    """
+    where = addresses.parse(address)
+    state = Path(env.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
+    name = where.path.strip("/").replace("/", "_")
+    if not where.path:
+        name = f"{_SAME.get(where.host, where.host)}_{where.port}"
+    return state / "carpool" / "gateways" / name
+
+
+def found(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
+    """The credentials that a provider of this user's has made for ``url``; None if none has.
+
+    Raises:
+        ConfigError: they cannot be read.
+    """
+    try:
+        folder = folder_of(url, env)
+    except ConfigError:  # https://, a path, no port: never the address of a provider of ours
+        return None
+    return kept(folder)

@@ -1,7 +1,8 @@
-"""Reading a user's files: the text, or a problem that says why there is none."""
+"""A user's files: read, or a problem that says why there is no text; replaced as a whole."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
     from carpool.strict import Problems
 
-__all__ = ["read_text"]
+__all__ = ["read_text", "replace_file"]
 
 
 def read_text(path: Path, problems: Problems) -> str | None:
@@ -23,3 +24,24 @@ def read_text(path: Path, problems: Problems) -> str | None:
     except UnicodeDecodeError as error:
         problems.add(str(path), f"byte {error.start} is not UTF-8", "a text file in UTF-8")
     return None
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write ``data`` to ``path``, whose folder is made for its owner alone if need be.
+
+    Nobody sees a part of it, and nobody but the owner any of it before it has its mode.
+
+    Raises:
+        OSError: it cannot be written; what was there before stays.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(data)
+        fresh.chmod(mode)
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise

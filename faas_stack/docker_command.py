@@ -16,6 +16,8 @@ import uvloop
 
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
+from faas_stack import access
+from faas_stack.access import Access
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.auth import BasicAuth
@@ -43,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
-    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    access.add_flags(parser)
     add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
     add("--stack", default="carpool", help="names its containers (default: %(default)s)")
     add("--network", help="of its functions; made if missing (default: the stack's name)")
@@ -92,9 +94,12 @@ async def _serve(args: argparse.Namespace) -> int:
     if args.scaler:
         parse(args.scaler, "--scaler")
     backend, secrets = _backend(args)
+    listen = str(Address(args.host, args.port, ""))
+    asked = Access.of(args, listen)
     options = Options(
-        listen=str(Address(args.host, args.port, "")),
-        auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
+        listen=listen,
+        auth=BasicAuth(*asked.credentials) if asked.credentials else None,
+        hosts=asked.hosts,
         journal=Journal(args.state / "functions"),
         scaler=ScalerAccess(args.scaler, secrets) if args.scaler else None,
     )
@@ -102,11 +107,13 @@ async def _serve(args: argparse.Namespace) -> int:
     if args.scaler:
         token_file(secrets)  # for the scaler to start with
     provider = Provider(backend, secrets, options)
-    work = _run(provider, backend, args)
+    work = _run(provider, backend, args, asked)
     return await serve_until_interrupted(work, provider.drain, backend.close)
 
 
-async def _run(provider: Provider, backend: DockerBackend, args: argparse.Namespace) -> None:
+async def _run(
+    provider: Provider, backend: DockerBackend, args: argparse.Namespace, asked: Access
+) -> None:
     try:
         await provider.listen()
     except OSError as error:
@@ -115,5 +122,7 @@ async def _run(provider: Provider, backend: DockerBackend, args: argparse.Namesp
         problem = Problem("--host, --port", where, "a free address", hint)
         raise ConfigError([problem]) from error
     await backend.sweep()
-    say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
-    await asyncio.Event().wait()
+    with asked.kept(provider.address):
+        say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
+        say(asked.told(provider.address))
+        await asyncio.Event().wait()

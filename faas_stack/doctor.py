@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carpool.basic_auth import credentials
+from carpool.basic_auth import credentials, found
 from carpool.errors import ConfigError, Problem
 from faas_stack import stack_file
 from faas_stack.checks import compose as compose_file
@@ -59,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
     add("--compose", type=Path, metavar="FILE", help="default: the one beside the stack file")
     add("--gateway", default="", metavar="URL", help="ask a gateway or provider what it is")
-    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--gateway-timeout", default="", metavar="TIME", help="its upstream_timeout")
     add("--prometheus", default="", metavar="URL", help="ask it whether it has an AlertManager")
     add("--ce", action="store_true", help="functions go to OpenFaaS Community Edition")
@@ -76,7 +77,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     if args.gateway_timeout and not timeout_s:
         expected = "a duration above zero such as 60s"
         raise ConfigError([Problem("--gateway-timeout", args.gateway_timeout, expected)])
-    auth = credentials(args.basic_auth) if args.basic_auth else None
+    auth = credentials(args.basic_auth) if args.basic_auth else found(args.gateway)
     return Asked(args.gateway, auth, args.prometheus, args.ce, timeout_s)
 
 

@@ -13,6 +13,7 @@ from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from faas_stack.provider.fleet import Function
 
@@ -46,17 +47,22 @@ async def until_ready(function: Function, ready_s: float) -> None:
     say(f"{name}: ready after {loop.time() - began:.1f} s")
 
 
-def as_json(url: str, functions: Sequence[Function], scaler: str = "") -> str:
+def as_json(
+    url: str, functions: Sequence[Function], scaler: str = "", credentials: Path | None = None
+) -> str:
     """Everything in one line of JSON.
 
     Args:
         url: Of the provider.
         functions: What is ready.
         scaler: Where people find the scaler; empty: there is none.
+        credentials: The folder with the provider's; None: it asks for none.
     """
     result: dict[str, Any] = {"url": url, "functions": [_row(url, each) for each in functions]}
     if scaler:
         result["scaler"] = scaler
+    if credentials:
+        result["credentials"] = str(credentials)
     return json.dumps(result) + "\n"
 
 

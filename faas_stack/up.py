@@ -23,7 +23,8 @@ import uvloop
 from carpool import durations
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
-from faas_stack import stack_file
+from faas_stack import access, stack_file
+from faas_stack.access import Access
 from faas_stack.assemble import assemble, exclusive
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.ledger import Capacity
@@ -98,7 +99,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
     held = "hold instances to their limits, and refuse more than there is (default: %(default)s)"
     add("--partition", choices=("on", "off"), default="on", help=held)
-    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    access.add_flags(parser)
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
     add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
     add("--json", action="store_true", help="print the result as one line of JSON")
@@ -135,10 +136,11 @@ class _Session:
             watchdog=not args.no_watchdog,
             capacity=Capacity() if args.partition == "off" else None,
         )
-        options = Options(
-            listen=str(Address(args.host, args.port, "")),
-            auth=BasicAuth.from_folder(args.basic_auth) if args.basic_auth else None,
-        )
+        listen = str(Address(args.host, args.port, ""))
+        self._access = Access.of(args, listen)
+        pair = self._access.credentials
+        auth = BasicAuth(*pair) if pair else None
+        options = Options(listen=listen, auth=auth, hosts=self._access.hosts)
         self._provider = Provider(self._backend, secrets, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
@@ -158,6 +160,7 @@ class _Session:
 
     async def _serve(self, ready_s: float | None) -> None:
         await self._listen()
+        self._held.enter_context(self._access.kept(self._provider.address))
         await self._backend.open()
         for note in self._backend.notes:
             say(note)
@@ -168,7 +171,8 @@ class _Session:
         self._registered = [each for each in found if each is not None]
         if ready_s is None:
             say(f"provider at {self._url()}; stop it with Ctrl-C")
-        else:
+        say(self._access.told(self._provider.address))
+        if ready_s is not None:
             await self._deploy(ready_s)
         await kept_up(self._registered)
 
@@ -201,8 +205,9 @@ class _Session:
         """Start the scaler; where sidecars find it."""
         options = [f"--variants={each.function}={each.target}" for each in self._registered]
         options += shlex.split(self._args.scaler)
-        if self._args.basic_auth:
-            options += ["--basic-auth", str(self._args.basic_auth.resolve())]
+        if folder := self._access.folder(self._provider.address):
+            options += ["--basic-auth", str(folder)]
+        options += [f"--allow-host={name}" for name in self._access.hosts]
         needs = Needs(
             self._url(),
             self._backend.run_dir,
@@ -222,7 +227,8 @@ class _Session:
     def _show(self, functions: list[Function]) -> None:
         scaler = self._scaler.url if self._scaler else ""
         if self._args.json:
-            sys.stdout.write(as_json(self._url(), functions, scaler))
+            folder = self._access.folder(self._provider.address)
+            sys.stdout.write(as_json(self._url(), functions, scaler, folder))
         else:
             sys.stdout.write(as_table(self._url(), functions))
         sys.stdout.flush()

@@ -8,7 +8,9 @@
     GET  /                     a page that shows all this
     GET  /metrics, /healthz    for Prometheus, and whoever starts the scaler
 
-Where there is a token, everything under ``/v1`` asks for it.
+Where there is a token, all but the page's files and ``/healthz`` ask for it. What comes by another
+name than the scaler's, or from another site's page, is refused. Sidecars may come by any name: no
+such page has the token that they show.
 """
 
 from __future__ import annotations
@@ -69,22 +71,26 @@ class Api:
 
     def __call__(self, exchange: Exchange) -> None:
         """Answer one request."""
-        if exchange.target == PATH:
+        callers, is_sync = self._sync.callers, exchange.target == PATH
+        if not (is_sync and callers.token) and (reason := callers.foreign(exchange)):
+            exchange.reply(403, errors.body(reason))
+            return
+        if is_sync:
             self._sync.answer(exchange)
             return
         path = exchange.path
         if exchange.method not in ("GET", "HEAD"):
             allowed = [("allow", "GET, HEAD")]
             exchange.reply(405, errors.body(f"no method {exchange.method}"), headers=allowed)
-        elif path == "/metrics":
-            exchange.reply(200, self._tally.render(), CONTENT_TYPE)
         elif path == "/healthz":
             exchange.reply(200, b"OK", "text/plain")
         elif self._dashboard.show(exchange):
             return
-        elif not self._sync.admits(exchange):
-            reason = errors.body("expected 'Authorization: Bearer' and the scaler's token")
-            exchange.reply(401, reason, headers=[("www-authenticate", "Bearer")])
+        elif not callers.admits(exchange):
+            text = errors.body("expected 'Authorization: Bearer' and the scaler's token")
+            exchange.reply(401, text, headers=[("www-authenticate", "Bearer")])
+        elif path == "/metrics":
+            exchange.reply(200, self._tally.render(), CONTENT_TYPE)
         else:
             exchange.reply(200, json.dumps(self._document(path, exchange.query)).encode() + b"\n")
 

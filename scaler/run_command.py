@@ -78,7 +78,7 @@ async def _serve(options: Options, store: Store) -> None:
     keeping = Keeping(store, functions, senders)
     loop = Loop(functions, options.gateway, planners, keeping, tally)
     loop.lists = options.lists
-    sync = SyncApi(functions, options.token, tally, senders)
+    sync = SyncApi(functions, options.callers, tally, senders)
     dashboard = Dashboard(functions, planners, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
     api = Api(sync, functions, planners, loop, tally, dashboard)

@@ -6,6 +6,7 @@ All mistakes in them are reported together, before anything is started.
 from __future__ import annotations
 
 import math
+import secrets
 import uuid
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import address, durations, plugins
-from carpool.basic_auth import credentials
-from carpool.files import read_text
+from carpool.basic_auth import credentials, found
+from carpool.errors import ConfigError, Problem
+from carpool.files import read_text, replace_file
+from carpool.http.hosts import Hosts, check_names
 from carpool.params_argument import read_params
 from carpool.strict import Problems
+from scaler.callers import Callers
 from scaler.core.cost import Prices
 from scaler.core.live.control import Means
 from scaler.core.live.shadow import Shadow
@@ -26,18 +30,21 @@ from scaler.gateway import Gateway
 from scaler.planners import Setting
 from scaler.policy_choice import chosen_policy
 from scaler.prometheus import Prometheus
+from scaler.stack_folder import TOKEN_FILE
 from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from carpool.basic_auth import Credentials
     from carpool.latency import LatencyModel
     from scaler.core.prewarm import PrewarmPolicy
     from scaler.core.scenario import Scenario
 
 __all__ = ["Options", "add_flags", "read_options"]
 
+_TOKEN_BYTES = 32
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -47,7 +54,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--policy", default="", help="for all functions (default: each one's label)")
     add("--params", default="{}", help="the policy's parameters, before the scenario's; JSON")
     add("--gateway", default="http://127.0.0.1:8080", metavar="URL", help="(default: %(default)s)")
-    add("--basic-auth", type=Path, metavar="DIR", help="files basic-auth-user and -password")
+    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--namespace", default="", help="of the functions (default: the gateway's own)")
     add(
         "--listen",
@@ -56,7 +64,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="HOST:PORT or unix:PATH; may be repeated (default: 127.0.0.1:8090)",
     )
-    add("--token-file", type=Path, metavar="FILE", help="what sidecars and people must present")
+    shown = f"what sidecars and people must present (default: {TOKEN_FILE}, made if it is missing)"
+    add("--token-file", type=Path, metavar="FILE", help=shown)
+    add("--no-auth", action="store_true", help="ask sidecars and people for no token")
+    names = "another name of this machine that requests may come by; may be repeated"
+    add("--allow-host", action="append", default=[], metavar="NAME", help=names)
     add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="what must last")
     add("--scenario", type=Path, metavar="FILE", help="models, servers, prices and parameters")
     add(
@@ -85,7 +97,7 @@ class Options:
     """What the flags say."""
 
     listen: tuple[str, ...]
-    token: str
+    callers: Callers
     gateway: Gateway
     store: Path
     setting: Setting
@@ -104,17 +116,18 @@ def read_options(args: argparse.Namespace) -> Options:
         ConfigError: options, a scenario or a policy that cannot be used.
     """
     problems = Problems()
-    token = _token(args.token_file, problems)
+    token = _token(args, problems)
     listen = tuple(args.listen or ["127.0.0.1:8090"])
     for text in listen:
-        _check_address(text, token, problems)
+        _check_address(text, problems, is_open=args.no_auth)
+    check_names("--allow-host", args.allow_host, problems)
     times = {
         name: _duration(f"--{name}", getattr(args, name), problems)
         for name in ("interval", "sync", "window", "hold", "patience")
     }
     params = _params("--params", args.params, problems)
     prewarm_params = _params("--prewarm-params", args.prewarm_params, problems)
-    auth = problems.attempt(lambda: credentials(args.basic_auth)) if args.basic_auth else None
+    auth = problems.attempt(lambda: _credentials(args))
     scenario = problems.attempt(lambda: read_scenario(args.scenario)) if args.scenario else None
     prewarm = problems.attempt(lambda: _prewarm(args.prewarm, prewarm_params))
     lists = VariantLists(_variant_files(args.variants, problems))
@@ -131,7 +144,7 @@ def read_options(args: argparse.Namespace) -> Options:
         lists.leave([function.name for function in scenario.functions])
     return Options(
         listen,
-        token,
+        Callers(token or ("" if args.no_auth else _made_token()), Hosts(listen, args.allow_host)),
         Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
         setting,
@@ -173,18 +186,45 @@ def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:
     return found
 
 
-def _token(path: Path | None, problems: Problems) -> str:
+def _credentials(args: argparse.Namespace) -> Credentials | None:
+    return credentials(args.basic_auth) if args.basic_auth else found(args.gateway)
+
+
+def _token(args: argparse.Namespace, problems: Problems) -> str:
+    """The token in the file that is named, or that is where one is made; empty: there is none."""
+    if args.no_auth:
+        if args.token_file:
+            problems.add("--no-auth", args.token_file, "either it or --token-file, not both")
+        return ""
+    path = args.token_file or (TOKEN_FILE if TOKEN_FILE.exists() else None)
     token = (read_text(path, problems) or "").strip() if path else ""
     if path and not token and not problems:
         problems.add("--token-file", path, "a file with a token")
     return token
 
 
-def _check_address(text: str, token: str, problems: Problems) -> None:
+def _made_token() -> str:
+    """A new one, where `carpool scaler status` and its like look for it.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        replace_file(TOKEN_FILE, token.encode())
+    except OSError as error:
+        expected = f"a file that can be written ({error.strerror or error})"
+        hint = "name a --token-file, or --no-auth on a machine that only you can reach"
+        problem = Problem("--token-file", str(TOKEN_FILE), expected, hint)
+        raise ConfigError([problem]) from error
+    return token
+
+
+def _check_address(text: str, problems: Problems, *, is_open: bool) -> None:
     where = problems.attempt(lambda: address.parse(text, "--listen"))
-    if where and not (where.path or token or where.host in _LOOPBACK):
+    if where and is_open and not (where.path or where.host in _LOOPBACK):
         expected = "a loopback address or unix:PATH, or a token"
-        problems.add("--listen", text, expected, "name a --token-file")
+        problems.add("--listen", text, expected, "leave out --no-auth")
 
 
 def _duration(name: str, text: str, problems: Problems) -> float:

@@ -11,7 +11,6 @@ another form, about a function that nobody knows, or one that has been taken alr
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from carpool.sync import PROOF, Announcement, SyncAnswer, proof, read_message
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.sync import FrontReport
+    from scaler.callers import Callers
     from scaler.core.live.senders import Senders
     from scaler.functions import Functions
     from scaler.tally import Tally
@@ -40,14 +40,16 @@ class SyncApi:
 
     Args:
         functions: What is known, and told.
-        token: What sidecars must present; empty: nothing.
+        callers: Who may.
         tally: Counts.
 
     """
 
-    def __init__(self, functions: Functions, token: str, tally: Tally, senders: Senders) -> None:
+    def __init__(
+        self, functions: Functions, callers: Callers, tally: Tally, senders: Senders
+    ) -> None:
         self._functions = functions
-        self._token = token.encode()
+        self.callers = callers
         self._tally = tally
         self._logged: set[str] = set()
         self._senders = senders
@@ -55,7 +57,7 @@ class SyncApi:
     def answer(self, exchange: Exchange) -> None:
         """Answer one message."""
         began_s = time.perf_counter()
-        if not self.admits(exchange):
+        if not self.callers.admits(exchange):
             headers = [("www-authenticate", "Bearer")]
             self._refuse(exchange, 401, "token", "the bearer token is not the scaler's", headers)
             return
@@ -74,11 +76,6 @@ class SyncApi:
             return
         self._take(exchange, message)
         self._tally.sync_s += time.perf_counter() - began_s
-
-    def admits(self, exchange: Exchange) -> bool:
-        """Whether the caller has shown the token; takes the same time for all wrong ones."""
-        shown = exchange.header(b"authorization") or b""
-        return not self._token or hmac.compare_digest(shown, b"Bearer " + self._token)
 
     def _take(self, exchange: Exchange, message: FrontReport | Announcement) -> None:
         functions = self._functions
@@ -102,8 +99,8 @@ class SyncApi:
             answer = functions.answer(control, message)
         body = answer.to_json()
         headers = []
-        if self._token:
-            shown = proof(self._token, message.sender, message.sequence, body)
+        if self.callers.token:
+            shown = proof(self.callers.token, message.sender, message.sequence, body)
             headers.append((PROOF, shown))
         exchange.reply(200, body, _CONTENT_TYPE, headers)
 

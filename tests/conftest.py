@@ -1,4 +1,4 @@
-"""What tests of several folders share: models, and an engine for containers with its images."""
+"""What tests of several folders share: models, a place for state, an engine with its images."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands keep for their user, credentials above all, is kept for the tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from carpool import basic_auth
 from carpool.errors import CarpoolError
 from carpool.http.client import Pool
 from faas_stack.stack_process import StackFailed
@@ -49,7 +50,11 @@ class Witness:
     def __init__(self, provider: str, scaler: str, token: str) -> None:
         self._provider = Pool(provider.removeprefix("http://"), max_connections=1)
         self._scaler = Pool(scaler.removeprefix("http://"), max_connections=1)
-        self._headers = [("authorization", f"Bearer {token}")]
+        pair = basic_auth.found(provider)
+        self._headers = {
+            self._provider: [pair.header] if pair else [],
+            self._scaler: [("authorization", f"Bearer {token}")],
+        }
         self._kinds: dict[tuple[str, str], InstanceClass] = {}
         self.unplaced: dict[str, float] = {}
 
@@ -60,7 +65,8 @@ class Witness:
 
     async def planning(self) -> tuple[float, float]:
         """Planning rounds so far, and the seconds they took."""
-        answer = await self._scaler.request("GET", "/metrics", [], b"", _TIMEOUT_S)
+        headers = self._headers[self._scaler]
+        answer = await self._scaler.request("GET", "/metrics", headers, b"", _TIMEOUT_S)
         lines = [line.split() for line in answer.body.decode().splitlines() if line[:1] != "#"]
         values = {words[0]: float(words[1]) for words in lines if len(words) == 2}  # noqa: PLR2004
         rounds = values.get("scaler_rounds_total", 0.0)
@@ -115,9 +121,8 @@ class Witness:
         return found
 
     async def _ask(self, pool: Pool, path: str) -> Any:  # noqa: ANN401  JSON
-        headers = self._headers if pool is self._scaler else []
         try:
-            answer = await pool.request("GET", path, headers, b"", _TIMEOUT_S)
+            answer = await pool.request("GET", path, self._headers[pool], b"", _TIMEOUT_S)
         except (CarpoolError, TimeoutError) as error:
             message = f"the stack does not answer at {path}: {error}"
             raise StackFailed(message) from error

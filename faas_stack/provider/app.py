@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.http.server import Limits, serve
+from faas_stack.provider.door import Door
 from faas_stack.provider.fleet import Fleet
 from faas_stack.provider.log_route import LogRoute
 from faas_stack.provider.metrics import Metrics
@@ -29,7 +30,8 @@ class Options:
 
     Attributes:
         listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
-        auth: credentials for ``/system/``; None: open.
+        auth: credentials for all but calls of functions; None: open.
+        hosts: further names by which requests may come.
         grace_s: how long requests may go on when their replica, or the provider, is to go.
         patience_s: how long a request waits for a replica to become ready.
         journal: where functions are written down, if their instances outlive the provider.
@@ -38,6 +40,7 @@ class Options:
 
     listen: str = "127.0.0.1:8080"
     auth: BasicAuth | None = None
+    hosts: tuple[str, ...] = ()
     grace_s: float = 10.0
     patience_s: float = 60.0
     journal: Journal | None = None
@@ -61,8 +64,9 @@ class Provider:
         self._metrics = Metrics(self.fleet)
         self._logs = LogRoute(self.fleet)
         self._proxy = Proxy(self.fleet, self._metrics)
+        self._door = Door(options.listen, options.hosts, options.auth)
         self._routes = Routes(
-            self.fleet, secrets, self._logs, self._metrics, options.auth, lambda: self._draining
+            self.fleet, secrets, self._logs, self._metrics, lambda: self._draining
         )
 
     @property
@@ -93,7 +97,9 @@ class Provider:
             await self._server.stop()
 
     def _accept(self, exchange: Exchange) -> None:
-        if exchange.target.startswith(PREFIX):
+        if (refused := self._door.refuse(exchange)) is not None:
+            self._metrics.observe(refused, exchange.method, "refused", 0.0)
+        elif exchange.target.startswith(PREFIX):
             self._proxy.accept(exchange)
         else:
             self._routes.accept(exchange)

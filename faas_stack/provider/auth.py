@@ -1,4 +1,4 @@
-"""Basic authentication of ``/system/``, with the files and the realm the gateway uses."""
+"""Basic authentication with the realm the gateway uses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import hmac
 from typing import TYPE_CHECKING
 
 from carpool import errors
-from carpool.basic_auth import credentials
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from carpool.http.server import Exchange
 
 __all__ = ["BasicAuth"]
@@ -23,15 +20,6 @@ class BasicAuth:
 
     def __init__(self, user: str, password: str) -> None:
         self._expected = f"{user}:{password}".encode()
-
-    @classmethod
-    def from_folder(cls, folder: Path) -> BasicAuth:
-        """Read ``basic-auth-user`` and ``basic-auth-password`` from ``folder``.
-
-        Raises:
-            ConfigError: a file is missing or empty.
-        """
-        return cls(*credentials(folder))
 
     def admits(self, exchange: Exchange) -> bool:
         """Whether the request carries the credentials; takes the same time for all wrong ones."""
@@ -45,5 +33,7 @@ class BasicAuth:
     def refuse(self, exchange: Exchange) -> int:
         """Answer that credentials are needed; returns the status."""
         challenge = ("www-authenticate", 'Basic realm="Restricted"')
-        exchange.reply(401, errors.body("invalid credentials"), headers=[challenge])
+        text = "expected user and password: faas-cli login, or curl -u; the provider said at its "
+        text += "start where they are"
+        exchange.reply(401, errors.body(text), headers=[challenge])
         return 401

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.fleet import Fleet
     from faas_stack.provider.log_route import LogRoute
     from faas_stack.provider.metrics import Metrics
@@ -55,14 +54,12 @@ class Routes:
         secrets: SecretStore,
         logs: LogRoute,
         metrics: Metrics,
-        auth: BasicAuth | None,
         draining: Callable[[], bool],
     ) -> None:
         self._fleet = fleet
         self._secrets = SecretRoutes(secrets)
         self._logs = logs
         self._metrics = metrics
-        self._auth = auth
         self._draining = draining
         self._tasks: set[asyncio.Task[None]] = set()
         self._table = [
@@ -86,8 +83,6 @@ class Routes:
         path = exchange.path
         for route in self._table:
             if match := route.pattern.fullmatch(path):
-                if self._auth and path.startswith("/system/") and not self._auth.admits(exchange):
-                    return route.label, self._auth.refuse(exchange)
                 name = match.groupdict().get("name", "")
                 return route.label, await self._call(route, name, exchange)
         exchange.reply(404, errors.body(f"no route {path!r}"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, ClassVar
 
 from carpool.errors import CarpoolError
+from carpool.files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,15 +25,8 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         NoSpace: it cannot be written; what was there before stays.
     """
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_bytes(data)
-        fresh.chmod(mode)
-        fresh.replace(path)
+        replace_file(path, data, mode)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
         message = f"cannot write {path}: {error.strerror}; nothing was changed"
         raise NoSpace(message) from error

@@ -10,6 +10,7 @@ import pytest
 import requests
 from docker.client import from_env
 
+from carpool.basic_auth import found
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
 
@@ -49,7 +50,9 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
     try:
         with command.serving() as (process, url):
             document = {"service": "fn", "image": IMAGE}
-            answer = requests.post(f"{url}/system/functions", json=document, timeout=60)
+            answer = requests.post(
+                f"{url}/system/functions", json=document, auth=found(url), timeout=60
+            )
             assert 202 == answer.status_code
             assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
             assert "one runs on it already" in command.run("--clear").stderr
@@ -61,7 +64,8 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
         assert [] == engine.containers.list(all=True, **mine)
         assert [] == engine.networks.list(names=[command.stack])
         with command.serving() as (_, url):
-            assert [] == requests.get(f"{url}/system/functions", timeout=20).json()
+            listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=20)
+            assert [] == listed.json()
         command.clear()
     finally:
         engine.close()

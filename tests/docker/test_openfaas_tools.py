@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
+from carpool.basic_auth import credentials, folder_of, found
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
 from tests.tools import require_tool
@@ -67,6 +68,8 @@ def gateway(provider: str) -> Iterator[str]:
         "upstream_timeout": "60s",
         "faas_prometheus_host": "127.0.0.1",
         "faas_prometheus_port": str(prometheus.server_port),
+        "basic_auth": "true",
+        "secret_mount_path": str(folder_of(provider)),
     }
     process = subprocess.Popen((program,), env=env, stdout=subprocess.DEVNULL)
     try:
@@ -93,9 +96,16 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     folder.mkdir()
     (folder / "template").symlink_to(TEMPLATES)
 
-    def faas(*words: str) -> str:
+    def faas(*words: str, given: str = "") -> str:
         done = subprocess.run(
-            (program, *words), cwd=folder, check=False, capture_output=True, text=True, timeout=300
+            (program, *words),
+            cwd=folder,
+            env={**os.environ, "HOME": str(tmp_path)},
+            input=given,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert 0 == done.returncode, done.stdout + done.stderr
         return done.stdout
@@ -103,6 +113,8 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     faas("new", "shout", "--lang", "python3-batch", "--gateway", provider)
     (folder / "shout" / "handler.py").write_text(HANDLER)
     (folder / "shout" / "handler_test.py").write_text("import unittest\n")
+    password = credentials(folder_of(provider)).password
+    faas("login", "--gateway", provider, "--password-stdin", given=password)
     faas("build", "-f", "stack.yaml")
     faas("deploy", "-f", "stack.yaml", "--gateway", provider)
     answer = requests.post(f"{provider}/function/shout", data=b"hello", timeout=60)
@@ -112,14 +124,21 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     faas("logs", "shout", "--gateway", provider, "--tail=false")
     faas("deploy", "-f", "stack.yaml", "--gateway", provider)  # an update
     faas("remove", "-f", "stack.yaml", "--gateway", provider)
-    assert [] == requests.get(f"{provider}/system/functions", timeout=20).json()
+    listed = requests.get(f"{provider}/system/functions", auth=found(provider), timeout=20)
+    assert [] == listed.json()
 
 
-def test_gateway_in_front(gateway: str) -> None:
-    """Deployed, started from zero and called through the gateway, which adds its headers."""
+def test_gateway_in_front(provider: str, gateway: str) -> None:
+    """Deployed, started from zero and called through the gateway, which adds its headers.
+
+    It has the provider's credentials, and asks its own callers for them.
+    """
+    system = f"{gateway}/system/functions"
+    assert 401 == requests.get(system, timeout=20).status_code
+    pair = found(provider)
     labels = {"com.carpool.scale.min": "0"}
     document = {"service": "fn", "image": IMAGE, "labels": labels}
-    answer = requests.post(f"{gateway}/system/functions", json=document, timeout=60)
+    answer = requests.post(system, json=document, auth=pair, timeout=60)
     assert 202 == answer.status_code
     with ThreadPoolExecutor(8) as callers:
         call = f"{gateway}/function/fn/path?q=1"
@@ -128,7 +147,7 @@ def test_gateway_in_front(gateway: str) -> None:
     seen = answers[0].json()
     assert "/path?q=1" == seen["target"]
     assert {"x-call-id", "x-start-time"} <= {name for name, _ in seen["headers"]}
-    (listed,) = requests.get(f"{gateway}/system/functions", timeout=20).json()
+    (listed,) = requests.get(system, auth=pair, timeout=20).json()
     assert ("fn", 1, 1) == (listed["name"], listed["replicas"], listed["availableReplicas"])
     removal = {"functionName": "fn", "namespace": "openfaas-fn"}
-    assert requests.delete(f"{gateway}/system/functions", json=removal, timeout=20).ok
+    assert requests.delete(system, json=removal, auth=pair, timeout=20).ok

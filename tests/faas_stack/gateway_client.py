@@ -45,14 +45,16 @@ class Gateway:
         self.port = int(port)
 
     async def own(self, method: str, target: str, document: object = None) -> Answer:
-        """A call of the gateway's own accord: polls, status and scale calls, with credentials."""
+        """A call of the gateway's own accord: polls, status and scale calls, with credentials.
+
+        It says nowhere that the body of a scale call is JSON.
+        """
         body = b"" if document is None else json.dumps(document).encode()
         length = f"Content-Length: {len(body)}\r\n" if body else ""
-        kind = "Content-Type: application/json\r\n" if body else ""
         return await self.send(
             f"{method} {target} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
             f"User-Agent: Go-http-client/1.1\r\n{length}"
-            f"Authorization: {AUTH['Authorization']}\r\n{kind}"
+            f"Authorization: {AUTH['Authorization']}\r\n"
             "Accept-Encoding: gzip\r\nConnection: close\r\n\r\n".encode()
             + body
         )

@@ -84,15 +84,23 @@ class Rig:
         headers: list[tuple[str, str]] | None = None,
     ) -> Response:
         """One request; ``document`` is sent as JSON unless it is bytes."""
-        body = document if isinstance(document, bytes) else b""
+        body, sent = document if isinstance(document, bytes) else b"", [*(headers or ())]
         if document is not None and not isinstance(document, bytes):
             body = json.dumps(document).encode()
-        return await self.client.request(method, path, headers or (), body, 40)
+            sent.append(("content-type", "application/json"))
+        return await self.client.request(method, path, sent, body, 40)
 
-    async def deploy(self, name: str, *, ready: bool = True, **fields: Any) -> None:
+    async def deploy(
+        self,
+        name: str,
+        *,
+        ready: bool = True,
+        headers: list[tuple[str, str]] | None = None,
+        **fields: Any,
+    ) -> None:
         """Deploy a function of the image `IMAGE` and, by default, wait until it is ready."""
         document = {"service": name, "image": IMAGE, **fields}
-        answer = await self.call("POST", "/system/functions", document)
+        answer = await self.call("POST", "/system/functions", document, headers)
         assert (202, b"") == (answer.status, answer.body)
         if ready:
             await self.ready(name)

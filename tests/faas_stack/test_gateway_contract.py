@@ -61,7 +61,7 @@ async def test_idle_gateway(rig: Rig) -> None:
     (listed,) = functions(await gateway.own("GET", f"/system/functions?namespace={NS}"))
     assert ("fn", 1, 1) == (listed["name"], listed["replicas"], listed["availableReplicas"])
     assert 200 == (await gateway.own("GET", "/healthz")).status
-    head = await gateway.send(b"HEAD /healthz HTTP/1.1\r\nHost: p\r\n\r\n")
+    head = await gateway.send(b"HEAD /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert (200, b"") == (head.status, head.body)
     info = (await gateway.own("GET", "/system/info")).json()
     assert {"provider": str, "orchestration": str} == {
@@ -243,7 +243,7 @@ async def test_nobody_gets_in_without_credentials(rig: Rig) -> None:
         answer = await gateway.passes_on(method, target, b"{}")
         assert 401 == answer.status
         assert 'Basic realm="Restricted"' == answer.headers["www-authenticate"]
-    assert 200 == (await gateway.send(b"GET /healthz HTTP/1.1\r\nHost: p\r\n\r\n")).status
+    assert 200 == (await gateway.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).status
 
 
 @story(auth=ADMIN)

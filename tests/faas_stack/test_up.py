@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from carpool import basic_auth
 from tests.tools import require_tool
 from tests.waiting import wait_until
 
@@ -88,6 +89,12 @@ class Up:
         return code, "".join(self.said)
 
 
+def system(result: dict[str, Any], path: str) -> requests.Response:
+    """What a running stack answers to one who has its credentials, as it says where they are."""
+    pair = basic_auth.credentials(Path(result["credentials"]))
+    return requests.get(result["url"] + path, auth=pair, timeout=10)
+
+
 @contextlib.contextmanager
 def carpool(folder: Path, *args: str) -> Iterator[Up]:
     """The command, running in ``folder``; ended at the latest when the test ends."""
@@ -135,7 +142,7 @@ def test_up_serves_and_drains(folder: Path) -> None:
         for row in result["functions"]:
             answer = requests.post(row["url"], data=b"abc", timeout=10)
             assert (200, b"ABC") == (answer.status_code, answer.content)
-        logs = requests.get(f"{url}/system/logs?name=shout", timeout=10).text
+        logs = system(result, "/system/logs?name=shout").text
         assert 2 == logs.count('"handler hello"')
         up.process.send_signal(signal.SIGINT)
         code, said = up.ended()
@@ -158,8 +165,8 @@ def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
             )
         )
         call.start()
-        status = f"{result['url']}/system/function/shout"
-        wait_until(lambda: requests.get(status, timeout=10).json()["invocationCount"] == 1)
+        status = "/system/function/shout"
+        wait_until(lambda: system(result, status).json()["invocationCount"] == 1)
         up.process.send_signal(signal.SIGTERM)
         call.join(20)
         assert 0 == up.ended()[0]
@@ -179,8 +186,8 @@ def test_second_interrupt_kills(folder: Path) -> None:
 
         caller = threading.Thread(target=call)
         caller.start()
-        status = f"{result['url']}/system/function/shout"
-        wait_until(lambda: requests.get(status, timeout=10).json()["invocationCount"] == 1)
+        status = "/system/function/shout"
+        wait_until(lambda: system(result, status).json()["invocationCount"] == 1)
         started = descendants(up.process.pid)
         assert len(started) >= 7  # a keeper, three sidecars, three handlers
         up.process.send_signal(signal.SIGINT)
@@ -268,16 +275,28 @@ def test_faas_cli(folder: Path) -> None:
     """The real faas-cli lists, deploys, describes, scales by update and removes."""
     cli = require_tool("faas-cli")
     with carpool(folder, "provider", "--port", "0") as up:
-        wait_until(lambda: up.said, what="the provider's address")
-        url = up.said[0].split()[2].rstrip(";")
+        wait_until(lambda: "to log in: " in "".join(up.said), what="the address and a login")
+        said = "".join(up.said)
+        url = said.partition("provider at ")[2].partition(";")[0]
+        home = {**os.environ, "HOME": str(folder), "PATH": f"{Path(cli).parent}:{os.defpath}"}
 
-        def run(*args: str, given: str = "") -> str:
+        def run(*args: str, given: str = "", code: int = 0) -> str:
             command = [cli, *args, "--gateway", url]
-            result = subprocess.run(
-                command, cwd=folder, input=given, capture_output=True, text=True, check=True
+            done = subprocess.run(
+                command,
+                check=False,
+                cwd=folder,
+                env=home,
+                input=given,
+                capture_output=True,
+                text=True,
             )
-            return result.stdout
+            assert code == done.returncode, done.stdout + done.stderr
+            return done.stdout + done.stderr
 
+        assert "nauthorized" in run("list", code=1)
+        login = said.partition("to log in: ")[2].partition("\n")[0]
+        subprocess.run(login, shell=True, cwd=folder, env=home, check=True, capture_output=True)
         run("deploy", "-f", "stack.yaml")
         run("deploy", "-f", "stack.yaml")
         assert {"shout", "plain"} <= set(run("list").split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import subprocess
@@ -11,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import requests
+import yaml
 
 from tests.tools import require_tool
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.live.stack import Stack
 
 __all__ = ["SHIPPED", "RealPrometheus", "prometheus"]
 
@@ -44,10 +48,17 @@ class RealPrometheus:
         found = _LISTENING.search(said)
         return f"http://{found[1]}" if found and _STARTED in said else ""
 
-    def reads(self, provider: str, scaler: str) -> None:
-        """Have it read what is there, as the shipped configuration says."""
+    def reads(self, provider: str, running: Stack) -> None:
+        """Have it read a stack as the shipped configuration says, with what the stack asks for."""
+        scaler = running.scaler.removeprefix("http://")
         text = SHIPPED.read_text().replace("scaler:8090", scaler).replace("provider:8080", provider)
-        self._config.write_text(text)
+        config = yaml.safe_load(text)
+        jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+        user, password = running.auth
+        for asked in (jobs["provider"], jobs["sidecar"], *jobs["sidecar"]["http_sd_configs"]):
+            asked["basic_auth"] = {"username": user, "password": password}
+        jobs["scaler"]["authorization"] = {"credentials": running.token}
+        self._config.write_text(json.dumps(config))
         loads = self._loads()
         self.process.send_signal(signal.SIGHUP)
         wait_until(lambda: self._loads() > loads, 20, "the configuration to be read")

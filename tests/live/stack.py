@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
+from carpool import basic_auth
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.load import BACKGROUND, Outcome, load
 
@@ -65,13 +66,22 @@ class Stack:
         self.up = up
         result = up.result()
         self.url, self.scaler = result["url"], result["scaler"]
+        self.auth = basic_auth.credentials(Path(result["credentials"]))
         self.token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
+
+    def ask_scaler(self, path: str) -> requests.Response:
+        """What the scaler answers to one who has its token."""
+        headers = {"authorization": f"Bearer {self.token}"}
+        return requests.get(self.scaler + path, headers=headers, timeout=5)
+
+    def system(self, method: str, path: str, document: object = None) -> requests.Response:
+        """What the provider answers to one who has its credentials."""
+        return requests.request(method, self.url + path, json=document, auth=self.auth, timeout=5)
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
         """What the scaler says of a function; empty while there is none to ask."""
-        headers = {"authorization": f"Bearer {self.token}"}
         try:
-            answer = requests.get(f"{self.scaler}/v1/functions/{name}", headers=headers, timeout=5)
+            answer = self.ask_scaler(f"/v1/functions/{name}")
         except requests.RequestException:
             return {}
         found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
@@ -83,7 +93,7 @@ class Stack:
 
     def functions(self) -> dict[str, dict[str, Any]]:
         """What the provider lists."""
-        listed = requests.get(f"{self.url}/system/functions", timeout=5).json()
+        listed = self.system("GET", "/system/functions").json()
         return {function["name"]: function for function in listed}
 
     def replicas(self) -> dict[str, int]:

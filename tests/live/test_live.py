@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
 from tests.waiting import wait_until
@@ -97,7 +96,7 @@ def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
             outcome = asyncio.run(load(running.url, 1000, 0.025, BACKGROUND))
             assert {200: 10, 429: 15} == dict(outcome.statuses)
             assert max(outcome.batches) >= 2
-        metrics = requests.get(f"{running.scaler}/metrics", timeout=5).text
+        metrics = running.ask_scaler("/metrics").text
         assert 'scaler_requests_total{function_name="echo",state="done"}' in metrics
         assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
 
@@ -123,7 +122,7 @@ def test_who_wakes_a_function_is_answered_late_rather_than_refused(tmp_path: Pat
 
 def late(running: Stack) -> int:
     """Answers that came after they were due, as the scaler has heard."""
-    metrics = requests.get(f"{running.scaler}/metrics", timeout=5).text
+    metrics = running.ask_scaler("/metrics").text
     name = 'scaler_requests_total{function_name="echo",state="late"} '
     return sum(int(float(line.rpartition(" ")[2])) for line in metrics.splitlines() if name in line)
 
@@ -134,13 +133,13 @@ def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: P
     with stack(tmp_path) as running:
         Running(running.url, 20, 3).over()
         until_planned(running)
-        scale = f"{running.url}/system/scale-function/echo--b8-c1"
-        requests.post(scale, json={"serviceName": "echo--b8-c1", "replicas": 3}, timeout=5)
+        scale = "/system/scale-function/echo--b8-c1"
+        running.system("POST", scale, {"serviceName": "echo--b8-c1", "replicas": 3})
         named = "somebody else has set echo--b8-c1 to 3 replicas"
         wait_until(lambda: named in str(running.explain().get("notes")), 10, "the competitor named")
         wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), 30, "one instance again")
         removed = {"functionName": "echo"}
-        requests.delete(f"{running.url}/system/functions", json=removed, timeout=5)
+        running.system("DELETE", "/system/functions", removed)
         wait_until(lambda: {} == running.functions(), 20, "no class is left behind")
 
 
@@ -162,8 +161,8 @@ def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
     with stack(tmp_path) as running:
         Running(running.url, 20, 3).over()
         until_planned(running)
-        scale = f"{running.url}/system/scale-function/echo"
-        requests.post(scale, json={"serviceName": "echo", "replicas": 2}, timeout=5)
+        scale = "/system/scale-function/echo"
+        running.system("POST", scale, {"serviceName": "echo", "replicas": 2})
         wait_until(lambda: running.explain().get("fronts") == 2, 20, "two fronts")
         burst = Running(running.url, 120, 6)
         wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, 10, "the sum of both")

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.faas_stack.partition.test_cgroups import needs_v1
-from tests.faas_stack.test_up import carpool
+from tests.faas_stack.test_up import carpool, system
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -44,15 +44,16 @@ def folder(tmp_path: Path) -> Path:
 def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
     """In the function's log and in its status; the sidecar beside it goes on, and so do others."""
     with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
-        url = up.result()["url"]
+        result = up.result()
+        url = result["url"]
         assert "1000" == requests.post(f"{url}/function/eat", data="1000", timeout=30).text
         eaten = requests.post(f"{url}/function/eat", data=str(400 * _MIB), timeout=60)
         assert 502 == eaten.status_code
         wait_until(lambda: "1000" == _asked(url), 30, "the handler again")
-        logs = requests.get(f"{url}/system/logs?name=eat", timeout=10).text
+        logs = system(result, "/system/logs?name=eat").text
         limit = "its limit is com.carpool.memory or limits.memory (192 MiB)"
         assert f"ended with SIGKILL, out of memory; {limit}" in logs, logs
-        status = requests.get(f"{url}/system/function/eat", timeout=10).json()
+        status = system(result, "/system/function/eat").json()
         assert "; out of memory " in status["partition"]
 
 

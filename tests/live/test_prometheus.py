@@ -8,7 +8,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from tests.live.prometheus import prometheus
 from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
@@ -63,17 +62,17 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
         prometheus(tmp_path / "p") as second,
         stack(tmp_path, f"--prometheus {second.url}") as running,
     ):
-        provider, scaler = (url.removeprefix("http://") for url in (running.url, running.scaler))
-        second.reads(provider, scaler)
+        provider = running.url.removeprefix("http://")
+        second.reads(provider, running)
         answered = asyncio.run(load(running.url, 20, 3, BACKGROUND)).answered
         until_planned(running)
         answered += _agrees(running, second)
         _all_have_counted(second, answered)
         _who_calls_past_the_provider_is_noticed(running)
         steady = Steady(running.url, "/function/echo")
-        second.reads("127.0.0.1:1", scaler)
+        second.reads("127.0.0.1:1", running)
         wait_until(lambda: "Prometheus has no count" in notes(running), 90, "the missing target")
-        second.reads(provider, scaler)
+        second.reads(provider, running)
         wait_until(lambda: "Prometheus" not in notes(running), 60, "the target again")
         steady.stop()
         second.ended()
@@ -83,9 +82,7 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
 
 def trouble(running: Stack) -> str:
     """What the scaler says of other sources."""
-    headers = {"authorization": f"Bearer {running.token}"}
-    answer = requests.get(f"{running.scaler}/v1/functions", headers=headers, timeout=5).json()
-    return str(answer["trouble"])
+    return str(running.ask_scaler("/v1/functions").json()["trouble"])
 
 
 def _agrees(running: Stack, second: RealPrometheus) -> int:
@@ -132,19 +129,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         outcome: Outcome = asyncio.run(load(running.url, 20, 3, BACKGROUND))
         assert 60 == outcome.answered
         until_planned(running)
-        listed = requests.get(f"{running.url}/metrics/targets", timeout=5).json()
+        listed = running.system("GET", "/metrics/targets").json()
         paths = {
             group["labels"]["instance"]: group["labels"]["__metrics_path__"] for group in listed
         }
         (front,) = (path for name, path in paths.items() if "--" not in name)
         (instance,) = (path for name, path in paths.items() if "--" in name)
-        where = {
-            "provider": f"{running.url}/metrics",
-            "scaler": f"{running.scaler}/metrics",
-            "front": running.url + front,
-            "instance": running.url + instance,
-        }
-        yield {part: requests.get(url, timeout=5).text for part, url in where.items()}
+        where = {"provider": "/metrics", "front": front, "instance": instance}
+        told = {part: running.system("GET", path).text for part, path in where.items()}
+        yield {**told, "scaler": running.ask_scaler("/metrics").text}
 
 
 @pytest.mark.parametrize("part", ["provider", "scaler", "front", "instance"])

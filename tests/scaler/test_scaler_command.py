@@ -24,7 +24,9 @@ FORM = {"plan": None, "version": 3}
     [
         (["--policy", "infles"], "did you mean 'infless'"),
         (["--prewarm", "hpp"], "did you mean 'hhp'"),
-        (["--listen", "0.0.0.0:0"], "name a --token-file"),
+        (["--listen", "0.0.0.0:0", "--no-auth"], "leave out --no-auth"),
+        (["--no-auth", "--token-file", "t"], "either it or --token-file"),
+        (["--allow-host", "http://a:80"], "without scheme and port"),
         (["--listen", "nowhere"], "HOST:PORT"),
         (["--interval", "soon"], "--interval"),
         (["--params", "[]"], "--params"),
@@ -79,7 +81,9 @@ def test_nothing_is_imported_beneath_a_scaler(tmp_path: Path) -> None:
     kept.write_text(json.dumps({"version": 2, "documents": {"function": {}}, "arrivals": []}))
     command = [sys.executable, "-m", "carpool", "scaler", "run", "--store", str(path)]
     listen = ["--listen", f"unix:{tmp_path}/s", "--gateway", "http://127.0.0.1:1"]
-    with subprocess.Popen([*command, *listen], stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        [*command, *listen], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stderr is not None
         assert any("listening" in line for line in running.stderr)
         with pytest.raises(ConfigError, match="stop it first"):

@@ -10,10 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from carpool.http.client import Pool
+from carpool.http.hosts import Hosts
 from carpool.http.server import Limits, serve
 from carpool.sync import PATH, PROOF, Announcement, AppReport, FrontReport, SyncAnswer, proof
 from scaler.api import Api
+from scaler.callers import Callers
 from scaler.core.cost import Prices
 from scaler.core.live.class_function import Status
 from scaler.core.live.control import Means
@@ -31,8 +35,6 @@ from scaler.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
-
-    import pytest
 
     from carpool.http.client import Response
 
@@ -71,7 +73,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def scaler(folder: Path) -> AsyncIterator[Caller]:
+async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
     """A scaler without rounds: what it knows is set by the test."""
     functions = Functions(Means("e1"))
     functions.observe({"echo": BASE, "plain": PLAIN})
@@ -81,7 +83,7 @@ async def scaler(folder: Path) -> AsyncIterator[Caller]:
     store = Store(folder / "scaler.db")
     gateway = Gateway("http://127.0.0.1:1")
     loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
-    sync = SyncApi(functions, TOKEN, tally, senders)
+    sync = SyncApi(functions, Callers(token, Hosts(["127.0.0.1:0"])), tally, senders)
     dashboard = Dashboard(functions, planners, Prices())
     api = Api(sync, functions, planners, loop, tally, dashboard)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
@@ -175,7 +177,7 @@ async def test_a_body_beyond_the_edge_is_refused(caller: Caller) -> None:
 
 @with_scaler
 async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
-    """Lines, one in full, what is unknown; metrics and health are open."""
+    """Lines, one in full, what is unknown, metrics; health is open."""
     await caller.say(REPORT)
     status, lines = await caller.get("/v1/functions")
     assert (200, ["echo"]) == (status, [line["name"] for line in lines["functions"]])
@@ -185,6 +187,32 @@ async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
     assert (404, True) == (status, "did you mean 'echo'" in error["error"])
     assert 404 == (await caller.get("/v1/shadow"))[0]
     assert 401 == (await caller.get("/v1/functions", "wrong"))[0]
-    for path in ("/metrics", "/healthz"):
-        assert 200 == (await caller.pool.request("GET", path)).status
+    assert 401 == (await caller.pool.request("GET", "/metrics")).status
+    shown = [("authorization", f"Bearer {TOKEN}")]
+    assert b'"echo"' in (await caller.pool.request("GET", "/metrics", shown)).body
+    assert 200 == (await caller.pool.request("GET", "/healthz")).status
     assert 405 == (await caller.pool.request("DELETE", "/v1/functions")).status
+
+
+@pytest.mark.parametrize("header", [("origin", "http://evil.example"), ("host", "evil.example")])
+def test_foreign_pages_get_nothing(tmp_path: Path, header: tuple[str, str]) -> None:
+    """With or without a token; only who shows the token may come by any name, to report."""
+
+    async def attack() -> None:
+        shown = ("authorization", f"Bearer {TOKEN}")
+        async with scaler(tmp_path) as caller:
+            for path in ("/", "/page.js", "/healthz", "/metrics", "/v1/functions", "/v1/shadow"):
+                answer = await caller.pool.request("GET", path, [header, shown])
+                assert 403 == answer.status, path
+                assert b"--allow-host" in answer.body
+            answer = await caller.pool.request("POST", PATH, [header], REPORT.to_json())
+            assert 401 == answer.status
+            answer = await caller.pool.request("POST", PATH, [header, shown], REPORT.to_json())
+            assert 200 == answer.status
+        (tmp_path / "open").mkdir()
+        async with scaler(tmp_path / "open", token="") as caller:
+            answer = await caller.pool.request("POST", PATH, [header], REPORT.to_json())
+            assert 403 == answer.status
+            assert 200 == (await caller.say(REPORT)).status
+
+    asyncio.run(attack())

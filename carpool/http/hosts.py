@@ -1,0 +1,105 @@
+"""Which hosts a server is, so that no web page of a stranger's can use a browser to reach it.
+
+A page can make its visitor's browser send requests to this machine (the request then names the
+page's ``Origin``), or give its own name our address, so that the browser takes our answers for
+those of the page's own server (the request then names a ``Host`` that we are not). Programs do
+neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from carpool import address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from carpool.http.exchange import Exchange
+    from carpool.strict import Problems
+
+__all__ = ["Hosts", "check_names"]
+
+_CACHED = 256
+_EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - listened at, not by us here
+
+
+class Hosts:
+    """The names that a server answers to.
+
+    Loopback names, the address it listens at, and what the user has named. A server that listens
+    everywhere answers to every IP address: a page can only have itself taken for a name of its own.
+
+    Args:
+        listen: Where it listens: ``HOST:PORT`` or ``unix:PATH``, each.
+        named: Further names.
+    """
+
+    def __init__(self, listen: Iterable[str], named: Iterable[str] = ()) -> None:
+        places = [address.parse(each) for each in listen]
+        hosts = {place.host.lower() for place in places if not place.path}
+        self._named = frozenset(name.lower() for name in named)
+        self._known = (self._named | hosts | {"localhost"}) - _EVERYWHERE
+        self._everywhere = bool(hosts & _EVERYWHERE)
+        self._judge = functools.lru_cache(_CACHED)(self._judged)
+
+    def refusal(self, exchange: Exchange) -> str:
+        """Why a request is refused, and how to have it served; empty if nothing speaks against it.
+
+        No browser reaches a Unix socket: there, nothing is asked.
+        """
+        if not exchange.peer:
+            return ""
+        return self._judge(exchange.header(b"host"), exchange.header(b"origin"))
+
+    def _judged(self, host: bytes | None, origin: bytes | None) -> str:
+        here = (host or b"").decode("latin-1").lower()
+        name = _name(here)
+        if host is not None and not self._is_ours(name):
+            return (
+                f"Host {here!r} is not one of this server's names: expected "
+                f"{', '.join(sorted(self._known))} or its address; if it is, start it with "
+                f"--allow-host {name}"
+            )
+        if origin is None:
+            return ""
+        from_page = origin.decode("latin-1").lower()
+        scheme, _, there = from_page.partition("://")
+        same = bool(there) and there == here and scheme in ("http", "https")
+        if same or _name(there) in self._named:
+            return ""
+        return (
+            f"Origin {from_page!r} is another site than this server's: expected none, or that of "
+            f"{here or 'this server'}; if its pages may use this server, start it with "
+            f"--allow-host {_name(there) or 'NAME'}"
+        )
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._known or name.endswith(".localhost"):
+            return True
+        try:
+            ip = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self._everywhere or ip.is_loopback
+
+
+def check_names(option: str, names: Iterable[str], problems: Problems) -> None:
+    """Note what is no host's name; a scheme, a port or a path is none of it."""
+    for name in names:
+        if not name or _name(name) != name.lower() or set(name) & set("/ @?#,*"):
+            expected = "a host's name or address without scheme and port, such as carpool.lan"
+            problems.add(option, name, expected)
+
+
+def _name(host: str) -> str:
+    """The name or address in ``HOST[:PORT]``; empty if it is not one."""
+    if "@" in host:
+        return ""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+    except ValueError:
+        return ""

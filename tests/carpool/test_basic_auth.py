@@ -1,0 +1,92 @@
+"""Credentials: read from the gateway's files, made, kept for one address and found again."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool import basic_auth
+from carpool.basic_auth import Credentials
+from carpool.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAIR = Credentials("admin", "pass:wörd")
+
+
+def test_files_of_the_gateway_are_read(tmp_path: Path) -> None:
+    """Missing or empty ones are named; white space around the texts is none of theirs."""
+    assert basic_auth.kept(tmp_path) is None
+    (tmp_path / "basic-auth-user").write_text("admin\n")
+    with pytest.raises(ConfigError, match="basic-auth-password"):
+        basic_auth.kept(tmp_path)
+    (tmp_path / "basic-auth-password").write_text("")
+    with pytest.raises(ConfigError, match="basic-auth-password"):
+        basic_auth.credentials(tmp_path)
+    (tmp_path / "basic-auth-password").write_text(" pass:wörd \n")
+    assert basic_auth.credentials(tmp_path) == PAIR
+
+
+def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
+    """Folder and files, whatever the umask would let others do; what was there is replaced."""
+    folder = tmp_path / "a" / "b"
+    basic_auth.write(folder, basic_auth.generated())
+    basic_auth.write(folder, PAIR)
+    assert basic_auth.credentials(folder) == PAIR
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes == {0o600}
+    assert ["basic-auth-password", "basic-auth-user"] == sorted(p.name for p in folder.iterdir())
+
+
+def test_no_two_passwords_are_alike() -> None:
+    """The user is OpenFaaS's; the password has 256 bits."""
+    some = {basic_auth.generated() for _ in range(20)}
+    assert 20 == len({pair.password for pair in some})
+    assert {"admin"} == {pair.user for pair in some}
+    assert min(len(pair.password) for pair in some) >= 43
+
+
+@pytest.mark.parametrize(
+    ("address", "alike"),
+    [
+        ("127.0.0.1:8080", "http://127.0.0.1:8080/"),
+        ("127.0.0.1:8080", "http://localhost:8080"),
+        ("0.0.0.0:8080", "http://127.0.0.1:8080"),
+        ("[::]:8080", "http://[::1]:8080"),
+        ("10.0.0.7:8080", "http://10.0.0.7:8080"),
+    ],
+)
+def test_they_are_found_by_the_address(tmp_path: Path, address: str, alike: str) -> None:
+    """Under every name that the address has for its own machine."""
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    basic_auth.write(basic_auth.folder_of(address, env), PAIR)
+    assert basic_auth.found(alike, env) == PAIR
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8081",
+        "http://10.0.0.7:8080",
+        "https://127.0.0.1:8080",
+        "http://elsewhere:8080",
+        "http://127.0.0.1:8080/a/../b",
+        "",
+    ],
+)
+def test_no_other_address_is_shown_them(tmp_path: Path, url: str) -> None:
+    """A password is for the one address that it was made for."""
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    basic_auth.write(basic_auth.folder_of("127.0.0.1:8080", env), PAIR)
+    assert basic_auth.found(url, env) is None
+
+
+def test_the_folder_is_the_users_own() -> None:
+    """Below the home where no other place for state is named."""
+    found = basic_auth.folder_of("127.0.0.1:8080", {})
+    assert found.is_absolute()
+    assert ("carpool", "gateways", "127.0.0.1_8080") == found.parts[-3:]

@@ -1,0 +1,136 @@
+"""What a provider lets in: honest callers, and no web page that its user happens to visit."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.basic_auth import Credentials
+from faas_stack.provider.auth import BasicAuth
+from tests.faas_stack.rig import IMAGE, ProcessStage, provider, story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from tests.faas_stack.rig import Rig
+
+import uvloop
+
+ADMIN = Credentials("admin", "pass:word")
+DOCUMENT = json.dumps({"service": "fn", "image": IMAGE}).encode()
+JSON = ("content-type", "application/json")
+PAGE = ("origin", "http://evil.example")
+REBOUND = ("host", "evil.example:8080")
+SYSTEM = (
+    ("GET", "/system/functions"),
+    ("GET", "/system/function/fn"),
+    ("GET", "/system/info"),
+    ("GET", "/system/namespaces"),
+    ("GET", "/system/secrets"),
+    ("GET", "/system/logs?name=fn"),
+    ("GET", "/metrics"),
+    ("GET", "/metrics/targets"),
+    ("GET", "/function/fn/metrics"),
+    ("GET", "/%73ystem/functions"),
+    ("POST", "/system/functions"),
+    ("PUT", "/system/functions"),
+    ("DELETE", "/system/functions"),
+    ("OPTIONS", "/system/functions"),
+    ("POST", "/system/scale-function/fn"),
+    ("POST", "/system/secrets"),
+    ("POST", "/%73ystem/functions"),
+    ("POST", "/nothing"),
+)
+
+
+async def sent(
+    rig: Rig, method: str, path: str, *headers: tuple[str, str], body: bytes = b""
+) -> Response:
+    """One request with these headers and no others of the test's."""
+    return await rig.client.request(method, path, headers, body, 10)
+
+
+@pytest.mark.parametrize("header", [PAGE, REBOUND, ("origin", "null")], ids=str)
+@pytest.mark.parametrize("pair", [ADMIN, None], ids=["credentials", "no-auth"])
+def test_foreign_pages_get_nothing(
+    tmp_path: Path, header: tuple[str, str], pair: Credentials | None
+) -> None:
+    """Whatever they ask for, and even with what a browser may have remembered; calls are let in."""
+
+    async def attack() -> None:
+        auth = BasicAuth(*pair) if pair else None
+        shown = [pair.header] if pair else []
+        async with provider(ProcessStage(), tmp_path, auth=auth) as rig:
+            for method, path in SYSTEM:
+                body = DOCUMENT if method in {"POST", "PUT"} else b""
+                answer = await sent(rig, method, path, header, JSON, *shown, body=body)
+                assert 403 == answer.status, (method, path)
+                assert b"--allow-host" in answer.body
+                assert answer.header(b"access-control-allow-origin") is None
+            assert 403 == (await sent(rig, "GET", "/healthz", header)).status
+            assert b"[]" == (await sent(rig, "GET", "/system/functions", *shown)).body
+            assert 503 == (await sent(rig, "POST", "/function/fn", header, body=b"x")).status
+
+    uvloop.run(attack())
+
+
+@story(ProcessStage(), auth=BasicAuth(*ADMIN))
+async def test_nothing_but_calls_and_health_without_credentials(rig: Rig) -> None:
+    """Not even whether there is such a route, or a function's name among the metrics."""
+    for method, path in SYSTEM:
+        answer = await sent(rig, method, path, JSON, body=DOCUMENT)
+        assert 401 == answer.status, (method, path)
+        assert b'Basic realm="Restricted"' == answer.header(b"www-authenticate")
+    assert 200 == (await sent(rig, "GET", "/healthz")).status
+    assert b"[]" == (await sent(rig, "GET", "/system/functions", ADMIN.header)).body
+    await rig.deploy("fn", headers=[ADMIN.header])
+    assert 200 == (await sent(rig, "POST", "/function/fn", body=b"x")).status
+    assert 401 == (await sent(rig, "GET", "/function/fn/metrics")).status
+    assert 401 == (await sent(rig, "GET", "/function/fn/metrics?x")).status
+    assert 200 == (await sent(rig, "GET", "/function/fn/metrics", ADMIN.header)).status
+    assert 200 == (await sent(rig, "GET", "/function/fn/metrics/x")).status
+    assert b'"fn.openfaas-fn"' in (await sent(rig, "GET", "/metrics", ADMIN.header)).body
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([JSON], 202),
+        ([("content-type", "Application/JSON; charset=utf-8")], 202),
+        ([("content-type", "text/plain")], 415),  # what a page may send without being asked
+        ([("content-type", "text/plain;application/json")], 415),
+        ([("content-type", "application/x-www-form-urlencoded")], 415),
+        ([("content-type", "multipart/form-data; boundary=x")], 415),
+        ([("content-type", "")], 415),
+        ([], 202),  # the gateway's own calls have none
+        ([("sec-fetch-site", "none")], 415),  # a browser's Blob has none either
+    ],
+    ids=str,
+)
+def test_a_change_is_json(tmp_path: Path, headers: list[tuple[str, str]], status: int) -> None:
+    """What no browser sends to another site before that site has agreed."""
+
+    async def change() -> None:
+        async with provider(ProcessStage(), tmp_path) as rig:
+            answer = await sent(rig, "POST", "/system/functions", *headers, body=DOCUMENT)
+            assert status == answer.status
+            assert (415 == status) == (b"expected application/json" in answer.body)
+            own = ("origin", f"http://{rig.provider.address}")
+            answer = await sent(rig, "PUT", "/system/functions", own, body=DOCUMENT)
+            assert 415 == answer.status
+
+    uvloop.run(change())
+
+
+@story(ProcessStage(), hosts=("carpool.lan",))
+async def test_further_names(rig: Rig) -> None:
+    """What the user has named is a name of the provider's, for its pages, too."""
+    named, page = ("host", "carpool.lan"), ("origin", "https://carpool.lan")
+    assert 200 == (await sent(rig, "GET", "/system/functions", named)).status
+    assert 200 == (await sent(rig, "GET", "/system/functions", page)).status
+    assert 403 == (await sent(rig, "GET", "/system/functions", ("host", "a.carpool.lan"))).status
+    metrics = (await sent(rig, "GET", "/metrics")).body.decode()
+    assert 'provider_http_requests_total{code="403",method="GET",path="refused"} 1.0' in metrics
