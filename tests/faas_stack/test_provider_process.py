@@ -50,7 +50,7 @@ async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
     return document
 
 
-@story(STAGE)
+@story(STAGE, hosts=("provider.example",))
 async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
     """A replica on a socket is a target at the provider itself, by the name that was asked."""
     await rig.deploy("fn")
