@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -66,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _serve(options: Options, store: Store) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # one for each sidecar
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)

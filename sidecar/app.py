@@ -7,7 +7,6 @@ import asyncio
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 import time
@@ -46,12 +45,6 @@ log = logging.getLogger(__name__)
 _GRACE_S = 5.0
 
 
-def _allow_open_files() -> None:
-    """As many connections as the system lets us have; the usual soft limit is far below."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
@@ -60,7 +53,6 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         OSError: the address cannot be bound.
     """
     loop = asyncio.get_running_loop()
-    _allow_open_files()
     metrics = Metrics()
 
     def replaced(reason: str) -> None:
@@ -86,7 +78,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         member = membership.front(options, shell, batcher, fleet, metrics)
     elif options.is_instance:
         member = membership.instance(options, shell, fleet, metrics)
-    limits = Limits(body_bytes=options.body_max_bytes)
+    limits = Limits(body_bytes=options.body_max_bytes).behind_proxy()
     server = await serve(shell, listen=options.listen, limits=limits)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
     side_door = None

@@ -8,6 +8,7 @@ Cancelling the calling task closes the connection, which is how the other side l
 from __future__ import annotations
 
 import asyncio
+import io
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,14 +59,22 @@ class StreamedResponse:
 
 async def _whole(connection: ClientConnection) -> Response:
     """The whole answer, when it is there."""
-    parts: list[bytes] = []
+    body, pieces = b"", None
     while True:
         while connection.chunks:
-            parts.append(connection.next_chunk())
+            chunk = connection.next_chunk()
+            if pieces is None and not body:
+                body = chunk
+                continue
+            if pieces is None:
+                pieces = io.BytesIO()  # unlike a list to join, it never holds everything twice
+                pieces.write(body)
+            pieces.write(chunk)
         if connection.complete:
             break
         await connection.progress()
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if pieces is not None:
+        body = pieces.getvalue()
     return Response(connection.status, connection.headers, body)
 
 

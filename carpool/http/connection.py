@@ -2,7 +2,8 @@
 
 Rules: there is no timer per connection (`expire` is called from one sweep); a client that closes
 its side has gone, half-closed or not; a client that does not read answers is not read either;
-whatever is held for a client, in either direction, is counted in `Owner.held_bytes`.
+whatever is held for a client, in either direction, is counted in `Owner.held_bytes`, from the
+first byte that its socket did not take.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from carpool import errors
+from carpool.http.exchange import Account
 from carpool.http.limits import Limits, Refused
 from carpool.http.reader import Reader
 
 if TYPE_CHECKING:
+    from collections import OrderedDict
+
     from carpool.http.exchange import Exchange
 
 __all__ = ["Connection"]
@@ -27,19 +32,26 @@ _LINGER_S = 2.0  # a refused client may still be sending; closing at once could 
 _SMALL_BYTES = 16 * 1024  # who sends one request of this size is served however full memory is
 _EXCHANGE_BYTES = 1024  # the objects of one request, about
 _HEADER_BYTES = 128  # and of one header
-_AGAIN_S = 1.0
+_STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
+_SLOWEST_BYTES_S = 1024  # an upload that is slower is no progress
+_AGAIN_S = 1
 
 
-class Owner(Protocol):
-    """What a connection needs of the server that it belongs to."""
+class Owner(Account, Protocol):
+    """What a connection needs of the server that it belongs to.
+
+    Attributes:
+        connections: all that were let in, by their last answer: the longest idle come first.
+        behind: those that do not take what was sent to them, the longest stalled first.
+    """
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
-    held_bytes: int
     most_held_bytes: int
     closing: bool
-    date: bytes
     quiet: asyncio.Future[None] | None
+    connections: OrderedDict[Connection, None]
+    behind: OrderedDict[Connection, None]
 
     def now(self) -> float:
         """Event-loop time, seconds."""
@@ -56,17 +68,23 @@ class Owner(Protocol):
     def noticed(self) -> None:
         """A connection became idle or went away."""
 
+    def relieve(self, stalled_s: float = 0.0) -> bool:
+        """Drop clients that do not read until memory suffices; whether it does."""
+
 
 class Connection(asyncio.Protocol):
     """One socket.
 
     Attributes:
         exchanges: requests that are not answered yet, in order.
+        stalled_since: when a client that is behind was last seen to take something.
     """
 
     __slots__ = (
         "_active_since",
+        "_behind",
         "_closing",
+        "_drained",
         "_handed_over",
         "_handing_over",
         "_leaving",
@@ -76,9 +94,10 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_unclaimed",
         "_unread",
-        "_writable",
+        "_untaken",
         "exchanges",
         "server",
+        "stalled_since",
         "transport",
     )
 
@@ -96,15 +115,18 @@ class Connection(asyncio.Protocol):
         self._handing_over = False
         self._handed_over = 0  # how many of the exchanges the application has
         self._unclaimed = 0  # bytes that were read and belong to no whole request
-        self._unread = 0  # bytes that were written to a client that is behind
-        self._writable: asyncio.Future[None] | None = None  # there is one while it is behind
-        self._active_since = server.now()
+        self._behind = False  # the client has not taken all that was written
+        self._unread = 0  # bytes of what it has not taken as a whole: so long all is in memory
+        self._untaken = 0  # bytes that were left of it when we last looked
+        self._drained: asyncio.Future[None] | None = None  # there is one while somebody waits
+        self._active_since = self.stalled_since = server.now()
 
     # -- asyncio ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
         self.transport = transport  # type: ignore[assignment]
+        self.transport.set_write_buffer_limits(0)  # tell of every byte that the socket leaves
         refused = self.server.join(self)
         if refused and not self._closing:
             self._refuse(refused)
@@ -135,33 +157,40 @@ class Connection(asyncio.Protocol):
         del exc
         self._depart()
         self._reader.close()
-        self.server.held_bytes -= self._unclaimed + self._unread
-        self._unclaimed = self._unread = 0
-        if self._writable and not self._writable.done():
-            self._writable.set_result(None)
+        self.server.held_bytes -= self._unclaimed
+        self._unclaimed = 0
+        self._catch_up()
         self.server.part(self)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
-        self._writable = self.server.loop.create_future()
-        self._active_since = self.server.now()
-        self._unread = self.transport.get_write_buffer_size()
-        self.server.held_bytes += self._unread
+        self._behind = True
+        self._active_since = self.stalled_since = self.server.now()
+        self._untaken = self.transport.get_write_buffer_size()
+        self.server.behind[self] = None
         self._throttle()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self._writable and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
-        self.server.held_bytes -= self._unread
-        self._unread = 0
+        """The client has taken everything."""
+        self._catch_up()
         self._hand_over()
 
     async def writable(self) -> None:
-        """Wait until the client has caught up."""
-        if self._writable:
-            await self._writable
+        """Wait until the client has taken everything."""
+        if self._behind:
+            if self._drained is None or self._drained.done():
+                self._drained = self.server.loop.create_future()
+            await self._drained
+
+    def _catch_up(self) -> None:
+        """Nothing is unread any more: the client has taken it, or gets it never."""
+        if self._behind:
+            self._behind = False
+            del self.server.behind[self]
+            self.server.held_bytes -= self._unread
+            self._unread = 0
+        if self._drained and not self._drained.done():
+            self._drained.set_result(None)
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -187,7 +216,7 @@ class Connection(asyncio.Protocol):
             self._closing = True
         exchanges = self.exchanges
         exchanges.append(exchange)
-        if len(exchanges) == 1 and self._writable is None:
+        if len(exchanges) == 1 and not self._behind:
             self._handed_over = 1
             server.dispatch(exchange)
         elif not self._handing_over:
@@ -211,7 +240,7 @@ class Connection(asyncio.Protocol):
         while (
             self._handed_over < len(exchanges)
             and self._handed_over < _PIPELINE
-            and self._writable is None
+            and not self._behind
         ):
             exchange = exchanges[self._handed_over]
             self._handed_over += 1
@@ -223,7 +252,7 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Stop reading while there is more than may be handed over."""
-        stop = self._writable is not None or len(self.exchanges) > self._handed_over
+        stop = self._behind or len(self.exchanges) > self._handed_over
         if stop == self._paused:
             return
         self._paused = stop
@@ -244,7 +273,8 @@ class Connection(asyncio.Protocol):
             self._check_memory()
 
     def _check_memory(self) -> None:
-        if self.exchanges or self._unclaimed > _SMALL_BYTES:
+        enough = self.server.relieve(_STALLED_S)
+        if not enough and (self.exchanges or self._unclaimed > _SMALL_BYTES):
             raise Refused(503, "too much is held for other requests", _AGAIN_S)
 
     def _refuse(self, refused: Refused) -> None:
@@ -254,39 +284,42 @@ class Connection(asyncio.Protocol):
         exchange.keep_alive = False
         exchange.held_bytes, self._unclaimed = self._unclaimed, 0
         self.exchanges.append(exchange)
-        refused.answer(exchange)
+        exchange.reply(refused.status, errors.body(refused), headers=refused.headers)
 
     # -- answers ----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send; a client that is far behind is dropped when memory is needed."""
-        if self._writable is not None:
-            self._unread += len(data)
-            self.server.held_bytes += len(data)
-            if self.server.held_bytes > self.server.most_held_bytes:
-                self.abort()
-                return
+        """Send; what the client does not take at once is counted, and somebody else's may go."""
         self.transport.write(data)
+        if self._behind:
+            server = self.server
+            self._unread += len(data)
+            server.held_bytes += len(data)
+            if server.held_bytes > server.most_held_bytes:
+                server.relieve()
 
-    def advance(self) -> None:
-        """The first exchange has been answered: go on to those whose turn it is now."""
+    def finish(self, data: bytes) -> None:
+        """Send the end of the first exchange's answer; go on to those whose turn it is now."""
         exchanges, server = self.exchanges, self.server
         while True:
             done = exchanges.popleft()
             server.held_bytes -= done.held_bytes
             if self._handed_over:
                 self._handed_over -= 1
+            self.write(data)
             if not done.keep_alive:
                 self._leave()
                 return
             if not exchanges:
                 break
-            for data in exchanges[0].release_held():
-                self.write(data)
+            data = b"".join(exchanges[0].release_held())
             if not exchanges[0].answered:
+                if data:
+                    self.write(data)
                 self._go_on()
                 return
         self._active_since = server.now()
+        server.connections.move_to_end(self)
         if server.quiet:
             server.noticed()
 
@@ -302,12 +335,26 @@ class Connection(asyncio.Protocol):
         """Close at once, answered or not."""
         self._closing = self._leaving = True
         self.transport.abort()
+        self._catch_up()
+
+    def idle(self, now: float) -> bool:
+        """Whether no request is under way, or one that hardly moves: what may make room."""
+        if self.exchanges:
+            return False
+        if self._behind:
+            return now - self.stalled_since > _STALLED_S
+        if not self._reader.partial:
+            return True
+        waited_s = now - self._active_since
+        return waited_s > _STALLED_S and self._unclaimed < waited_s * _SLOWEST_BYTES_S
 
     def expire(self, now: float) -> None:
         """Enforce the time limits; called about once a second."""
         limits = self._limits
         waited_s = now - self._active_since
-        if self._leaving or self._writable:
+        if self._behind:
+            self._look_for_progress(now)
+        if self._leaving or self._behind:
             patience_s = _LINGER_S if self._leaving and self._lingering else limits.read_s
             if waited_s > patience_s:
                 self.abort()
@@ -316,6 +363,14 @@ class Connection(asyncio.Protocol):
                 self._refuse(Refused(408, f"the request did not arrive within {limits.read_s:g} s"))
         elif not self.exchanges and waited_s > limits.idle_s:
             self._leave()
+
+    def _look_for_progress(self, now: float) -> None:
+        """Notice whether the client has taken anything since we looked last."""
+        untaken = self.transport.get_write_buffer_size()
+        if untaken != self._untaken:
+            self._untaken = untaken
+            self.stalled_since = now
+            self.server.behind.move_to_end(self)
 
     def _leave(self) -> None:
         """Close when what is written has been sent."""

@@ -1,20 +1,23 @@
-"""One request and the one answer to it, as an application sees them."""
+"""One request and the one answer to it, as an application sees them.
+
+What an exchange needs of the connection that it came on is `Link`; no connection is known here.
+"""
 
 from __future__ import annotations
 
 import functools
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from carpool import errors
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections import deque
     from collections.abc import Callable, Iterable
 
-    from carpool.http.connection import Connection
-
-__all__ = ["Exchange"]
+__all__ = ["Account", "Exchange", "Link"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 _NO_BODY = frozenset((204, 304))
@@ -29,6 +32,50 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
         return line + date
     kind = content_type.encode("latin-1", "replace")
     return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
+
+
+class Account(Protocol):
+    """What all connections of one server share.
+
+    Attributes:
+        date: the header of that name, as sent.
+        held_bytes: the memory that is held for clients.
+    """
+
+    date: bytes
+    held_bytes: int
+
+
+class Link(Protocol):
+    """The connection that exchanges came on; `exchanges` are those unanswered, in order."""
+
+    exchanges: deque[Exchange]
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The socket."""
+
+    @property
+    def server(self) -> Account:
+        """What it shares with others."""
+
+    def accept(self, exchange: Exchange) -> None:
+        """Take a whole request."""
+
+    def invite(self) -> None:
+        """The client waits for a sign before it sends its body."""
+
+    def write(self, data: bytes) -> None:
+        """Send a part of the first exchange's answer."""
+
+    def finish(self, data: bytes) -> None:
+        """Send the end of the first exchange's answer, and go on to the next exchange."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    async def writable(self) -> None:
+        """Wait until the client has taken everything."""
 
 
 class Exchange:
@@ -67,7 +114,7 @@ class Exchange:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Link,
         method: str,
         target: str,
         headers: tuple[tuple[bytes, bytes], ...],
@@ -116,13 +163,24 @@ class Exchange:
         body: bytes | memoryview = b"",
         content_type: str = "application/json",
         headers: Iterable[tuple[str, str]] = (),
+        *,
+        length: int | None = None,
     ) -> None:
-        """Answer whole. Does nothing when the client has gone or was answered already."""
+        """Answer whole. Does nothing when the client has gone or was answered already.
+
+        Args:
+            status: of the answer.
+            body: its body; HEAD is told its length alone.
+            content_type: its type.
+            headers: further ones.
+            length: what HEAD is told instead, where the body itself is not known here.
+        """
         if self.answered or self._streaming:
             return
         size = len(body)
         if self.method == "HEAD" or status in _NO_BODY:
-            self._finish(self._head(status, content_type, headers, size))
+            told = size if length is None else length
+            self._finish(self._head(status, content_type, headers, told))
         elif size >= _JOIN_BELOW_BYTES:
             self._send(self._head(status, content_type, headers, size))
             self._finish(bytes(body))
@@ -186,12 +244,6 @@ class Exchange:
         else:
             self._hold(data)
 
-    def _hold(self, data: bytes) -> None:
-        """Keep what may not be sent before the answers to earlier requests."""
-        self._held.append(data)
-        self.held_bytes += len(data)
-        self._connection.server.held_bytes += len(data)
-
     def _finish(self, data: bytes) -> None:
         self.answered = True
         self.on_gone = None
@@ -199,12 +251,21 @@ class Exchange:
             return
         connection = self._connection
         if connection.exchanges[0] is self:
-            connection.write(data)
-            connection.advance()
+            connection.finish(data)
         else:
             self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what may not be sent before the answers to earlier requests."""
+        self._held.append(data)
+        self._count(len(data))
 
     def release_held(self) -> list[bytes]:
         """What was answered while earlier requests of the connection were still unanswered."""
         held, self._held = self._held, []
+        self._count(-sum(map(len, held)))
         return held
+
+    def _count(self, size_bytes: int) -> None:
+        self.held_bytes += size_bytes
+        self._connection.server.held_bytes += size_bytes

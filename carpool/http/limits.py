@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from carpool import errors
-
-if TYPE_CHECKING:
-    from carpool.http.exchange import Exchange
+from dataclasses import dataclass, replace
+from typing import Self
 
 __all__ = ["Limits", "Refused"]
+
+_ADDED_HEADERS = 10  # by our own parts on the way: four by the provider, and framing
+_ADDED_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,33 +17,45 @@ class Limits:
 
     Attributes:
         head_bytes: largest request line and headers together (431 beyond).
+        headers: most headers of one request (431 beyond): each takes more memory than its bytes.
         body_bytes: largest request body (413 beyond).
         idle_s: how long a connection may stay open between requests.
         read_s: how long a request may take to arrive, and a client to read its answer.
-        connections: most connections at once (503 beyond); fewer where the process may not open
-            so many files.
+        connections: most connections at once; fewer where the process may not open so many files.
+            For one more, that which has been idle for longest is closed; if all are at work, the
+            newcomer is refused (503). There is no limit by the client's address: behind a gateway
+            all clients have the same one, and whoever holds idle connections only, however many,
+            keeps nobody out.
         held_bytes: most memory held for all clients together: requests not yet answered, whole or
             in parts, and answers not yet read; never less than two of the largest bodies. Beyond,
-            uploads are refused (503), and clients that do not read are dropped.
+            clients that do not read are dropped, the longest stalled first, and uploads are
+            refused (503).
     """
 
     head_bytes: int = 64 * 1024
+    headers: int = 100
     body_bytes: int = 64 * 1024 * 1024
     idle_s: float = 75.0
     read_s: float = 30.0
     connections: int = 4096
     held_bytes: int = 512 * 1024 * 1024
 
+    def behind_proxy(self) -> Self:
+        """The same for an edge behind another one of ours, which adds headers of its own.
+
+        Without room for them, a head that just passes the first edge would fail at the second.
+        """
+        return replace(
+            self,
+            head_bytes=self.head_bytes + _ADDED_BYTES,
+            headers=self.headers + _ADDED_HEADERS,
+        )
+
 
 class Refused(Exception):
     """A request the edge will not read further; its connection is closed after the answer."""
 
-    def __init__(self, status: int, reason: str, retry_after_s: float | None = None) -> None:
+    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
-        self._status = status
-        self._retry_after_s = retry_after_s
-
-    def answer(self, exchange: Exchange) -> None:
-        """Tell the client."""
-        after = [("retry-after", f"{self._retry_after_s:.0f}")] if self._retry_after_s else []
-        exchange.reply(self._status, errors.body(self), headers=after)
+        self.status = status
+        self.headers = [] if retry_after_s is None else [("retry-after", str(retry_after_s))]

@@ -2,7 +2,8 @@
 
 Rules: what is ambiguous is refused and never mended, as another server on the way may mend it in
 another way (RFC 9112, section 11.2); how the bytes were cut into reads does not change what is
-read; nothing grows without a limit. This file knows neither sockets nor time.
+read; nothing grows without a limit. This file knows neither sockets nor time, and of the
+connection no more than its `Link`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from carpool.http.exchange import Exchange
 from carpool.http.limits import Refused
 
 if TYPE_CHECKING:
-    from carpool.http.connection import Connection
+    from carpool.http.exchange import Link
     from carpool.http.limits import Limits
 
 __all__ = ["Reader"]
 
 log = logging.getLogger(__name__)
 
-_HEADERS = 100  # most in one request: each takes more memory than its bytes
 _LINE_BYTES = 64  # of a head that are neither target nor headers, at most
 _PIECE_BYTES = 4096  # smaller pieces of a body are put together, for the same reason
 _FRAMING = frozenset((b"content-length", b"transfer-encoding"))
@@ -57,7 +57,7 @@ class Reader:
         "partial",
     )
 
-    def __init__(self, connection: Connection, limits: Limits) -> None:
+    def __init__(self, connection: Link, limits: Limits) -> None:
         self._connection = connection
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
@@ -75,7 +75,7 @@ class Reader:
         self.partial = False
 
     def feed(self, data: bytes) -> None:
-        """Read on; whole requests go to `Connection.accept` at once.
+        """Read on; whole requests go to `Link.accept` at once.
 
         Raises:
             Refused: the bytes are no request, or one beyond the limits.
@@ -182,8 +182,8 @@ class Reader:
         if self._fed + self._fed_before > limit and self._head_bytes() > limit:
             raise self._large_head()
         self._fed = 0
-        if len(headers) > _HEADERS:
-            raise Refused(431, f"{len(headers)} headers: expected at most {_HEADERS}")
+        if len(headers) > self._limits.headers:
+            raise Refused(431, f"{len(headers)} headers: expected at most {self._limits.headers}")
         method, target = parser.get_method().decode("latin-1"), self._target.decode("latin-1")
         exchange = self._exchange = Exchange(self._connection, method, target, tuple(headers))
         exchange.keep_alive = parser.should_keep_alive()

@@ -7,10 +7,14 @@ the application in a plain call on the event loop; the application answers whene
 any later callback. Requests pipelined on one connection are handed over some at a time, without
 waiting for answers, and their answers are put back into order.
 
-Memory: whatever is read and not yet answered, and whatever is written to a client that is behind,
-counts towards one limit. Beyond it a client still has room for one small request and one answer,
-so hostile clients can make the server hold `Limits.held_bytes`, and for each connection 16 KiB,
-the transport's buffer (64 KiB) and one answer; nothing they send makes it more.
+Memory: whatever is read and not yet answered, and whatever was written and is not wholly taken by
+its client, counts towards one limit. Beyond it clients that do not read are dropped, the longest
+stalled first, and uploads are refused; a client still has room for one small request. So hostile
+clients can make the server hold `Limits.held_bytes`, and 16 KiB for each connection; nothing they
+send makes it more. What was freed after a peak is given back to the system (`carpool.memory`).
+
+Room: where no further connection has room, that which has been idle for longest makes way, at no
+cost before: `connections` is ordered by last answers, and a newcomer looks at its first few.
 
 Rules: there is no task and no timer per request (one sweep a second enforces every time limit);
 an answer is one write; a client that closes its side has gone, half-closed or not, and what it
@@ -24,6 +28,7 @@ import asyncio
 import logging
 import resource
 import time
+from collections import OrderedDict
 from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
@@ -34,6 +39,7 @@ from carpool import errors
 from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
 from carpool.http.limits import Limits, Refused
+from carpool.memory import Trimmer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +49,8 @@ __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 log = logging.getLogger(__name__)
 
 _FOYER = 64  # most connections that are being told that there are too many
-_AGAIN_S = 1.0
+_LOOKS = 64  # most connections that a newcomer looks at for one to make room
+_AGAIN_S = 1
 
 Application: TypeAlias = "Callable[[Exchange], None]"
 
@@ -61,8 +68,10 @@ class Server:
         self.limits = limits
         self.loop = loop
         self.now = loop.time
-        self.connections: set[Connection] = set()
+        self.connections: OrderedDict[Connection, None] = OrderedDict()
+        self.behind: OrderedDict[Connection, None] = OrderedDict()
         self._turned_away: set[Connection] = set()
+        self._trimmer = Trimmer()
         self.held_bytes = 0
         self.most_held_bytes = max(limits.held_bytes, 2 * limits.body_bytes)
         self.closing = False
@@ -89,17 +98,43 @@ class Server:
 
     def join(self, connection: Connection) -> Refused | None:
         """Count a new connection in; or the reason why not, unless too many wait to hear it."""
-        if len(self.connections) < self._room:
-            self.connections.add(connection)
+        if len(self.connections) < self._room or self._make_room():
+            self.connections[connection] = None
             return None
         self._turned_away.add(connection)
         if len(self._turned_away) > self._foyer:
             connection.abort()
-        return Refused(503, f"more than {self._room} connections", _AGAIN_S)
+        return Refused(503, f"more than {self._room} connections at work", _AGAIN_S)
+
+    def _make_room(self) -> bool:
+        """Close the connection that has been idle for longest; False if the oldest all work."""
+        now, connections = self.now(), self.connections
+        for _ in range(min(_LOOKS, len(connections))):
+            oldest = next(iter(connections))
+            if oldest.idle(now):
+                del connections[oldest]
+                oldest.abort()
+                return True
+            connections.move_to_end(oldest)
+        return False
+
+    def relieve(self, stalled_s: float = 0.0) -> bool:
+        """Drop clients that do not read until memory suffices; whether it does.
+
+        Args:
+            stalled_s: who has stalled for less is not dropped.
+        """
+        before = self.now() - stalled_s
+        while self.held_bytes > self.most_held_bytes:
+            longest = next(iter(self.behind), None)
+            if longest is None or longest.stalled_since > before:
+                return False
+            longest.abort()
+        return True
 
     def part(self, connection: Connection) -> None:
         """A connection is no more."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._turned_away.discard(connection)
         self.noticed()
 
@@ -157,7 +192,14 @@ class Server:
         now = self.now()
         for connection in (*self.connections, *self._turned_away):
             connection.expire(now)
+        self._trimmer.look(self.held_bytes)
         self._sweep = self.loop.call_later(1.0, self._tick)
+
+
+def _allow_open_files() -> None:
+    """As many connections as the system lets this process have; the usual limit is far below."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _places(wanted: int) -> tuple[int, int]:
@@ -185,6 +227,8 @@ def _remove_socket(path: str) -> None:
 async def serve(app: Application, *, listen: str, limits: Limits | None = None) -> Server:
     """Listen on ``listen`` and call ``app`` with every whole request.
 
+    The process may open as many files from then on as the system lets it.
+
     Args:
         app: called on the event loop; answers now or later through the exchange. An exception
             is answered with its status, or 500.
@@ -195,6 +239,7 @@ async def serve(app: Application, *, listen: str, limits: Limits | None = None) 
         ConfigError: ``listen`` is not an address.
         OSError: the address cannot be bound.
     """
+    _allow_open_files()
     server = Server(app, limits or Limits(), asyncio.get_running_loop())
     await server.listen(listen)
     return server

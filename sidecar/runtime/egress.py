@@ -57,6 +57,8 @@ class Sending:
         )
         self._pool = pool
         self._begun = pool.begin("POST", "/", _HEADERS, self._message)
+        if self._begun:
+            self._message = b""  # as large as the batch; the socket has it
 
     async def answers(self, timeout_s: float) -> Answers:
         """Wait for the answers.

@@ -40,16 +40,19 @@ class Socketless(asyncio.Transport):
     Args:
         server: it need not listen.
         stuck: the client does not read, so that the connection is never closed in peace.
+        takes: how many bytes the client takes until it is told to take more.
 
     Attributes:
-        sent: what the client got.
+        sent: what was written to the client.
         reading: whether the server wants more.
         closed: whether the server has closed it.
     """
 
-    def __init__(self, server: Server, *, stuck: bool = False) -> None:
+    def __init__(self, server: Server, *, stuck: bool = False, takes: int = 10**9) -> None:
         super().__init__()
         self._stuck = stuck
+        self._takes = takes
+        self._most_untaken = 0
         self._loop = server.loop
         self._protocol = Connection(server)
         self.sent = bytearray()
@@ -65,15 +68,30 @@ class Socketless(asyncio.Transport):
 
     def later(self, seconds: float) -> None:
         """Let the server look at its clock."""
-        self._protocol.expire(self._loop.time() + seconds)
+        self._protocol.expire(self._protocol.server.now() + seconds)
+
+    def take(self, size: int = 10**9) -> None:
+        """The client takes so many bytes more of what it was sent."""
+        behind = self.get_write_buffer_size() > self._most_untaken
+        self._takes += size
+        if behind and self.get_write_buffer_size() <= self._most_untaken:
+            self._protocol.resume_writing()
 
     def hang_up(self) -> None:
         """The client goes."""
         self.abort()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self.closed:
-            self.sent += data
+        if self.closed:
+            return
+        behind = self.get_write_buffer_size() > self._most_untaken
+        self.sent += data
+        if not behind and self.get_write_buffer_size() > self._most_untaken:
+            self._protocol.pause_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (0, None), "a server is to be told of the first byte"
+        self._most_untaken = 0
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -88,7 +106,7 @@ class Socketless(asyncio.Transport):
         assert not self.closed
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return 0 if self.closed else max(0, len(self.sent) - self._takes)
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         del name

@@ -1,4 +1,4 @@
-"""More clients than there is room for: they hear so at once, and those inside notice nothing."""
+"""More clients than there is room for: the idle make way, and who is served notices nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from carpool.http.server import Exchange
 
 GET = b"GET / HTTP/1.1\r\n"
 
@@ -47,43 +49,144 @@ async def main():
 """
 
 
-def test_too_many_connections_are_turned_away() -> None:
-    """Beyond the limit a client gets 503 and Retry-After, until one of those inside leaves."""
+def test_the_longest_idle_makes_room() -> None:
+    """Over sockets: the newcomer is served, the longest idle sees its end, the others stay."""
 
     async def run() -> None:
-        async with serving(limits=Limits(connections=2)) as server, asyncio.timeout(5):
+        async with serving(limits=Limits(connections=3)) as server:
+            inside = []
+            for count in (1, 2, 3):
+                inside.append(await connect(server))
+                await wait_until_async(lambda: len(server.connections) == count)  # noqa: B023
+            (_, busy), (idle, _), _ = inside
+            busy.write(GET + b"\r\n")  # the first to come has asked since
+            assert (await inside[0][0].readuntil(b"GET / ")).startswith(b"HTTP/1.1 200 ")
+            assert (await spoken(server, GET + CLOSE)).startswith(b"HTTP/1.1 200 ")
+            assert b"" == await idle.read()
+            for reader, writer in (inside[0], inside[2]):
+                writer.write(GET + b"\r\n")
+                assert (await reader.readuntil(b"GET / ")).startswith(b"HTTP/1.1 200 ")
+            for _, writer in inside:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_who_is_served_makes_no_room() -> None:
+    """All at work: a newcomer gets 503 and Retry-After, until one of them is answered."""
+
+    async def run() -> None:
+        asked: list[Exchange] = []
+        async with serving(asked.append, limits=Limits(connections=2)) as server:
             inside = [await connect(server) for _ in range(2)]
-            await wait_until_async(lambda: len(server.connections) == 2)
+            for _, writer in inside:
+                writer.write(GET + b"\r\n")
+            await wait_until_async(lambda: len(asked) == 2)
             refused = await spoken(server)
             assert refused.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1\r\n" in refused
             assert (await spoken(server, GET + CLOSE)).startswith(b"HTTP/1.1 503 ")
-            inside[0][1].close()
-            await wait_until_async(lambda: len(server.connections) == 1)
-            assert (await spoken(server, GET + CLOSE)).startswith(b"HTTP/1.1 200 ")
-            inside[1][1].close()
+            asked[0].reply(200, b"first")
+            newcomer = await connect(server)
+            newcomer[1].write(GET + CLOSE)
+            await wait_until_async(lambda: len(asked) == 3)
+            for exchange in asked[1:]:
+                exchange.reply(200, b"later")
+            assert (await newcomer[0].read()).endswith(b"later")
+            assert (await inside[1][0].readuntil(b"later")).startswith(b"HTTP/1.1 200 ")
+            for _, writer in (*inside, newcomer):
+                writer.close()
+
+    asyncio.run(run())
+
+
+class Clock:
+    """Time as a test tells it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+DRIP = b"POST / HTTP/1.1\r\ncontent-length: 900000\r\n\r\n"
+WAITING = {
+    "a head that drips in": ([GET], 0, True),
+    "a body that drips in": ([DRIP, bytes(2000)], 0, True),
+    "an upload that moves": ([DRIP, bytes(20_000)], 0, False),
+    "an answer that nobody takes": ([GET + b"\r\n"], 50, True),
+}
+
+
+@pytest.mark.parametrize(("pieces", "takes", "room"), WAITING.values(), ids=WAITING)
+def test_what_does_not_move_makes_room(pieces: list[bytes], takes: int, room: bool) -> None:  # noqa: FBT001
+    """Not at once, but after some seconds; what moves, and be it slowly, is left alone."""
+
+    async def run() -> None:
+        server = Server(echo, Limits(connections=1), asyncio.get_running_loop())
+        server.now = clock = Clock()
+        inside = Socketless(server, takes=takes or 10**9)
+        inside.feed(*pieces)
+        for seconds, makes_room in ((4.0, False), (4.0, room)):
+            clock.now += seconds
+            inside.later(0.0)
+            newcomer = Socketless(server)
+            newcomer.feed(GET + b"\r\n")
+            assert makes_room == newcomer.sent.startswith(b"HTTP/1.1 200 ")
+            assert makes_room == inside.closed
+            newcomer.hang_up()
+            await asyncio.sleep(0)
+        inside.hang_up()
+        await asyncio.sleep(0)
+        assert 0 == server.held_bytes
+
+    asyncio.run(run())
+
+
+def test_idle_connections_behind_many_that_work_are_found() -> None:
+    """A newcomer looks at the first few only, but no idle connection is hidden for ever."""
+
+    async def run() -> None:
+        asked: list[Exchange] = []
+        server = Server(asked.append, Limits(connections=201), asyncio.get_running_loop())
+        working = [Socketless(server) for _ in range(200)]
+        for client in working:
+            client.feed(GET + b"\r\n")
+        idle = Socketless(server)
+        newcomers = [Socketless(server) for _ in range(4)]
+        assert idle.closed
+        assert [False] * 3 + [True] == [not newcomer.sent for newcomer in newcomers]
+        assert not any(client.closed for client in working)
+        for client in (*working, *newcomers):
+            client.hang_up()
+        await asyncio.sleep(0)
 
     asyncio.run(run())
 
 
 def test_a_flood_of_connections_leaves_nothing_behind() -> None:
-    """Many come, send and stay; few are told why not, nobody is kept, those inside are served."""
+    """Many come, ask and stay, while all places are at work: few hear why not, nobody is kept."""
 
     async def run() -> None:
-        server = Server(echo, Limits(connections=10), asyncio.get_running_loop())
+        asked: list[Exchange] = []
+        server = Server(asked.append, Limits(connections=10), asyncio.get_running_loop())
         inside = [Socketless(server) for _ in range(10)]
+        for client in inside:
+            client.feed(GET + b"\r\n")
         flood = [Socketless(server) for _ in range(500)]
         for client in flood:
             client.feed(GET + b"\r\n")
-        assert 10 == len(server.connections)
+        assert 10 == len(server.connections) == len(asked)
         told = [client for client in flood if client.sent]
         assert 1 <= len(told) <= 64
         assert all(client.sent.count(b"HTTP/1.1 503 ") == 1 for client in told)
         for client in flood:
             client.later(3.0)
         assert all(client.closed for client in flood)
-        inside[0].feed(GET + b"\r\n")
-        assert inside[0].sent.startswith(b"HTTP/1.1 200 ")
+        for exchange in asked:
+            echo(exchange)
+        assert all(client.sent.startswith(b"HTTP/1.1 200 ") for client in inside)
         await asyncio.sleep(0)
         assert not server._turned_away
         for client in inside:

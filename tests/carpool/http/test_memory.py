@@ -267,8 +267,131 @@ def test_a_body_in_tiny_chunks_takes_little_more_than_its_size() -> None:
     assert asyncio.run(run()) < 300_000
 
 
-def test_a_client_far_behind_is_dropped_when_memory_is_needed() -> None:
-    """Its unread answers count; beyond the limit it does not get more of them."""
+def test_what_a_client_has_not_taken_counts_from_the_first_byte() -> None:
+    """An answer is in memory as a whole until its last byte is gone; then it is gone, too."""
+
+    async def run() -> None:
+        server = Server(lambda it: it.reply(200, BODY), NARROW, asyncio.get_running_loop())
+        client = Socketless(server, takes=10)
+        client.feed(GET, GET)
+        first = len(client.sent)
+        assert first == server.held_bytes  # the second waits, unread
+        client.take(first - 11)
+        assert first == server.held_bytes
+        client.take(1)
+        await asyncio.sleep(0)
+        client.feed(GET)
+        assert 2 * first == len(client.sent)
+        assert first == server.held_bytes
+        client.take()
+        assert 0 == server.held_bytes
+        client.hang_up()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def behind(server: Server, count: int) -> list[Socketless]:
+    """Clients that ask and take nothing; the first has stalled for longest."""
+    clients = [Socketless(server, takes=0) for _ in range(count)]
+    for client in clients:
+        client.feed(GET)
+    return clients
+
+
+def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> None:
+    """As many as it takes and no more; who has taken something since the last look comes later."""
+
+    async def run() -> None:
+        server = Server(lambda it: it.reply(200, BODY), NARROW, asyncio.get_running_loop())
+        clients = behind(server, 3)  # 180 000 bytes of 200 000
+        assert not any(client.closed for client in clients)
+        clients[0].take(1000)
+        for client in clients:
+            client.later(0.0)
+        late = behind(server, 2)
+        assert [False, True, True] == [client.closed for client in clients]
+        assert not any(client.closed for client in late)
+        assert server.held_bytes <= NARROW.held_bytes
+        for client in (*clients, *late):
+            client.hang_up()
+        await asyncio.sleep(0)
+        assert 0 == server.held_bytes
+        assert not server.behind
+
+    asyncio.run(run())
+
+
+def test_an_answer_takes_the_place_of_its_request() -> None:
+    """Nobody is dropped for an answer as large as the request whose memory it frees."""
+
+    async def run() -> None:
+        asked: list[Exchange] = []
+        server = Server(asked.append, NARROW, asyncio.get_running_loop())
+        clients = [Socketless(server, takes=0) for _ in range(3)]
+        for client in clients:
+            client.feed(UPLOAD)
+        assert 3 == len(asked)
+        for exchange in asked:
+            exchange.reply(200, exchange.body)
+        assert not any(client.closed for client in clients)
+        assert 3 * len(BODY) < server.held_bytes <= NARROW.held_bytes
+        for client in clients:
+            client.hang_up()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_an_upload_is_not_refused_for_those_who_do_not_read() -> None:
+    """Who has stalled for seconds makes room for it; who has fallen behind just now does not."""
+
+    async def run() -> None:
+        def app(exchange: Exchange) -> None:
+            exchange.reply(200, b"" if exchange.body else BODY)
+
+        server = Server(app, NARROW, asyncio.get_running_loop())
+        now = 100.0
+        server.now = lambda: now
+        stalled = behind(server, 3)
+        early, late = Socketless(server), Socketless(server)
+        early.feed(UPLOAD)
+        assert early.sent.startswith(b"HTTP/1.1 503 ")
+        assert not any(client.closed for client in stalled)
+        now += 6.0
+        late.feed(UPLOAD)
+        assert late.sent.startswith(b"HTTP/1.1 200 ")
+        assert [True, False, False] == [client.closed for client in stalled]
+        for client in (*stalled, early, late):
+            client.hang_up()
+        await asyncio.sleep(0)
+        assert 0 == server.held_bytes
+
+    asyncio.run(run())
+
+
+def test_answers_that_wait_for_their_turn_are_counted_once() -> None:
+    """Released into the socket they are not counted there and here."""
+
+    async def run() -> None:
+        asked: list[Exchange] = []
+        server = Server(asked.append, NARROW, asyncio.get_running_loop())
+        client = Socketless(server, takes=0)
+        client.feed(GET * 4)
+        for exchange in reversed(asked):
+            exchange.reply(200, bytes(40_000))
+        assert not client.closed
+        assert len(client.sent) == server.held_bytes
+        client.take()
+        assert 0 == server.held_bytes
+        client.hang_up()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_does_not_read_a_large_answer_is_dropped_when_memory_is_needed() -> None:
+    """Over sockets: beyond the limit it gets no more of them."""
 
     async def run() -> None:
         asked: list[Exchange] = []
@@ -276,7 +399,7 @@ def test_a_client_far_behind_is_dropped_when_memory_is_needed() -> None:
             await wait_until_async(lambda: len(asked) == 20)
             for exchange in tuple(asked):
                 exchange.reply(200, bytes(2_000_000))
-                assert server.held_bytes < 5_000_000
+                assert server.held_bytes <= NARROW.held_bytes
                 await asyncio.sleep(0)
             await wait_until_async(lambda: not server.connections)
             assert asked[-1].gone

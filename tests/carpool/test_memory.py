@@ -1,0 +1,75 @@
+"""Free memory goes back to the system after a peak, and only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from carpool.memory import Trimmer, resident_bytes
+
+MIB = 1024 * 1024
+
+PEAK = """
+from carpool.memory import Trimmer, resident_bytes
+trimmer = Trimmer()
+before = resident_bytes()
+peak = [b"x" * 100_000 for _ in range(2000)]
+kept = peak[-1]  # the end of the heap stays in use
+among = resident_bytes()
+del peak
+for _ in range(2):
+    trimmer.look(0)
+print(before, among, resident_bytes())
+"""
+
+
+class Process:
+    """A process's memory as a test tells it."""
+
+    def __init__(self) -> None:
+        self.mib, self.free_mib, self.trims = 100, 0, 0
+
+    def resident(self) -> int:
+        return self.mib * MIB
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.mib -= self.free_mib
+        self.free_mib = 0
+
+
+def test_a_peak_is_trimmed_once_when_it_is_over() -> None:
+    """Not while requests are held, nor for a moment between two; and what is in use is no peak."""
+    process = Process()
+    trimmer = Trimmer(process.resident, process.trim)
+    process.mib, process.free_mib = 1000, 800
+    for held_bytes in (500 * MIB, 0, 500 * MIB, 0):
+        trimmer.look(held_bytes)
+    assert 0 == process.trims
+    for _ in range(9):
+        trimmer.look(0)
+    assert (1, 200) == (process.trims, process.mib)
+    process.mib, process.free_mib = 300, 100
+    trimmer.look(0)
+    assert 2 == process.trims
+
+
+def test_little_memory_is_left_alone() -> None:
+    """A few megabytes come and go all the time."""
+    process = Process()
+    trimmer = Trimmer(process.resident, process.trim)
+    process.mib = 150
+    for _ in range(9):
+        trimmer.look(0)
+    assert 0 == process.trims
+
+
+def test_the_process_gives_its_memory_back() -> None:
+    """Two hundred megabytes in blocks that the allocator keeps, with the last one still in use."""
+    output = subprocess.run(
+        [sys.executable, "-c", PEAK], check=True, capture_output=True, text=True
+    ).stdout
+    before, among, after = map(int, output.split())
+    assert among - before > 150 * MIB
+    assert after - before < 20 * MIB
+    assert resident_bytes() > 0
