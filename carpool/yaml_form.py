@@ -81,11 +81,7 @@ def load(path: Path) -> Document:
     problems.raise_if_any()
     assert root is not None  # noqa: S101  without a root there was a problem
     lines: dict[str, int] = {}
-    try:
-        form = _Values(reader, lines).of(root, "")
-    except RecursionError:
-        problems.add(str(path), "", "valid YAML", "an alias contains itself, or nesting is deep")
-        form = None
+    form = _Values(reader, lines).of(root, "")
     problems.raise_if_any()
     return Document(path, form, lines)
 

@@ -7,6 +7,7 @@ nothing of stack files.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import yaml
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["YamlReader"]
 
 _TAG = "tag:yaml.org,2002:"
+_MOST_ADDED = 100_000
+_DEEPEST = 100
+_VERY_MANY = 10**18
 _KINDS = {
     "map": "a mapping",
     "seq": "a list",
@@ -52,7 +56,28 @@ class YamlReader:
             return None
         if node is None:
             self._problems.add(self._file, "", "a mapping", "the file is empty")
-        return node
+            return None
+        return node if self._is_bounded(node) else None
+
+    def _is_bounded(self, root: yaml.Node) -> bool:
+        """Whether it stays small and flat when each alias is written out; else a problem says so.
+
+        A kilobyte of aliases to aliases is enough for billions of values.
+        """
+        known: dict[int, tuple[float, int]] = {}
+        values, depth = _written_out(root, known)
+        added = values - len(known)
+        if depth > _DEEPEST:
+            self._problems.add(self._file, str(depth), f"at most {_DEEPEST} levels of nesting")
+        elif math.isinf(added):
+            expected = "valid YAML"
+            self._problems.add(self._file, "", expected, "an alias contains itself")
+        elif added > _MOST_ADDED:
+            expected = f"aliases that stand for at most {_MOST_ADDED} values"
+            self._problems.add(self._file, f"{added:.4g}", expected, "aliases refer to aliases")
+        else:
+            return True
+        return False
 
     def name(self, node: yaml.Node, name: str) -> str:
         """How problems call the value ``name`` at ``node``."""
@@ -138,6 +163,30 @@ class YamlReader:
         if _is_scalar(node):
             return str(node.value)
         return _KINDS.get(node.tag.removeprefix(_TAG), node.tag)
+
+
+def _written_out(node: yaml.Node, known: dict[int, tuple[float, int]]) -> tuple[float, int]:
+    """How many values a node is with every alias written out, and how many levels deep.
+
+    Args:
+        node: Any.
+        known: The same of nodes that were looked at already; each is looked at once.
+    """
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = math.inf, 0  # until it is known: who meets it again is inside of it
+    below: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        below = [each for pair in node.value for each in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        below = node.value
+    counted = [_written_out(each, known) for each in below]
+    counts = [count for count, _ in counted]
+    endless = math.inf in counts
+    values = math.inf if endless else min(1 + sum(counts), _VERY_MANY)  # no overflow on the way
+    found = values, 1 + max((depth for _, depth in counted), default=0)
+    known[id(node)] = found
+    return found
 
 
 def _is_scalar(node: yaml.Node) -> bool:

@@ -182,6 +182,6 @@ class ScalerProcess:
                 self.url = f"http://{found[1]}"
                 self._port = parse(found[1]).port  # the same from now on, however often it starts
                 known = self._needs.folder / URL_FILE
-                known.parent.mkdir(exist_ok=True)
+                known.parent.mkdir(mode=0o700, exist_ok=True)
                 known.write_text(f"{self.url}\n")
                 self._listens.set()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from carpool import forms
@@ -76,6 +76,7 @@ class Store:
         self._claim: sqlite3.Connection | None = None
         with self._trouble():
             path.parent.mkdir(parents=True, exist_ok=True)
+            _of_its_owner(path)  # as those become that SQLite makes beside it
             # autocommit: transactions begin and end where this file says so
             self._database = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=10.0
@@ -95,6 +96,7 @@ class Store:
         """
         beside = self._path.with_name(f"{self._path.name}.lock")
         with self._trouble():
+            _of_its_owner(beside)
             self._claim = sqlite3.connect(
                 beside, isolation_level=None, check_same_thread=False, timeout=_LETTING_GO_S
             )
@@ -238,3 +240,11 @@ class Store:
 _MEND = (
     "nothing was changed: move it away to start anew, or restore what `carpool scaler export` wrote"
 )
+
+
+def _of_its_owner(path: Path) -> None:
+    """Let nobody but the owner of the file, and of what is beside it, read it; made if missing."""
+    path.touch(mode=0o600)
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            each.chmod(0o600)

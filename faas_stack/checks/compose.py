@@ -15,6 +15,7 @@ import yaml
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text
 from carpool.strict import Problems
+from carpool.yaml_reader import YamlReader
 from faas_stack.substitute import substitute
 
 if TYPE_CHECKING:
@@ -97,9 +98,10 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
     """
     problems = Problems()
     text = substitute(read_text(path, problems) or "", env, str(path), problems)
+    root = YamlReader(str(path), problems).root(text)
     problems.raise_if_any()
     try:
-        form = yaml.safe_load(text)
+        form = yaml.constructor.SafeConstructor().construct_document(root)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError([Problem(str(path), reason, "valid YAML")]) from error

@@ -5,7 +5,8 @@ size times number; a promise beyond the machine is refused, and whoever asked is
 what instances hold, from before their first process starts until after the last one has ended. In
 between the books may differ: an instance on its way out still holds a seat that is promised to
 another already, which then has to wait for it. Cores of a pinned instance are its alone; all others
-share the *pool* of the remaining ones. Who names no size is in neither book and uses what is left.
+share the *pool* of the remaining ones. Who names no size uses what is left: only
+the number of such instances is bounded, by what a machine can have of any size.
 
 Pure: sizes in, seats or refusals out. What other providers do with the machine it does not know.
 """
@@ -16,7 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.errors import Overloaded
+from carpool.errors import ConfigError, Overloaded, Problem
 from carpool.strict import Problems
 from faas_stack.partition import wording
 
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
     from faas_stack.partition.resources import Resources
 
-__all__ = ["Capacity", "Ledger", "NoRoom", "Promise", "Seat"]
+__all__ = ["Capacity", "Ledger", "NoRoom", "Promise", "Seat", "crowd"]
 
 _EXACT = 1e-6  # sums of fractions
 _WHOLE_GPU = 100.0
 _BYTES_PER_MB = 1e6
+_PER_CORE = 32  # instances, of a sidecar and a handler each: they take turns, but they start
+_LEAST_BYTES = 32 * 2**20  # of memory, for the two of them
+_UNKNOWN = 256  # instances, on a machine of which nothing is known
 
 
 class NoRoom(Overloaded):
@@ -84,11 +88,24 @@ class Seat:
     gpus: tuple[str, ...] = ()
 
 
-class Ledger:
-    """Both books over one machine."""
+def crowd(there: Capacity) -> int:
+    """How many instances there may be of all functions together, whatever their size."""
+    by_cores = _PER_CORE * math.ceil(there.cpu) if math.isfinite(there.cpu) else _UNKNOWN
+    by_memory = there.memory_bytes // _LEAST_BYTES
+    return max(1, int(min(by_cores, by_memory)))
 
-    def __init__(self, capacity: Capacity) -> None:
+
+class Ledger:
+    """Both books over one machine.
+
+    Args:
+        capacity: What there is.
+        most: How many instances there may be in all; None: as many as suit the capacity.
+    """
+
+    def __init__(self, capacity: Capacity, most: int | None = None) -> None:
         self.capacity = capacity
+        self._most = crowd(capacity) if most is None else most
         self._promises: dict[str, Promise] = {}
         self._seats: dict[str, Seat] = {}
 
@@ -116,16 +133,32 @@ class Ledger:
         """Promise ``owner`` so much in place of what it was promised before, which is returned.
 
         Raises:
-            ConfigError: even one would be too large.
+            ConfigError: even one would be too large, or so many are too many for the machine.
             NoRoom: what others were promised does not leave that much.
         """
         before = self._promises.get(owner)
+        if not before or count > before.count:
+            self._check_number(owner, count)
         if not (before and _covers(before, each, count)):
             self.check(each)
             if not self._can_promise(owner, each, count):
                 raise NoRoom(self._refusal(owner, each, count))
         self.record(owner, Promise(each, count))
         return before
+
+    def _check_number(self, owner: str, count: int) -> None:
+        others = sum(p.count for name, p in self._promises.items() if name != owner)
+        suits = f"{wording.instances(self._most)} of all functions are what this machine can have"
+        if count > self._most:
+            problem = Problem(f"instances of {owner!r}", str(count), f"at most {self._most}", suits)
+            raise ConfigError([problem])
+        if count and count > self._most - others:
+            message = (
+                f"no room for {wording.instances(count)} of {owner!r}: "
+                f"{max(0, self._most - others) or 'none'} would fit; {suits}, and {others} are "
+                "promised to others"
+            )
+            raise NoRoom(message)
 
     def record(self, owner: str, promise: Promise | None) -> None:
         """Note what ``owner`` is promised, without a question; None: nothing any more."""

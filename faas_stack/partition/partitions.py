@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import own_place
 from faas_stack.partition import affinity, enter, wording
 from faas_stack.partition.cgroups import Limits, Unusable
-from faas_stack.partition.ledger import Capacity, Ledger
+from faas_stack.partition.ledger import Capacity, Ledger, crowd
+from faas_stack.partition.machine import measured
 from faas_stack.partition.trees import open_tree
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Partitions:
         ledger: what there is, and who has what.
         note: what holds here, in words.
         gpus: what there is of them; None: nobody gets one.
-        groups: the provider's control groups, and its lock on them; None: there are none.
+        groups: the provider's control groups, and its locks on them; None: there are none.
     """
 
     def __init__(
@@ -50,19 +52,21 @@ class Partitions:
         ledger: Ledger,
         note: str,
         gpus: Gpus | None = None,
-        groups: tuple[Tree, int] | None = None,
+        groups: tuple[Tree, list[int]] | None = None,
     ) -> None:
         self.ledger = ledger
         self.note = note
         self.gpus = gpus
         self.tree: Tree | None = groups[0] if groups else None
-        self._lock: int | None = groups[1] if groups else None
+        self._locks = groups[1] if groups else []
         self._entered: dict[str, Partition] = {}
 
     @classmethod
     def off(cls) -> Partitions:
         """Nobody is limited, and nothing is counted."""
-        return cls(Ledger(Capacity()), "off: limits have no effect on anything but threads")
+        most = crowd(measured()) if sys.platform == "linux" else None
+        ledger = Ledger(Capacity(), most)
+        return cls(ledger, "off: limits have no effect on anything but threads")
 
     @classmethod
     def open(
@@ -119,8 +123,8 @@ class Partitions:
         """Let go of the groups, whose instances have ended."""
         if self.tree:
             self.tree.close()
-        if self._lock is not None:
-            os.close(self._lock)
+        for lock in self._locks:
+            os.close(lock)
 
     def _spread(self) -> None:
         """Everyone onto the cores he may use now."""

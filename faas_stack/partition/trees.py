@@ -1,8 +1,9 @@
 """A provider's control groups: which version, whose they are, and what the dead have left.
 
-Theory of operation: a provider holds a lock on its folder as long as it lives. Folders that nobody
-holds are those of providers that were killed together with their keepers; the next one to start
-ends what is in them, and removes them. While one does that, no other makes a folder.
+Theory of operation: a provider holds a lock on its folder in each tree as long as it lives. Folders
+that nobody holds are those of providers that were killed together with their keepers; the next one
+to start in the same groups ends what is in them, and removes them. While one does that, no other
+makes a folder there. Nothing is looked for anywhere else, and everything may vanish at any time.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Tree(Protocol):
         ...
 
 
-def open_tree(place: Place, name: str) -> tuple[Tree, int]:
-    """The groups of a provider, after those of dead ones are removed, and its lock. Blocks.
+def open_tree(place: Place, name: str) -> tuple[Tree, list[int]]:
+    """The groups of a provider, after those of dead ones are removed, and its locks. Blocks.
 
     Args:
         place: where this process is.
@@ -88,7 +89,7 @@ def open_tree(place: Place, name: str) -> tuple[Tree, int]:
     with _alone(place):
         _sweep(place)
         tree = _tree(place, name)
-        return tree, _lock(tree.roots[0])
+        return tree, [_lock(root) for root in tree.roots]
 
 
 def _tree(place: Place, name: str) -> Tree:
@@ -121,14 +122,22 @@ def _alone(place: Place) -> Iterator[None]:
 
 def _sweep(place: Place) -> None:
     """Remove the groups that no living provider holds a lock on."""
-    groups = _groups(place)
-    names = {path.name for group in groups for path in group.folder.glob("*/")}
-    for name in sorted(filter(_OURS.fullmatch, names)):
-        folders = [path for group in groups for path in group.top.rglob(name)]
+    own = {group.folder for group in _groups(place)}
+    names = {name for folder in own for name in _below(folder) if _OURS.fullmatch(name)}
+    for name in sorted(names):
+        folders = [folder / name for folder in sorted(own) if (folder / name).is_dir()]
         if not any(_is_locked(folder) for folder in folders):
             for folder in folders:
                 log.warning("removing %s, which a provider that was killed has left", folder)
                 leftovers.remove_group(str(folder))
+
+
+def _below(folder: Path) -> list[str]:
+    """The names of the groups directly below one; none if it has gone."""
+    try:
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
 
 
 def _groups(place: Place) -> list[Group]:
@@ -138,6 +147,8 @@ def _groups(place: Place) -> list[Group]:
 def _is_locked(folder: Path) -> bool:
     try:
         os.close(_lock(folder))
+    except FileNotFoundError:  # it is not in this tree, or has gone
+        return False
     except OSError:
         return True
     return False

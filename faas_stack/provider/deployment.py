@@ -20,7 +20,7 @@ from carpool.strict import Problems
 from faas_stack import function_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["DEFAULT_NAMESPACE", "Deployment", "read_object", "split_name", "take"]
 
@@ -83,6 +83,11 @@ class Deployment:
             read_only_root=take(document, "readOnlyRootFilesystem", False, problems),  # noqa: FBT003
             settings=_settings(labels, annotations, env_vars, problems),
         )
+        for name in env_vars:
+            if not name or "=" in name:
+                expected = "a name that is not empty and has no '='"
+                problems.add("envVars", name, expected)
+        _check_texts(document, problems)
         if not deployment.image and not document.get("image"):
             problems.add("image", "", "an image name", "it is missing")
         problems.raise_if_any()
@@ -122,7 +127,33 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         message = f"the body must be a JSON object, not {type(document).__name__}"
         raise BadRequest(message)
+    for where, text in _texts_within(document):
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            message = f"{where} = {text!r}: expected text, which halves of a character are not"
+            raise BadRequest(message.encode("ascii", "backslashreplace").decode())
     return document
+
+
+def _check_texts(document: Mapping[str, Any], problems: Problems) -> None:
+    """Note texts that no process can be given: they have a zero byte."""
+    for where, text in _texts_within(document):
+        if "\0" in text:
+            problems.add(where, text, "text without zero bytes")
+
+
+def _texts_within(document: object) -> Iterator[tuple[str, str]]:
+    """All text in a document, names of fields too, and where each stands."""
+    left: list[tuple[str, object]] = [("", document)]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, str):
+            yield where, value
+        elif isinstance(value, dict):
+            for name, each in value.items():
+                yield where or "a field", name
+                left.append((f"{where}.{name}" if where else name, each))
+        elif isinstance(value, list):
+            left += [(f"{where}[{index}]", each) for index, each in enumerate(value)]
 
 
 def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) -> T:

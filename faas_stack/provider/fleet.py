@@ -33,7 +33,7 @@ __all__ = ["Fleet", "Function"]
 
 log = logging.getLogger(__name__)
 
-MAX_REPLICAS = 256  # a typing error must not become a fork bomb
+_DIGITS = 9  # of a number in a label: more is too many anywhere
 
 
 @dataclass(slots=True)
@@ -174,10 +174,11 @@ class Fleet:
         Raises:
             NotFound: there is no such function.
             BadRequest: not a number of replicas.
+            ConfigError: the machine can never have so many.
             NoRoom: others were promised what so many need; nothing is changed.
         """
-        if not 0 <= replicas <= MAX_REPLICAS:
-            message = f"replicas = {replicas}: expected a whole number from 0 to {MAX_REPLICAS}"
+        if replicas < 0:
+            message = f"replicas = {replicas}: expected a whole number of at least 0"
             raise BadRequest(message)
         function = self.find(name, namespace)
         self._keep(Entry(function.deployment, replicas, function.created))
@@ -276,7 +277,6 @@ def _owner(deployment: Deployment) -> str:
 def _least_replicas(deployment: Deployment) -> int:
     """Carpool's label, else the gateway's own, else one."""
     if deployment.settings.scale_min != 1:
-        return min(deployment.settings.scale_min, MAX_REPLICAS)
+        return deployment.settings.scale_min
     text = deployment.labels.get("com.openfaas.scale.min", "")
-    wanted = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 1  # noqa: PLR2004
-    return min(max(1, wanted), MAX_REPLICAS)
+    return max(1, int(text[:_DIGITS])) if text.isascii() and text.isdecimal() else 1

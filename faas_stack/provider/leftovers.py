@@ -68,8 +68,10 @@ def remove_group(folder: str) -> bool:
     when the last process in it is reaped.
     """
     group = Path(folder)
-    below = [path for path in group.glob("*/") if path.is_dir()]
-    removed = [not _is_home(path) and remove_group(str(path)) for path in below]
+    below = []
+    with contextlib.suppress(OSError):  # it may vanish at any time
+        below = [entry.path for entry in os.scandir(group) if entry.is_dir(follow_symlinks=False)]
+    removed = [not _is_home(Path(path)) and remove_group(path) for path in below]
     until_s = time.monotonic() + (_PATIENCE_S if all(removed) else 0)
     while True:
         end_group(folder)

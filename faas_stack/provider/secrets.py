@@ -44,7 +44,7 @@ class SecretStore:
         """Add a secret.
 
         Raises:
-            BadRequest: the name cannot be used.
+            BadRequest: the name cannot be used, as one that is a namespace's.
             Conflict: there is one of that name.
         """
         if not _NAME.fullmatch(name):
@@ -88,7 +88,14 @@ class SecretStore:
         return path
 
     def _write(self, name: str, namespace: str, value: bytes) -> None:
-        storage.write(self._of(namespace) / name, value)
+        folder = self._of(namespace)
+        if folder.is_file():
+            message = f"namespace = {namespace!r}: a secret has that name; expected another one"
+            raise BadRequest(message)
+        if (folder / name).is_dir():
+            message = f"name = {name!r}: a namespace with secrets has it; expected another name"
+            raise BadRequest(message)
+        storage.write(folder / name, value)
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:

@@ -101,6 +101,38 @@ def test_broken_files(tmp_path: Path, text: str, expected: str | None) -> None:
         load(tmp_path, text)
 
 
+def bomb(levels: int, form: str) -> str:
+    """A few lines that stand for nine times more values with each level."""
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{n}: &a{n} " + form.format(*[f"*a{n - 1}"] * 9) for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "form", ["[{}, {}, {}, {}, {}, {}, {}, {}, {}]", "{{<<: [{}, {}, {}, {}, {}, {}, {}, {}, {}]}}"]
+)
+@pytest.mark.parametrize("levels", [6, 12, 400])
+def test_aliases_of_aliases(tmp_path: Path, form: str, levels: int) -> None:
+    """A kilobyte that stands for billions of values is refused, before they are made."""
+    with pytest.raises(ConfigError, match=r"aliases refer to aliases|levels of nesting"):
+        load(tmp_path, bomb(levels, form))
+    assert load(tmp_path, bomb(3, form)).form
+
+
+def test_depth(tmp_path: Path) -> None:
+    """A hundred levels are read, more are refused, however deep."""
+    assert load(tmp_path, "[" * 100 + "]" * 100).form
+    for depth in (101, 200, 5000):
+        with pytest.raises(ConfigError, match=r"nesting|valid YAML"):
+            load(tmp_path, "[" * depth + "]" * depth)
+
+
+def test_a_large_file_without_aliases(tmp_path: Path) -> None:
+    """Its size is its author's business."""
+    (name, values), *_ = load(tmp_path, f"a: [{'1, ' * 30_000}1]\n").form.items()  # type: ignore[attr-defined]
+    assert ("a", 30_001) == (name, len(values))
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from carpool.basic_auth import Credentials
 from faas_stack.provider.auth import BasicAuth
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from carpool.http.client import Response
     from tests.faas_stack.rig import Rig
 
-import uvloop
 
 ADMIN = Credentials("admin", "pass:word")
 DOCUMENT = json.dumps({"service": "fn", "image": IMAGE}).encode()

@@ -176,3 +176,18 @@ def test_an_import_that_is_none_changes_nothing(path: Path, form: object) -> Non
         store.restore(form)
     assert {"f": FORM} == store.get("function")
     store.close()
+
+
+def test_files_are_the_owners_alone(tmp_path: Path) -> None:
+    """The store, what SQLite makes beside it, and the claim; also those that were there before."""
+    path = tmp_path / "scaler.db"
+    Store(path).close()
+    path.chmod(0o644)
+    store = Store(path)
+    store.claim()
+    with store.round():
+        store.put("function", {"f": {"plan": None, "version": 3}})
+    modes = {each.name: oct(each.stat().st_mode & 0o777) for each in tmp_path.iterdir()}
+    store.close()
+    assert {"scaler.db", "scaler.db-wal", "scaler.db-shm", "scaler.db.lock"} <= modes.keys()
+    assert {"0o600"} == set(modes.values()), modes

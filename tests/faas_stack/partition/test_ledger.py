@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
 from faas_stack.partition import wording
-from faas_stack.partition.ledger import Capacity, Ledger, NoRoom, Promise, Seat
+from faas_stack.partition.ledger import Capacity, Ledger, NoRoom, Promise, Seat, crowd
 from faas_stack.partition.resources import Resources
 
 GIB = 2**30
@@ -86,12 +86,36 @@ def test_what_could_never_fit_is_another_error(each: Resources, expected: str) -
 
 
 def test_who_names_no_size_is_not_counted() -> None:
-    """Functions without limits use what is left, however many they are."""
+    """Functions without limits use what is left, as many as a machine can have of any."""
     ledger = Ledger(MACHINE)
     ledger.promise("a", cores(4, memory_gib=8), 1)
-    ledger.promise("b", Resources(), 200)
+    ledger.promise("b", Resources(), 100)
     ledger.take("a-1", cores(4))
     assert Seat(Resources()) == ledger.take("b-1", Resources())
+
+
+def test_a_machine_has_so_many_instances() -> None:
+    """By its cores and its memory, whatever the size; what was promised stays."""
+    assert 128 == crowd(MACHINE)
+    assert 32 == crowd(Capacity((0,), 0.5, GIB))
+    assert 4 == crowd(Capacity((0, 1), 2.0, GIB / 8))
+    assert 1 == crowd(Capacity((0,), 1.0, 1.0))
+    ledger = Ledger(MACHINE)
+    with pytest.raises(ConfigError, match="instances of 'a' = '129': expected at most 128"):
+        ledger.promise("a", Resources(), 129)
+    ledger.promise("a", Resources(), 100)
+    with pytest.raises(NoRoom, match="29 instances of 'b': 28 would fit"):
+        ledger.promise("b", cores(0.01), 29)
+    ledger.promise("b", cores(0.01), 28)
+    with pytest.raises(NoRoom, match="none would fit"):
+        ledger.promise("c", Resources(), 1)
+    ledger.promise("c", Resources(), 0)
+    ledger.promise("a", Resources(), 99)
+    ledger.promise("c", Resources(), 1)
+    smaller = Ledger(MACHINE, 2)
+    smaller.record("a", Promise(Resources(), 5))  # the machine shrank
+    smaller.promise("a", Resources(), 5)
+    smaller.promise("a", Resources(), 4)
 
 
 def test_promises_are_summed() -> None:

@@ -152,8 +152,9 @@ def test_groups_that_nobody_locks_are_removed_at_the_next_start() -> None:
     not_ours.mkdir()
     try:
         orphan = Running(dead, "orphan", HALF)
-        assert dead._lock is not None
-        os.close(dead._lock)  # as the kernel does when its process is gone
+        assert len(dead.groups) == len(dead._locks)
+        for lock in dead._locks:
+            os.close(lock)  # as the kernel does when its process is gone
         program = "from tests.faas_stack.partition.test_partitions import start; start()"
         other = subprocess.Popen([sys.executable, "-c", program])
 

@@ -1,0 +1,115 @@
+"""Deployments and secrets that cannot be are refused, with what is wrong, and nothing changes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+from faas_stack.partition.ledger import Capacity
+from tests.faas_stack.rig import IMAGE, ProcessStage, provider, story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faas_stack.rig import Rig
+
+FN = {"service": "fn", "image": IMAGE}
+
+
+TEXTS: list[tuple[str, Any]] = [
+    ("image", "{}"),
+    ("envProcess", "{}"),
+    ("namespace", "{}"),
+    ("envVars", {"a": "{}"}),
+    ("envVars", {"{}": "b"}),
+    ("labels", {"a": "{}"}),
+    ("labels", {"{}": "b"}),
+    ("annotations", {"a": "{}"}),
+    ("annotations", {"{}": "b"}),
+    ("constraints", ["{}"]),
+    ("secrets", ["{}"]),
+    ("limits", {"cpu": "{}"}),
+    ("requests", {"{}": "1"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("escaped", "shown"),
+    [("a\\u0000b", "x00"), ("a\\ud800b", "ud800"), ("\\udfff", "udfff")],
+    ids=["zero", "half", "other-half"],
+)
+def test_texts_that_no_process_can_be_given(tmp_path: Path, escaped: str, shown: str) -> None:
+    """Each of a deployment's texts and names is 400 with what was given; nothing is deployed."""
+
+    async def deploying() -> None:
+        async with provider(ProcessStage(), tmp_path) as rig:
+            for field, form in TEXTS:
+                document = json.dumps({**FN, field: form}).replace("{}", escaped).encode()
+                for method in ("POST", "PUT"):
+                    answer = await rig.call(method, "/system/functions", document)
+                    assert (400, True) == (answer.status, shown.encode() in answer.body), answer
+                    assert field.encode() in answer.body, answer
+            whole = json.dumps({**FN, "service": "{}"}).replace("{}", escaped).encode()
+            assert 400 == (await rig.call("POST", "/system/functions", whole)).status
+            assert b"[]" == (await rig.call("GET", "/system/functions")).body
+            deep = b'{"x": ' + b"[" * 500 + b'"\\ud800"' + b"]" * 500 + b"}"
+            assert 400 == (await rig.call("POST", "/system/functions", deep)).status
+
+    uvloop.run(deploying())
+
+
+@story(ProcessStage())
+async def test_names_that_no_variable_can_have(rig: Rig) -> None:
+    """Empty ones, and those with the sign that ends a name."""
+    for name in ("", "=", "a=b", "=a"):
+        answer = await rig.call("POST", "/system/functions", {**FN, "envVars": {name: "x"}})
+        assert 400 == answer.status
+        assert f"envVars = '{name}': expected a name".encode() in answer.body
+    await rig.deploy("fn", envVars={"a.b": "c=d\n\u00e9\u2028"})
+
+
+@story(ProcessStage())
+async def test_secrets_and_namespaces_do_not_share_names(rig: Rig) -> None:
+    """As both are one folder's entries: the second one of a name is 400, and says so."""
+    path = "/system/secrets"
+    team = {"name": "key", "namespace": "team", "value": "v"}
+    assert 202 == (await rig.call("POST", path, team)).status
+    answer = await rig.call("POST", path, {"name": "team", "value": "v"})
+    assert (400, True) == (answer.status, b"a namespace" in answer.body), answer
+    assert 202 == (await rig.call("POST", path, {"name": "other", "value": "v"})).status
+    answer = await rig.call("POST", path, {**team, "namespace": "other"})
+    assert (400, True) == (answer.status, b"a secret has that name" in answer.body), answer
+    names = json.loads((await rig.call("GET", path)).body)
+    assert ["other"] == [secret["name"] for secret in names]
+    half = b'{"name": "half", "value": "\\ud800"}'
+    assert 400 == (await rig.call("POST", path, half)).status
+
+
+SMALL = Capacity((0, 1), 0.0625 * 2, 2**33)  # 32 instances a core, and at least those of one
+
+
+@story(ProcessStage(), capacity=SMALL)
+async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
+    """A number is refused with the one that fits, by a label or by hand; nothing is changed."""
+    labels = ({"com.carpool.scale.min": "99999"}, {"com.openfaas.scale.min": "9" * 30})
+    for label in labels:
+        for method, status in (("POST", 404), ("PUT", 200)):
+            answer = await rig.call(method, "/system/functions", {**FN, "labels": label})
+            assert (400, True) == (answer.status, b"at most 32" in answer.body), answer
+            assert status == (await rig.call("GET", "/system/function/fn")).status
+            if method == "POST":
+                await rig.deploy("fn")
+        await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
+    await rig.deploy("fn")
+    await rig.deploy("other")
+    for replicas, status, said in (
+        (33, 400, b"at most 32"),
+        (32, 503, b"31 would fit"),
+        (2, 202, b""),
+    ):
+        answer = await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
+        assert (status, True) == (answer.status, said in answer.body), answer
+    assert 2 == rig.function("fn").replicas
