@@ -58,6 +58,9 @@ __all__ = [
 CONTENT_TYPE = "application/vnd.carpool.batch"
 NOT_BEGUN_HEADER = "x-carpool-not-begun"  # of an error: no handler has seen the request
 REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may see requests again
+# By how much the message of a batch may be larger than its bodies and heads, and a single request's
+# than its body: where a body just fits through the first door, its batch must fit through the next.
+OVERHEAD_BYTES = 128 * 1024
 AT_ONCE_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 
 _REQUEST = b"CPQ1"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from carpool import wire
 from carpool.errors import CarpoolError
 from carpool.http.server import Limits, serve
 from carpool.settings import FunctionSettings
@@ -78,7 +79,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         member = membership.front(options, shell, batcher, fleet, metrics)
     elif options.is_instance:
         member = membership.instance(options, shell, fleet, metrics)
-    limits = Limits(body_bytes=options.body_max_bytes).behind_proxy()
+    whole_batch = wire.OVERHEAD_BYTES if options.is_instance else 0
+    limits = Limits(body_bytes=options.body_max_bytes + whole_batch).behind_proxy()
     server = await serve(shell, listen=options.listen, limits=limits)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
     side_door = None

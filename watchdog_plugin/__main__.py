@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from carpool import wire
 from carpool.errors import CarpoolError
 from watchdog_plugin import codec, loading, logs
 from watchdog_plugin.engine import AtOnce, Engine, ModelLock, ModelThread
@@ -65,7 +66,8 @@ def _check(settings: HandlerSettings) -> int:
 
 def _serve(settings: HandlerSettings) -> int:
     service, model_thread = Service(), ModelThread()
-    server = Server(settings.listen, service, Limits(body_bytes=settings.body_max_bytes))
+    limits = Limits(body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES)
+    server = Server(settings.listen, service, limits)
     lifecycle = Lifecycle(
         exit_on_term=settings.exit_on_term, quiet_s=server.quiet_s, clean_up=server.close
     )

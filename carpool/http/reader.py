@@ -133,6 +133,8 @@ class Reader:
             self._expects = False
             self._connection.invite()
         progress = self._body_bytes + self._trailer_bytes
+        if not self._fed and not self._fed_before:  # the head came in this read: what is behind it?
+            self._fed = self._feeding - self._head_bytes() - _LINE_BYTES
         if progress != self._progress:
             self._progress = progress
             self._fed = 0

@@ -145,7 +145,7 @@ class Proxy:
         _check_begun(response, last=last)
         kind = _content_type(response, exchange)
         headers = _answer_headers(response.headers) + call.added
-        exchange.reply(response.status, response.body, kind, headers)
+        exchange.reply(response.status, response.body, kind, headers, length=_length(response))
         return response.status
 
 
@@ -195,6 +195,12 @@ def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
         for name, value in kept
         if name not in dropped and not name.startswith(b"proxy-")
     ]
+
+
+def _length(answer: Response) -> int | None:
+    """What the answer says of its length: to HEAD it is that of a body which did not come."""
+    told = answer.header(b"content-length")
+    return int(told) if told else None
 
 
 def _content_type(answer: Response | StreamedResponse, exchange: Exchange) -> str:

@@ -140,7 +140,7 @@ class Ingress:
             exchange.received,
             deadline=exchange.received + min(objective_s, fare.timeout_s),
             seats=seats(exchange.target, exchange.body),
-            size_bytes=len(exchange.body),
+            size_bytes=len(exchange.body) + len(head),
             background=fare.background,
             app=fare.app,
             payload=Rider(

@@ -1,7 +1,7 @@
 """Where one request ends and the next begins: what could be read in two ways is refused.
 
-The shapes are those of request smuggling (RFC 9112, section 11.2) and of the published test suites
-for it; each is followed by a request that only a server which mends the shape would see.
+The shapes are those of `tests.attack.framings`, and those that meet a limit; each is followed by a
+request that only a server which mends the shape would see.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.http.server import Server
+from tests.attack.framings import FRAMINGS
 from tests.carpool.http.edge import CLOSE, LIMITS, Socketless, echo, once
 
 if TYPE_CHECKING:
@@ -24,73 +25,10 @@ CHUNKED = CODED + b"chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
 
 REFUSED = {
-    "both lengths": (400, POST + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n" + LAST),
-    "both, reversed": (400, CODED + b"chunked\r\ncontent-length: 3\r\n\r\n" + LAST),
-    "two lengths": (400, LENGTH + b"3\r\ncontent-length: 4\r\n\r\nabcd"),
-    "equal lengths": (400, LENGTH + b"1\r\ncontent-length: 1\r\n\r\na"),
-    "list of lengths": (400, LENGTH + b"1, 1\r\n\r\na"),
-    "negative length": (400, LENGTH + b"-1\r\n\r\n"),
-    "signed length": (400, LENGTH + b"+1\r\n\r\na"),
-    "empty length": (400, LENGTH + b"\r\n\r\n"),
-    "spaced length": (400, LENGTH + b"1 1\r\n\r\na"),
-    "hexadecimal length": (400, LENGTH + b"0x1\r\n\r\na"),
-    "python's length": (400, LENGTH + b"1_0\r\n\r\naaaaaaaaaa"),
-    "form feed in length": (400, LENGTH + b"\x0c1\r\n\r\na"),
-    "overflowing length": (400, LENGTH + b"18446744073709551617\r\n\r\na"),
-    "chunked twice": (400, CODED + b"chunked\r\ntransfer-encoding: chunked\r\n\r\n" + LAST),
-    "list of chunked": (400, CODED + b"chunked, chunked\r\n\r\n" + LAST),
-    "chunked in 1.0": (400, b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n" + LAST),
-    "chunked in 1.0, kept": (
-        400,
-        b"POST / HTTP/1.0\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n" + LAST,
-    ),
-    "vertical tab in coding": (400, CODED + b"\x0bchunked\r\n\r\n" + LAST),
-    "folded coding": (400, POST + b"transfer-encoding:\r\n chunked\r\n\r\n" + LAST),
-    "other coding": (501, CODED + b"gzip, chunked\r\n\r\n" + LAST),
-    "unknown coding": (501, CODED + b"xchunked\r\n\r\n" + LAST),
-    "identity": (501, CODED + b"identity\r\n\r\n"),
-    "chunk size not hexadecimal": (400, CHUNKED + b"zz\r\n" + LAST),
-    "chunk size negative": (400, CHUNKED + b"-1\r\na\r\n" + LAST),
-    "chunk size with 0x": (400, CHUNKED + b"0x1\r\na\r\n" + LAST),
-    "chunk size signed": (400, CHUNKED + b"+1\r\na\r\n" + LAST),
-    "chunk size spaced": (400, CHUNKED + b"1 \r\na\r\n" + LAST),
-    "chunk size missing": (400, CHUNKED + b"\r\na\r\n" + LAST),
-    "chunk size overflowing": (400, CHUNKED + b"10000000000000001\r\na\r\n" + LAST),
-    "chunk longer than told": (400, CHUNKED + b"1\r\nab\r\n" + LAST),
-    "line feed after size": (400, CHUNKED + b"1\na\r\n" + LAST),
-    "line feed after chunk": (400, CHUNKED + b"1\r\na\n" + LAST),
-    "line feed in extension": (400, CHUNKED + b"1;a\nb\r\na\r\n" + LAST),
-    "return in extension": (400, CHUNKED + b"1;a\rb\r\na\r\n" + LAST),
-    "zero in extension": (400, CHUNKED + b"1;a\0b\r\na\r\n" + LAST),
-    "length in trailer": (400, CHUNKED + b"0\r\ncontent-length: 40\r\n\r\n"),
-    "coding in trailer": (400, CHUNKED + b"0\r\ntransfer-encoding: chunked\r\n\r\n"),
-    "folded header": (400, b"GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n"),
-    "space before first header": (400, b"GET / HTTP/1.1\r\n a: b\r\n\r\n"),
-    "space in name": (400, b"GET / HTTP/1.1\r\na : b\r\n\r\n"),
-    "no name": (400, b"GET / HTTP/1.1\r\n: b\r\n\r\n"),
-    "no colon": (400, b"GET / HTTP/1.1\r\nabc\r\n\r\n"),
-    "bare line feeds": (400, b"GET / HTTP/1.1\na: b\n\n"),
-    "bare line feed": (400, b"GET / HTTP/1.1\r\na: b\ncontent-length: 9\r\n\r\n"),
-    "bare line feed at the end": (400, b"GET / HTTP/1.1\r\na: b\r\n\n"),
-    "bare return": (400, b"GET / HTTP/1.1\r\na: b\rcontent-length: 9\r\n\r\n"),
-    "two returns": (400, b"GET / HTTP/1.1\r\na: b\r\r\n\r\n"),
-    "zero in value": (400, b"GET / HTTP/1.1\r\na: b\0c\r\n\r\n"),
-    "zero in name": (400, b"GET / HTTP/1.1\r\na\0: b\r\n\r\n"),
-    "zero in target": (400, b"GET /\0 HTTP/1.1\r\n\r\n"),
-    "control in value": (400, b"GET / HTTP/1.1\r\na: b\x01\r\n\r\n"),
-    "tab in target": (400, b"GET /a\tb HTTP/1.1\r\n\r\n"),
-    "byte above 127 in target": (400, b"GET /\xff HTTP/1.1\r\n\r\n"),
-    "two hosts": (400, b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n"),
-    "version 0.9": (505, b"GET /\r\n\r\n"),
-    "version 1.2": (400, b"GET / HTTP/1.2\r\n\r\n"),
-    "version 2.0": (505, b"GET / HTTP/2.0\r\nconnection: keep-alive\r\n\r\n"),
-    "HTTP/2 by prior knowledge": (400, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-    "TLS": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
-    "method in lower case": (400, b"get / HTTP/1.1\r\n\r\n"),
-    "tunnel": (501, b"CONNECT x:80 HTTP/1.1\r\nhost: x:80\r\n\r\n"),
-    "relative target": (400, b"GET a HTTP/1.1\r\n\r\n"),
-    "asterisk with GET": (400, b"GET * HTTP/1.1\r\n\r\n"),
-    "other scheme": (400, b"GET ftp://x/a HTTP/1.1\r\n\r\n"),
+    what: (statuses[0], raw.replace(b"~", b""))
+    for what, (statuses, raw) in FRAMINGS.items()
+    if len(statuses) == 1 and statuses[0] >= 400
+} | {
     "huge header": (431, b"GET / HTTP/1.1\r\na: " + b"b" * 3000 + b"\r\n\r\n"),
     "huge target": (431, b"GET /" + b"b" * 3000 + b" HTTP/1.1\r\n\r\n"),
     "endless header": (431, b"GET / HTTP/1.1\r\na: " + b"b" * 3000),
