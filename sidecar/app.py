@@ -44,6 +44,8 @@ __all__ = ["main", "run"]
 log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
+_HOP_S = 1.0  # an instance's own sidecar says first that its handler hangs, and sees to it
+_DRAIN_MAX_S = 3600.0  # where batches may take as long as they like
 
 
 async def run(settings: FunctionSettings, options: Options, env: Mapping[str, str]) -> None:
@@ -72,8 +74,9 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     )
     fleet, ledger = Fleet(batcher), Ledger(time.time)
     ingress = Ingress(settings, time.time)
-    shell = Shell(batcher, ingress, metrics, ledger, fleet, options.exec_timeout_s)
-    child = _start_function(shell, fleet, settings, options, env)
+    patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
+    shell = Shell(batcher, ingress, metrics, ledger, fleet, patience_s)
+    child = _start_function(shell, fleet, metrics, settings, options, env)
     member = None
     if options.is_front:
         member = membership.front(options, shell, batcher, fleet, metrics)
@@ -107,7 +110,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         await member.leave()
     await asyncio.sleep(options.drain_delay_s)
     server.close()
-    await server.drain(options.exec_timeout_s)
+    await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
     await server.stop()
     if side_door:
         await side_door.stop()
@@ -119,6 +122,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
 def _start_function(
     shell: Shell,
     fleet: Fleet,
+    metrics: Metrics,
     settings: FunctionSettings,
     options: Options,
     env: Mapping[str, str],
@@ -143,11 +147,13 @@ def _start_function(
     launch = plan_launch(options, env)
     (local,) = fleet.start([launch.address], settings.batch_max)
 
-    def died() -> None:
-        local.lost("its process ended")  # a restart between two probes would be missed
+    def ended(reason: str) -> None:
+        metrics.restarted(reason)
+        local.ended("its process ended")  # a restart between two probes would be missed
         shell.changed()
 
-    child = Child(launch, died)
+    child = Child(launch, ended)
+    local.own(child.hung, options.silence_max_s)
     shell.readiness.failing = lambda: child.failing
     child.start()
     return child

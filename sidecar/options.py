@@ -6,12 +6,14 @@ process, read from the environment beside the watchdog's own variables.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from carpool import address, durations
+from carpool.silence import LIMIT_S
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ class Options:
         fprocess: command of the handler, split on spaces, no shell.
         watchdog: ``auto`` (of-watchdog where ``fwatchdog`` is on the PATH), ``on`` or ``off``.
         watchdog_port, handler_port: loopback ports, used with the watchdog only.
-        exec_timeout_s: how long one batch may take.
+        exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
+        silence_max_s: how long the handler may answer no probe, while it has no batch, before it
+            is restarted; ``inf``: for ever.
         scaler: where the scaler takes syncs (`sidecar.runtime.sync`); empty: there is none.
         scaler_token: what the scaler is shown, and must prove to know.
         function: what the user calls, as the scaler knows it.
@@ -59,6 +63,7 @@ class Options:
     watchdog_port: int = 8082
     handler_port: int = 5000
     exec_timeout_s: float = 30.0
+    silence_max_s: float = LIMIT_S
     scaler: str = ""
     scaler_token: str = ""
     function: str = ""
@@ -96,7 +101,8 @@ class Options:
             watchdog=reader.choice("sidecar_watchdog", _WATCHDOG, defaults.watchdog),
             watchdog_port=reader.whole("sidecar_watchdog_port", defaults.watchdog_port, 65535),
             handler_port=reader.whole("sidecar_handler_port", defaults.handler_port, 65535),
-            exec_timeout_s=reader.duration("exec_timeout", defaults.exec_timeout_s),
+            exec_timeout_s=reader.limit("exec_timeout", defaults.exec_timeout_s),
+            silence_max_s=reader.limit("sidecar_silence_max", defaults.silence_max_s),
             scaler=reader.address("sidecar_scaler", ""),
             scaler_token=reader.secret("sidecar_scaler_token", SCALER_SECRET),
             function=reader.text("sidecar_function") or env.get("OPENFAAS_NAME", ""),
@@ -193,6 +199,13 @@ class _Reader:
         except ValueError:
             self._problems.add(name, text, "a duration such as 30s")
             return default
+
+    def limit(self, name: str, default: float) -> float:
+        """A duration, of which 0 means that there is no limit, as for the watchdog."""
+        limit_s = self.duration(name, default)
+        if limit_s < 0:
+            self._problems.add(name, self.text(name), "a duration, or 0 for no limit")
+        return limit_s or math.inf
 
     def finish(self) -> None:
         for name, value in sorted(self._env.items()):

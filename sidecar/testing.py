@@ -205,6 +205,7 @@ class Drive:
             batch = heapq.heappop(self._running)[2]
             if any(map(self._function.breaks, batch.requests)):
                 self._end(self.batcher.broken(batch, self._function.fault, now))
+                batch.upstream.came_up()  # whatever it died of or hung by, the next one is there
             else:
                 failed = list(map(self._function.fails, batch.requests))
                 self._end(self.batcher.finished(batch, failed, now))

@@ -5,6 +5,7 @@ Checks look at a `Case` and say what they find as `Problem`s; they read no file 
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -79,10 +80,10 @@ class Patient:
 
     @property
     def exec_timeout_s(self) -> float:
-        """How long one batch may take."""
+        """How long one batch may take; ``inf`` where 0 says that there is no limit."""
         text = self.function.environment.get("exec_timeout", "")
         found = duration_s(text) if text else None
-        return found or _EXEC_TIMEOUT_S
+        return _EXEC_TIMEOUT_S if found is None else found or math.inf
 
     @property
     def objectives(self) -> dict[str, float]:

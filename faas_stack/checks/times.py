@@ -60,7 +60,7 @@ def watchdog_hangs_up(patient: Patient) -> Iterator[Problem]:
     """of-watchdog's ``write_timeout`` is not shorter than ``exec_timeout``."""
     text = patient.function.environment.get("write_timeout", "")
     write_s = duration_s(text) if text else None
-    if write_s is not None and write_s < patient.exec_timeout_s:
+    if write_s is not None and write_s < patient.exec_timeout_s < math.inf:
         limit = durations.format(patient.exec_timeout_s)
         expected = f"at least exec_timeout, which is {limit}"
         mend = "leave it out, and the sidecar sets it; the watchdog would close the connection"
@@ -88,9 +88,11 @@ def gateway_gives_up(case: Case) -> Iterator[Problem]:
         return
     for patient in case.patients:
         if patient.exec_timeout_s > upstream_s:
-            limit = durations.format(patient.exec_timeout_s)
+            endless = patient.exec_timeout_s == math.inf
+            limit = "0s" if endless else durations.format(patient.exec_timeout_s)
             expected = f"at most the gateway's timeout, which is {durations.format(upstream_s)}"
             mend = f"lower it, or set the gateway's upstream_timeout to {limit} or more"
+            mend = f"0 is no limit: set {durations.format(upstream_s)} or less" if endless else mend
             yield Problem(patient.env("exec_timeout"), limit, expected, mend)
 
 

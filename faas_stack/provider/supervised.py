@@ -2,7 +2,8 @@
 
 Theory of operation: one task sees each life of the instance through from start to end, clears up
 what it left, waits and begins the next. While a life lasts, a second task asks its readiness,
-often until it is ready and once a second from then on. What a life is made of (a process, a
+often until it is ready and once a second from then on. Not to answer is not to be ready; a life
+that has answered before and is silent for too long is ended. What a life is made of (a process, a
 container) is behind `Life`; nothing here knows of functions.
 """
 
@@ -16,6 +17,7 @@ from carpool import wire
 from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.http.client import ConnectionFailed, Pool
+from carpool.silence import LIMIT_S, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,7 @@ __all__ = ["Life", "StartFailed", "Supervised"]
 _UNREADY_PROBE_S = 0.05
 _READY_PROBE_S = 1.0
 _PROBE_TIMEOUT_S = 2.0
+_SILENCE_S = LIMIT_S
 _FAILING_STARTS = 3
 _SILENT_PROBES = 2  # in a row without an answer; one may be a moment in which the machine is busy
 _REASON_BYTES = 500
@@ -94,7 +97,7 @@ class Supervised:
         self._backoff = Backoff()
         self._was_ready = False
         self._says_failing = False
-        self._unanswered = 0  # probes in a row
+        self._silence = Silence(_SILENCE_S)
         self._failed_starts = 0
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
@@ -108,7 +111,7 @@ class Supervised:
     @property
     def silent(self) -> bool:
         """Whether it was ready in this life, and does not answer probes any more."""
-        return self._was_ready and self._unanswered >= _SILENT_PROBES
+        return self._was_ready and self._silence.probes >= _SILENT_PROBES
 
     @property
     def confined(self) -> str:
@@ -156,7 +159,7 @@ class Supervised:
     async def _live(self) -> None:
         """One life, from its start to its end."""
         self._was_ready = False
-        self._unanswered = 0
+        self._silence = Silence(_SILENCE_S)
         try:
             self.address = await self.life.start()
         except StartFailed as error:
@@ -178,22 +181,33 @@ class Supervised:
 
     async def _probe(self) -> None:
         """Ask again and again whether it is ready: often until it is, then once a second."""
+        loop, silence = asyncio.get_running_loop(), self._silence
         pool = Pool(self.address, max_connections=2)
         try:
             while True:
-                self._set_ready(ready=await self._answers(pool))
+                asked = loop.time()
+                ready = await self._answers(pool)
+                if ready is None:
+                    silence.missed(asked)
+                else:
+                    silence.answered()
+                self._set_ready(ready=bool(ready))
+                if silence.too_long(loop.time()) and not self._stop.is_set():
+                    self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
+                    await self.life.kill()
                 await _set_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)
                 self._look.clear()
         finally:
             pool.close()
 
-    async def _answers(self, pool: Pool) -> bool:
+    async def _answers(self, pool: Pool) -> bool | None:
+        """Whether it says that it is ready; None if it says nothing."""
         try:
             answer = await pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
         except (ConnectionFailed, TimeoutError):
-            self._unanswered += 1
-            return False
-        self._unanswered = 0
+            if self.ready:
+                self.reason = "it does not answer probes"
+            return None
         self.repeatable = answer.header(_REPEATABLE) is not None
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")

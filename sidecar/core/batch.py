@@ -50,7 +50,7 @@ class Batch:
         attempt: how often its members have been sent together, from 1.
         lineage: the batch that it is a part of, if that was divided.
         deaths: how often an instance has died before while it had the one member alone.
-        behind: the instance died while it was busy with another batch, this one waiting.
+        behind: the instance died or hung by another batch, which this one was with.
         exec_s: from the moment the instance could begin with it to its answer.
     """
 

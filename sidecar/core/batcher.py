@@ -136,6 +136,8 @@ class Batcher:
     def step(self, now: float) -> Actions:
         """Close every batch that may leave now; drop what has expired."""
         actions = Actions([], self._queue.expire(now))
+        if self._flights.silent:
+            actions.expired.extend(self._flights.expire(now))
         if self._parts:
             actions.expired.extend(self._parts.expire(now))
             for part in list(self._parts):
@@ -153,9 +155,11 @@ class Batcher:
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
+        wake = self._flights.expires_at
         if not (self._queue.live or self._parts):
-            return math.inf
-        wake = min(self._queue.expires_at, self._parts.expires_at, self.upstreams.returns_at(now))
+            return wake
+        expires_at = min(wake, self._queue.expires_at, self._parts.expires_at)
+        wake = min(expires_at, self.upstreams.returns_at(now))
         for group in self._queue.in_turn() if self._hungry else ():
             if self.upstreams.next_free(group.route, now):
                 wake = min(wake, group.departs_at(now))
@@ -194,9 +198,11 @@ class Batcher:
         """
         self._landed(batch, now)
         upstream = batch.upstream
-        if fault is Fault.DIED:
-            fault = self._flights.death_of(batch)
-        elif fault is not Fault.UNSENT and batch.lineage is None:
+        if fault is Fault.HUNG:
+            upstream.hung(now)
+        if fault in (Fault.DIED, Fault.HUNG):
+            fault = self._flights.blamed(batch, fault)
+        elif fault is Fault.ANSWERED and batch.lineage is None:
             upstream.failed(now, spare=self.upstreams.spare(upstream, now))
         riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
         alone = len(batch.requests) == 1
@@ -258,6 +264,10 @@ class Batcher:
     def drain(self) -> None:
         """From now on whatever waits leaves as soon as an instance is free, full or not."""
         self._draining = True
+
+    def heard(self, upstream: Upstream, *, silent: bool) -> None:
+        """Whether an instance gives no sign of life: whom it holds expires there, until it does."""
+        (self._flights.silent.add if silent else self._flights.silent.discard)(upstream)
 
     def changed(self) -> None:
         """An instance can be reached, or cannot any more, or is free."""
@@ -383,9 +393,12 @@ class Batcher:
 
     def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
         """Nothing is left to try for these: they have failed."""
-        if len(batch.requests) == 1 and fault in (Fault.ANSWERED, Fault.DIED):
+        lineage = batch.lineage
+        if len(batch.requests) == 1 and fault is not Fault.UNSENT:
             fingerprint = self._fingerprint(batch.requests[0])
-            self._isolation.failed_alone(fingerprint, batch.lineage, now)
+            self._isolation.failed_alone(fingerprint, lineage, fault, now)
+        if lineage and lineage.hopeless:
+            riding = riding + self._parts.drop(lineage)
         for request in riding:
             advance(request, State.FAILED)
         return riding

@@ -15,7 +15,8 @@ smaller than it could be. An instance that says it works on several batches at o
 puts them together itself: it is sent whatever waits, in as many batches as it takes.
 
 An instance that fails batch after batch while others do not is ejected: it gets none for a while,
-then one to prove itself. Being unreachable is another matter, and told from outside (`up`).
+then one to prove itself. One that hangs is ejected at once. Being unreachable is another matter,
+and told from outside (`up`); who comes back from that has been started anew, and owes no proof.
 Addresses and connections belong to the shell; this file counts.
 """
 
@@ -143,9 +144,22 @@ class Upstream:
         """It failed a batch as a whole; ``spare``: there are others to go on without it."""
         self._strikes += 1
         if self._strikes >= _STRIKES and spare:
-            self.ejected_until = now + min(_EJECTED_S * 2**self._ejections, _EJECTED_MAX_S)
-            self._ejections += 1
-            self._strikes = _STRIKES - 1  # one batch will be its proof
+            self._eject(now)
+
+    def hung(self, now: float) -> None:
+        """It did not answer a batch in time, and may well be busy with it still."""
+        if self.ejected_until <= now:
+            self._eject(now)
+
+    def came_up(self) -> None:
+        """It can be reached again."""
+        self.up = True
+        self.ejected_until = 0.0
+
+    def _eject(self, now: float) -> None:
+        self.ejected_until = now + min(_EJECTED_S * 2**self._ejections, _EJECTED_MAX_S)
+        self._ejections += 1
+        self._strikes = _STRIKES - 1  # one batch will be its proof
 
 
 class Upstreams:

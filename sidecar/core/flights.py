@@ -1,21 +1,26 @@
 """The batches in flight: how long each has run, when its instance will be free, who died of what.
 
 An instance works through its batches in order. So a batch behind another begins when that one has
-landed, and if the instance dies, only the first of its batches can have been the cause. Unless it
-works on several at once: then each has run since it was sent, and any can have been the cause.
+landed, and if the instance dies or hangs, only the first of its batches can have been the cause.
+Unless it works on several at once: then each has run since it was sent, and any can have been the
+cause of a death. Of a hang it is the one that was not answered in time: the others are not to
+blame for how the instance ends, which is killed for it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from sidecar.core.isolation import Fault
+from sidecar.core.states import State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sidecar.core.batch import Batch
     from sidecar.core.dispatch import Upstream
+    from sidecar.core.request import Request
 
 __all__ = ["Flights"]
 
@@ -25,13 +30,15 @@ class Flights:
 
     Attributes:
         last_exec_s: execution time of the one that came back last.
+        silent: instances that give no sign of life.
     """
 
-    __slots__ = ("_flying", "last_exec_s")
+    __slots__ = ("_flying", "last_exec_s", "silent")
 
     def __init__(self) -> None:
         self._flying: dict[int, Batch] = {}
         self.last_exec_s = 0.0
+        self.silent: set[Upstream] = set()
 
     def __len__(self) -> int:
         return len(self._flying)
@@ -59,15 +66,41 @@ class Flights:
         ends = [batch.starts + upstream.exec_time.mean(batch.seats) for batch in self._of(upstream)]
         return max(now, sorted(ends)[-upstream.at_once])
 
-    def death_of(self, batch: Batch) -> Fault:
-        """What the death of its instance says of ``batch``, which has landed with it."""
-        if batch.upstream.at_once > 1:
-            return Fault.DIED
+    def blamed(self, batch: Batch, fault: Fault) -> Fault:
+        """What it says of ``batch``, which has landed, that its instance died or hung with it."""
         others = self._of(batch.upstream)
-        for other in others:
-            other.behind = other.behind or other.id > batch.id
-        waited = batch.behind or any(other.id < batch.id for other in others)
-        return Fault.UNSENT if waited else Fault.DIED
+        if batch.upstream.at_once == 1:
+            blameless = batch.behind or any(other.id < batch.id for other in others)
+            for other in others:
+                other.behind = other.behind or other.id > batch.id
+        else:
+            blameless = batch.behind and fault is Fault.DIED
+            for other in others:
+                other.behind = other.behind or fault is Fault.HUNG
+        return Fault.UNSENT if blameless else fault
+
+    @property
+    def expires_at(self) -> float:
+        """The earliest deadline of those with silent instances; ``inf`` if there is none."""
+        if not self.silent:
+            return math.inf
+        return min((request.deadline for request in self._unheard()), default=math.inf)
+
+    def expire(self, now: float) -> list[Request]:
+        """Those with silent instances whose deadlines have passed, now EXPIRED."""
+        late = [request for request in self._unheard() if request.deadline <= now]
+        for request in late:
+            advance(request, State.EXPIRED)
+        return late
+
+    def _unheard(self) -> list[Request]:
+        return [
+            request
+            for batch in self
+            if batch.upstream in self.silent
+            for request in batch.requests
+            if request.state is State.IN_FLIGHT
+        ]
 
     def _of(self, upstream: Upstream) -> list[Batch]:
         return [batch for batch in self if batch.upstream is upstream]

@@ -15,6 +15,12 @@ that wrongs one request in six million that flew alone, where blaming for the se
 one in 2500. An offender costs five restarts at most, the batch's included, and one whenever it
 comes again while it is remembered.
 
+A batch that hung is taken apart at once, too: its instance has to be restarted, and every further
+one that hangs costs as long again. So a request that hung alone is not tried once more, and after
+two of one batch the function is taken to hang by itself: the others of that batch fail, and for a
+while batches that hang are not divided. Of the members only those are sent again whose deadlines
+have not passed, which after a whole ``exec_timeout`` are few unless they have none.
+
 An offender that was found alone is remembered by its fingerprint and rides alone for a while, so
 that sending it again harms nobody. Where most members turn out to fail alone, with no answer
 between them, the function is broken rather than its input; dividing would then double the load for
@@ -46,6 +52,7 @@ _SUSPEND_S = 5.0
 _OFFENDERS_MIN = 8  # in a row; some that met in a small batch say nothing of the function
 _DEATHS_MAX = 4  # of instances that had one request and nothing else, until it is blamed
 _UNSENT_MAX = 5  # attempts of a batch that never reached an instance
+_HANGS_MAX = 2  # of one batch; each holds up an instance for a whole exec_timeout
 
 
 class Fault(enum.Enum):
@@ -54,7 +61,7 @@ class Fault(enum.Enum):
     ANSWERED = "error"  # an error, or something that is no answer: the instance lives
     DIED = "died"  # the instance went away while it had the batch
     UNSENT = "unsent"  # the batch never reached the instance
-    HUNG = "hung"  # no answer in time: dividing would wait as long again, and suspect everybody
+    HUNG = "hung"  # no answer within exec_timeout
 
 
 @dataclass(slots=True)
@@ -64,10 +71,17 @@ class Lineage:
     Attributes:
         size: requests in it.
         failed: how many of them have failed alone.
+        hung: how many of those by hanging.
     """
 
     size: int
     failed: int = 0
+    hung: int = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many have hung that the others of the batch should not be tried."""
+        return self.hung >= _HANGS_MAX
 
 
 class Isolation:
@@ -98,11 +112,10 @@ class Isolation:
             deaths = batch.deaths + 1
             spared = fault is Fault.DIED and deaths < _DEATHS_MAX and not known
             return [again._replace(deaths=deaths)] if spared else []
-        suspended = now < self._suspended_until and batch.lineage is None
-        if fault is Fault.HUNG or suspended:
+        if now < self._suspended_until and batch.lineage is None:
             return []
         lineage = batch.lineage or Lineage(len(batch.requests))
-        if fault is Fault.DIED or len(riding) == 1:
+        if fault is not Fault.ANSWERED or len(riding) == 1:
             return [Part([request], 1, lineage) for request in riding]
         middle = len(riding) // 2
         return [Part(half, 1, lineage) for half in (riding[:middle], riding[middle:])]
@@ -111,7 +124,9 @@ class Isolation:
         """The function answered a batch: it is not broken."""
         self._in_a_row = 0
 
-    def failed_alone(self, fingerprint: Hashable, lineage: Lineage | None, now: float) -> None:
+    def failed_alone(
+        self, fingerprint: Hashable, lineage: Lineage | None, fault: Fault, now: float
+    ) -> None:
         """An offender is found: keep its like apart for a while.
 
         Where most of a divided batch are offenders, the next batches are not divided for a while.
@@ -122,9 +137,12 @@ class Isolation:
             self._until.popitem(last=False)
         if lineage:
             lineage.failed += 1
+            lineage.hung += fault is Fault.HUNG
             self._in_a_row += 1
             if self._in_a_row >= _OFFENDERS_MIN and 2 * lineage.failed > lineage.size:
                 self._suspended_until = now + _SUSPEND_S
+            if lineage.hopeless:
+                self._suspended_until = now + QUARANTINE_S
 
     def suspicious(self, now: float) -> bool:
         """Whether anybody is remembered at all; nobody's body need be looked at otherwise."""

@@ -93,6 +93,12 @@ class Parts:
             split.extend(part._replace(requests=requests) for requests in by_route.values())
         self._parts = split
 
+    def drop(self, lineage: Lineage) -> list[Request]:
+        """Remove what is left of a batch that was divided; those of it who still wait."""
+        dropped = [part for part in self._parts if part.lineage is lineage]
+        self._parts = deque(part for part in self._parts if part.lineage is not lineage)
+        return [r for part in dropped for r in part.requests if r.state is State.BATCHED]
+
     def clear(self) -> None:
         """Forget all of them."""
         self._parts.clear()

@@ -9,7 +9,8 @@ instance; its members then go back to BATCHED. Everything ends in exactly one te
 
     DONE       answered by the function
     FAILED     the function failed on it, alone or because nothing was left to divide
-    EXPIRED    its deadline passed before an instance took it, or between two attempts
+    EXPIRED    its deadline passed before an instance took it, between two attempts, or in an
+               instance that gives no sign of life
     REFUSED    never admitted: queue full, draining, predicted to be late
     CANCELLED  the caller left
 
@@ -51,7 +52,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     _S.NEW: frozenset({_S.QUEUED, _S.REFUSED}),
     _S.QUEUED: frozenset({_S.BATCHED, _S.EXPIRED, _S.CANCELLED, _S.FAILED}),
     _S.BATCHED: frozenset({_S.IN_FLIGHT, _S.EXPIRED, _S.CANCELLED, _S.FAILED}),
-    _S.IN_FLIGHT: frozenset({_S.DONE, _S.FAILED, _S.BATCHED, _S.CANCELLED}),
+    _S.IN_FLIGHT: frozenset({_S.DONE, _S.FAILED, _S.BATCHED, _S.EXPIRED, _S.CANCELLED}),
     _S.DONE: frozenset(),
     _S.FAILED: frozenset(),
     _S.EXPIRED: frozenset(),

@@ -1,7 +1,8 @@
 """The function's process beside the sidecar: of-watchdog where it is installed, else the handler.
 
-Starts it, restarts it with back-off when it dies, relays its error output, and ends it. In the
-watchdog's case the watchdog starts the handler (``fprocess``) itself, with the same environment.
+Starts it, restarts it with back-off when it dies, relays its error output, and ends it, in good
+order or because it hangs. In the watchdog's case the watchdog starts the handler (``fprocess``)
+itself, with the same environment and in the same process group, and both end together.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import shutil
 import signal
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 
 _HOPELESS_STARTS = 3  # deaths in a row before readiness, after which callers are told why
 _TAIL_BYTES = 2000
+_LATER_S = 1.0  # the watchdog's times are over after ours, so that it is we who find out
+_NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,9 @@ def _body_limit(options: Options) -> dict[str, str]:
 
 
 def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) -> Launch:
-    timeout = durations.format(options.exec_timeout_s)
+    limited = options.exec_timeout_s < math.inf
+    timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
     defaults = {
-        "exec_timeout": timeout,
         "read_timeout": timeout,
         "write_timeout": timeout,
         "healthcheck_interval": "1s",
@@ -93,6 +97,7 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) ->
         **_body_limit(options),
     }
     own = {
+        "exec_timeout": timeout if limited else "0s",
         "mode": "http",
         "port": str(options.watchdog_port),
         "upstream_url": f"http://127.0.0.1:{options.handler_port}",
@@ -109,14 +114,15 @@ class Child:
 
     Args:
         launch: what to start.
-        on_exit: called each time it dies.
+        on_exit: called each time it ends, and told why: ``died`` or ``hung``.
     """
 
-    def __init__(self, launch: Launch, on_exit: Callable[[], None]) -> None:
+    def __init__(self, launch: Launch, on_exit: Callable[[str], None]) -> None:
         self._launch = launch
         self._on_exit = on_exit
         self._process: asyncio.subprocess.Process | None = None
         self._ending = False
+        self._hung = ""
         self._deaths = 0
         self._backoff = Backoff()
         self._tail = b""
@@ -138,6 +144,12 @@ class Child:
         """The process answers: what it died of before is history."""
         self._deaths = 0
         self._backoff = Backoff()
+
+    def hung(self, reason: str) -> None:
+        """Kill what there is of it now, to be started again: it hangs, and why that is thought."""
+        self._hung = reason
+        if self._process and self._process.returncode is None:
+            _kill_group(self._process.pid)
 
     def start(self) -> None:
         """Start it, and keep it running until `stop`."""
@@ -167,9 +179,11 @@ class Child:
             if self._ending:
                 return
             self._deaths += 1
-            self._on_exit()
+            why = f"was killed: {self._hung}" if self._hung else f"ended with {code}"
+            self._on_exit("hung" if self._hung else "died")
+            self._hung = ""
             wait_s = self._backoff.after(loop.time() - began)
-            log.warning("the function's process ended with %s; next in %.1f s", code, wait_s)
+            log.warning("the function's process %s; next in %.1f s", why, wait_s)
             await asyncio.sleep(wait_s)
 
     async def _run_once(self) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from carpool.http.client import Pool, Response
     from sidecar.core.batch import Batch
 
-__all__ = ["AnswerHead", "Answers", "Sending"]
+__all__ = ["AnswerHead", "Answers", "Sending", "hung"]
 
 _HEADERS = (("content-type", wire.CONTENT_TYPE),)
 _REASON_BYTES = 500
@@ -82,6 +82,12 @@ class Sending:
         return _answers(response, self._ids)
 
 
+def hung(response: Response) -> bool:
+    """Whether what stands before the handler says that it did not answer a batch in time."""
+    internal = response.header(b"x-openfaas-internal")
+    return response.status == _GATEWAY_TIMEOUT and internal is not None
+
+
 @functools.lru_cache(maxsize=256)
 def _answer_head(head: bytes) -> AnswerHead:
     """The content type and the other headers of an answer; cached, as they repeat."""
@@ -97,8 +103,8 @@ _FRAMING = frozenset(
 
 
 def _answers(response: Response, ids: list[int]) -> Answers:
-    if response.status == _GATEWAY_TIMEOUT:
-        msg = "the function did not answer within the watchdog's exec_timeout"
+    if hung(response):
+        msg = "the function did not answer within exec_timeout"
         raise DeadlineMissed(msg)
     if response.header(b"x-openfaas-internal") == b"of-watchdog":
         msg = "the handler behind the watchdog died of the batch, or was not there"

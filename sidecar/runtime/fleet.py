@@ -119,6 +119,7 @@ class Fleet:
         if self._leaving:
             for instance in [i for i in self._leaving if not i.upstream.in_flight]:
                 instance.close()
+                self._batcher.heard(instance.upstream, silent=False)
                 self._leaving.remove(instance)
 
     def of(self, upstream: Upstream) -> Instance:
@@ -178,6 +179,7 @@ class Fleet:
             self._batcher.choose_again()
 
     def _changed(self, instance: Instance) -> None:
+        self._batcher.heard(instance.upstream, silent=instance.silent)
         self._look()
         self.on_change(instance)
 

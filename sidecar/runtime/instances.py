@@ -1,7 +1,13 @@
-"""One instance behind a sidecar: connections to it, and whether it is ready.
+"""One instance behind a sidecar: connections to it, whether it is ready, and whether it hangs.
 
 An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
-delivered. Nothing here decides what is sent where.
+delivered or a probe is not answered. A handler answers probes while its model computes, unless that
+keeps the interpreter to itself; so while it has a batch, a probe is given as long as batches take.
+
+It hangs if it has not answered a batch within ``exec_timeout``, or has answered no probe for some
+time with no batch to excuse it. Where its process is this sidecar's own, it gets no further batch
+from then on, and is restarted when the others that it holds have come back, or after a grace.
+Where it is not, `sidecar.core.dispatch` ejects it. Nothing here decides what is sent where.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from typing import TYPE_CHECKING
 from carpool import wire
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool
+from carpool.silence import LIMIT_S, Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +30,9 @@ __all__ = ["Instance"]
 _STARTING_S = 0.02
 _STARTING_MAX_S = 0.25
 _UP_S = 2.0
-_PROBE_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S = 2.0
+_GRACE_S = 5.0  # for the other batches of one that hangs
+_LONGEST_KEPT = 0.9  # of the longest batch, with each that follows
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -32,19 +41,29 @@ class Instance:
 
     Args:
         upstream: what the core knows of it; its name is the address.
-        on_change: called with the instance when it came up or went down.
+        on_change: called with the instance when it came up, went down or fell silent.
 
     Attributes:
         reason: why it is not up.
         since: when it came to be known here.
+        silent: it has answered probes before, and not the last one.
+        relayed: batches that it has of other sidecars.
     """
 
     def __init__(self, upstream: Upstream, on_change: Callable[[Instance], None]) -> None:
         self.upstream = upstream
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS)
         self.reason = "starting"
-        self.since = asyncio.get_running_loop().time()
+        self.silent = False
+        self.relayed = 0
+        self._restart: Callable[[str], None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.since = self._loop.time()
         self._on_change = on_change
+        self._silence_max_s = LIMIT_S
+        self._silence = Silence(LIMIT_S)
+        self._hung_at: float | None = None
+        self._longest_s = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -53,13 +72,44 @@ class Instance:
         """Whether it is ready."""
         return self.upstream.up
 
+    def own(self, restart: Callable[[str], None], silence_max_s: float) -> None:
+        """Its process is ours: ``restart``, told why, ends it and has it started again.
+
+        Args:
+            restart: may be called again until `ended`.
+            silence_max_s: how long it may answer no probe while it has no batch.
+        """
+        self._restart, self._silence_max_s = restart, silence_max_s
+        self._silence = Silence(silence_max_s)
+
     def watch(self) -> None:
         """Probe it until `close`."""
-        self._task = asyncio.get_running_loop().create_task(self._probe_forever())
+        self._task = self._loop.create_task(self._probe_forever())
+
+    def answered(self, exec_s: float) -> None:
+        """It answered a batch after so many seconds."""
+        self._longest_s = max(exec_s, _LONGEST_KEPT * self._longest_s)
 
     def lost(self, reason: str) -> None:
         """It did not take a batch: down until it answers a probe."""
-        self._become(up=False, reason=reason)
+        self._become(up=False, reason=reason, silent=self.silent)
+        self._wake.set()
+
+    def hung(self, reason: str) -> None:
+        """It did not answer a batch in time: restarted if it is ours, else looked at at once."""
+        self.reason = reason
+        self._wake.set()
+        if self._restart and self._hung_at is None:
+            self._hung_at = self._loop.time()
+            self._become(up=False, reason=reason, silent=self.silent)
+            self._end_hung()
+
+    def ended(self, reason: str) -> None:
+        """Its process has ended, and another will be started."""
+        self._hung_at = None
+        self._silence = Silence(self._silence_max_s)
+        self._longest_s = 0.0
+        self._become(up=False, reason=reason, silent=False)
         self._wake.set()
 
     def close(self) -> None:
@@ -71,9 +121,13 @@ class Instance:
     async def _probe_forever(self) -> None:
         pause_s = _STARTING_S
         while True:
-            up, reason = await self._probe()
-            self._become(up=up, reason=reason)
-            pause_s = _UP_S if up else min(_STARTING_MAX_S, 1.5 * min(pause_s, _STARTING_MAX_S))
+            if self._hung_at is None:
+                await self._look()
+            else:
+                self._end_hung()
+            pause_s = (
+                _UP_S if self.up else min(_STARTING_MAX_S, 1.5 * min(pause_s, _STARTING_MAX_S))
+            )
             self._wake.clear()
             try:
                 async with asyncio.timeout(pause_s):
@@ -82,21 +136,51 @@ class Instance:
             except TimeoutError:
                 pass
 
-    async def _probe(self) -> tuple[bool, str]:
+    async def _look(self) -> None:
+        asked, silent = self._loop.time(), self._silence
+        up, reason, answered = await self._probe()
+        if self._hung_at is not None or silent is not self._silence:
+            return  # it was found to hang meanwhile, or this was its predecessor
+        if answered:
+            silent.answered()
+        else:
+            silent.missed(asked)
+        self._become(up=up, reason=reason, silent=not silent.broken)
+        if not self._holding and silent.too_long(self._loop.time()):
+            self.hung(f"it answered no probe for {self._silence_max_s:g} s")
+
+    async def _probe(self) -> tuple[bool, str, bool]:
+        """Whether it is ready, why not, and whether it answered at all."""
+        timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._holding else 0.0)
         try:
-            response = await self.pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
+            response = await self.pool.request("GET", "/_/ready", timeout_s=timeout_s)
         except FunctionFault as error:
-            return False, str(error)
+            return False, str(error), False
         except TimeoutError:
-            return self.up, "it does not answer probes"  # busy is not broken
+            return False, "it does not answer probes", False
         if response.status == 200:  # noqa: PLR2004 - the one status that means ready
             self.upstream.at_once = _at_once(response.header(wire.AT_ONCE_HEADER.encode()))
-            return True, ""
-        return False, response.body[:200].decode("utf-8", "replace") or "not ready"
+            return True, "", True
+        if response.header(b"x-openfaas-internal") == b"of-watchdog":
+            return False, "the handler behind the watchdog does not answer", False
+        return False, response.body[:200].decode("utf-8", "replace") or "not ready", True
 
-    def _become(self, *, up: bool, reason: str) -> None:
-        changed = self.upstream.up is not up
-        self.upstream.up = up
+    @property
+    def _holding(self) -> int:
+        """Batches that it has."""
+        return self.upstream.in_flight + self.relayed
+
+    def _end_hung(self) -> None:
+        """Have it restarted, unless it may still answer other batches."""
+        assert self._hung_at is not None  # noqa: S101 - it hangs
+        if self._restart and not (self._holding and self._loop.time() < self._hung_at + _GRACE_S):
+            self._restart(self.reason)
+
+    def _become(self, *, up: bool, reason: str, silent: bool) -> None:
+        changed = (self.upstream.up, self.silent) != (up, silent)
+        if up and not self.upstream.up:
+            self.upstream.came_up()
+        self.upstream.up, self.silent = up, silent
         self.reason = reason
         if changed:
             self._on_change(self)

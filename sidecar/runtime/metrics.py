@@ -63,6 +63,7 @@ class Metrics(Collector):
         self.refusals: dict[str, int] = {}
         self.closed: dict[str, int] = {}
         self.broken = 0
+        self.restarts: dict[str, int] = {}
         self.elements: dict[str, int] = {}
         self.policy_failures = 0
         self._batcher: Batcher | None = None
@@ -96,6 +97,10 @@ class Metrics(Collector):
         """Count a batch by the reason it closed for."""
         self.closed[reason] = self.closed.get(reason, 0) + 1
 
+    def restarted(self, reason: str) -> None:
+        """Count an end of the function's process, before it is started again."""
+        self.restarts[reason] = self.restarts.get(reason, 0) + 1
+
     def padded(self, padded: int, useful: int) -> None:
         """Count the elements of a batch of unequal lengths, padding and content."""
         if useful:
@@ -120,6 +125,7 @@ class Metrics(Collector):
         broken = CounterMetricFamily("batch_broken", "Batches that failed as a whole")
         broken.add_metric([], self.broken)
         yield broken
+        yield _counter("batch_restarts", "Restarts of the handler", "reason", self.restarts)
         fallback = CounterMetricFamily("batch_policy_fallback", "Policies replaced after a failure")
         fallback.add_metric([], self.policy_failures)
         yield fallback

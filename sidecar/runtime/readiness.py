@@ -6,6 +6,7 @@ function, and nothing changes by being asked.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from carpool import wire
@@ -75,7 +76,8 @@ class Readiness:
             return "draining"
         if self.waits_for:
             return self.waits_for()
-        if any(instance.up for instance in self._fleet):
+        now = time.monotonic()
+        if any(instance.upstream.takes(now) for instance in self._fleet):
             return ""
-        reasons = [instance.reason for instance in self._fleet]
+        reasons = [instance.reason or "ejected for a while" for instance in self._fleet]
         return self.failing() or "; ".join(reasons) or "no instance"

@@ -2,19 +2,23 @@
 
 They are passed on as they are, past the queue: who formed them has decided. An answer goes back as
 it is, too. Where the handler breaks off, the connection is broken off, so that whoever waits sees
-what he would have seen at the handler itself.
+what he would have seen at the handler itself. A sidecar that leaves changes nothing for the
+handler, which goes on with the batch: whether that ever comes to an end is watched all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.errors import CarpoolError
+from sidecar.runtime.egress import hung
 
 if TYPE_CHECKING:
+    from carpool.http.client import Response
     from carpool.http.server import Exchange
     from sidecar.runtime.instances import Instance
 
@@ -39,7 +43,7 @@ class Relay:
 
     def __init__(self, local: Instance, exec_timeout_s: float) -> None:
         self._local = local
-        self._timeout_s = exec_timeout_s
+        self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, exchange: Exchange) -> bool:
@@ -49,24 +53,26 @@ class Relay:
         task = asyncio.get_running_loop().create_task(self._pass_on(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        exchange.on_gone = task.cancel
         return True
 
     async def _pass_on(self, exchange: Exchange) -> None:
-        pool = self._local.pool
+        local, loop = self._local, asyncio.get_running_loop()
+        began = loop.time()
         try:
-            begun = pool.begin("POST", "/", _HEADERS, exchange.body)
-            if begun:
-                response = await begun.response(self._timeout_s)
-            else:
-                response = await pool.request("POST", "/", _HEADERS, exchange.body, self._timeout_s)
+            response = await self._response(exchange)
         except TimeoutError:
-            exchange.reply(504, b"the handler did not answer in time", "text/plain")
+            local.hung(f"it did not answer a batch within {self._timeout_s:g} s")
+            text = b"the handler did not answer in time"
+            exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
         except CarpoolError as error:
             log.warning("the handler broke off: %s", error)
-            self._local.lost(str(error))
+            local.lost(str(error))
             exchange.abort()
         else:
+            if hung(response):
+                local.hung("it did not answer a batch within the watchdog's exec_timeout")
+            else:
+                local.answered(loop.time() - began)
             headers = [
                 (name.decode("latin-1"), value.decode("latin-1"))
                 for name, value in response.headers
@@ -74,3 +80,15 @@ class Relay:
             ]
             kind = (response.header(b"content-type") or b"").decode("latin-1")
             exchange.reply(response.status, response.body, kind, headers)
+
+    async def _response(self, exchange: Exchange) -> Response:
+        local = self._local
+        request = "POST", "/", _HEADERS, exchange.body
+        local.relayed += 1
+        try:
+            begun = local.pool.begin(*request)
+            if begun:
+                return await begun.response(self._timeout_s)
+            return await local.pool.request(*request, self._timeout_s)
+        finally:
+            local.relayed -= 1

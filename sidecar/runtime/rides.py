@@ -57,7 +57,7 @@ class Rides:
         fleet: the instances.
         metrics: counts.
         ledger: remembers batches.
-        exec_timeout_s: how long one batch may take.
+        exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class Rides:
             self._broken(batch, instance, FunctionFault("internal error"))
         else:
             self._answered(batch, answers)
+            instance.answered(batch.exec_s)
         self._fleet.let_go()
         self._driver.step_soon()
 
@@ -151,6 +152,8 @@ class Rides:
             instance.lost(str(error))
         fault = _fault(error)
         failed = self._batcher.broken(batch, fault, self._now())
+        if fault is Fault.HUNG:
+            instance.hung(str(error))
         self._ledger.record(batch, fault.value)
         self.end(failed, error, "failed")
 

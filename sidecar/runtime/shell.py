@@ -204,7 +204,7 @@ class Shell:
         for batch in actions.send:
             self._rides.begin(batch)
         if actions.expired:
-            msg = "the deadline passed while the request waited for an instance"
+            msg = "the deadline passed before an instance had answered"
             self._rides.end(actions.expired, DeadlineMissed(msg), "expired")
         self._arm(self._batcher.wake_at(now))
 

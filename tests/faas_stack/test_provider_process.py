@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.provider import isolation, leftovers
+from faas_stack.provider import isolation, leftovers, supervised
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.waiting import wait_until, wait_until_async
 
@@ -147,6 +147,53 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
         line for line in await rig.logs("fn") if line.startswith("carpool")
     ]
     assert 1 == rig.function("fn").running.available
+
+
+def test_a_stopped_instance_is_taken_out_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One probe without an answer and it is not available; silent for long enough, it is killed."""
+    monkeypatch.setattr(supervised, "_PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(supervised, "_SILENCE_S", 1.5)
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn", envVars={"spawn": "1"})
+        instance = rig.instances("fn")[0]
+        first, child = pid_of(instance), int((await rig.logs("fn"))[0].split()[1])
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        await wait_until_async(lambda: not instance.ready, what="the missed probe")
+        assert "it does not answer probes" == instance.reason
+        status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+        assert (1, 0) == (status["replicas"], status.get("availableReplicas", 0))
+        await wait_until_async(lambda: instance.ready, 30, "the next life")
+        assert pid_of(instance) != first
+        assert [False, False] == [alive(first), alive(child)]
+        assert "carpool: no answer to any probe for 1.5 s: killed" in await rig.logs("fn")
+
+    play(tmp_path)
+
+
+def test_an_instance_that_goes_on_is_let_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped for a moment: it is out while it does not answer, and the same process comes back."""
+    monkeypatch.setattr(supervised, "_PROBE_TIMEOUT_S", 0.3)
+
+    @story(STAGE)
+    async def play(rig: Rig) -> None:
+        await rig.deploy("fn")
+        instance = rig.instances("fn")[0]
+        pid = pid_of(instance)
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        await wait_until_async(lambda: not instance.ready, what="the missed probe")
+        os.kill(pid, signal.SIGCONT)
+        await wait_until_async(lambda: instance.ready, what="its answer")
+        assert pid == pid_of(instance)
+
+    play(tmp_path)
 
 
 @story(STAGE)

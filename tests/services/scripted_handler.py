@@ -1,7 +1,7 @@
 """A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
 
-``slow:0.2`` sleeps, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with 422,
-``short`` answers too few items, ``garbage`` answers no batch,
+``slow:0.2`` sleeps, ``hang`` keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole
+batch, ``bad`` fails alone with 422, ``short`` answers too few items, ``garbage`` answers no batch,
 ``badhead`` heads that are none; anything else is echoed.
 ``start_delay`` and ``start_exit`` in the environment make the start slow or hopeless.
 """
@@ -40,7 +40,7 @@ class Handler(socketserver.StreamRequestHandler):
         words = [bytes(item).decode("latin-1") for item in columns.bodies]
         with LOCK:
             delays = [float(w.partition(":")[2]) for w in words if w.startswith("slow:")]
-            threading.Event().wait(max(delays, default=0.0))
+            threading.Event().wait(None if "hang" in words else max(delays, default=0.0))
         if "crash" in words:
             os._exit(3)
         if "fail" in words:

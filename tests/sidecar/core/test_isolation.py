@@ -179,14 +179,6 @@ def test_a_batch_that_was_never_sent_goes_whole_and_blames_nobody() -> None:
     riding(batcher, request(3, "x"), request(4, "y"))
 
 
-def test_a_hung_batch_is_not_divided() -> None:
-    """Waiting as long again for each half would make it worse; nobody is blamed."""
-    batcher = eager()
-    batch = riding(batcher, request(1, "x"), request(2, "y"))
-    assert 2 == len(batcher.broken(batch, Fault.HUNG, 30.0))
-    assert batcher.idle
-
-
 def test_a_broken_function_is_not_hammered() -> None:
     """Where everybody fails alone too, later batches fail whole instead of in 2n pieces."""
     drive = Drive(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
+from faas_stack.provider import isolation
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -92,13 +93,19 @@ def error(body: bytes) -> str:
 
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Start:
-    """Start a sidecar with the given environment; it is ready on entry unless told otherwise."""
+    """Start a sidecar with the given environment; it is ready on entry unless told otherwise.
+
+    An isolated one has a network of its own: two watchdogs cannot share one.
+    """
 
     @contextlib.asynccontextmanager
-    async def start(*, ready: bool = True, **env: str) -> AsyncIterator[Sidecar]:
+    async def start(
+        *, ready: bool = True, isolated: bool = False, **env: str
+    ) -> AsyncIterator[Sidecar]:
         listen = f"unix:{tmp_path}/sidecar.sock"
+        command = (sys.executable, "-m", "sidecar")
         process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
-            [sys.executable, "-m", "sidecar"],
+            isolation.command(command) if isolated else command,
             cwd=ROOT,
             env={
                 **os.environ,

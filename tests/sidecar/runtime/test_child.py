@@ -21,7 +21,7 @@ def test_a_process_that_has_served_is_started_again_soon(
     """Only one that never becomes ready is waited for longer and longer."""
 
     async def run() -> None:
-        def died() -> None:
+        def died(_reason: str) -> None:
             if was_ready:
                 child.became_ready()
 

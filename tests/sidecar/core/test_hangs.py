@@ -1,0 +1,190 @@
+"""Batches that are not answered in time, and instances that give no sign of life."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Upstream
+from sidecar.core.isolation import QUARANTINE_S, Fault
+from sidecar.core.request import Request
+from sidecar.core.states import State
+from sidecar.policies.deadline import Deadline
+
+if TYPE_CHECKING:
+    from sidecar.core.batch import Batch
+
+LIMIT_S = 30.0  # exec_timeout
+
+
+def fleet(*upstreams: Upstream, batch_max: int = 8) -> Batcher:
+    """A batcher that recognises requests by their payload."""
+    policy = Deadline(Deadline.Params())
+    made = Batcher(policy, batch_max=batch_max, queue_max=99, fingerprint=lambda r: r.payload)
+    for upstream in upstreams:
+        made.upstreams.add(upstream)
+    return made
+
+
+def instance(name: str = "a", at_once: int = 1) -> Upstream:
+    """An instance that is ready."""
+    return Upstream(name, 8, up=True, at_once=at_once)
+
+
+def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
+    """A request that is recognised by ``word``."""
+    return Request(number, "k", 0.0, payload=word or str(number), deadline=deadline)
+
+
+def riding(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
+    """Admit ``requests`` and let them leave together."""
+    for each in requests:
+        assert batcher.admit(each, now) is None
+    (batch,) = batcher.step(now).send
+    assert list(requests) == batch.requests
+    return batch
+
+
+def restarted(upstream: Upstream) -> None:
+    """Its process has been replaced, and is ready."""
+    upstream.up = False
+    upstream.came_up()
+
+
+def test_a_hung_instance_gets_nothing_until_it_was_restarted() -> None:
+    """Whoever comes waits, however few instances there are; the new process owes no proof."""
+    a = instance()
+    batcher = fleet(a)
+    batcher.broken(riding(batcher, request(1)), Fault.HUNG, LIMIT_S)
+    waits = request(2)
+    batcher.admit(waits, LIMIT_S)
+    assert [] == batcher.step(LIMIT_S).send
+    restarted(a)
+    assert [[waits]] == [batch.requests for batch in batcher.step(LIMIT_S).send]
+
+
+def test_an_instance_of_others_is_tried_again_with_longer_and_longer_pauses() -> None:
+    """Nobody restarts it, for all that is known here."""
+    a = instance()
+    batcher, now, pauses = fleet(a), 0.0, []
+    for number in range(3):
+        batch = riding(batcher, request(number), now=now)
+        batcher.broken(batch, Fault.HUNG, now)
+        batcher.admit(late := request(10 + number), now)
+        pauses.append(batcher.wake_at(now) - now)
+        batcher.cancel(late)
+        now += pauses[-1]
+    assert [5.0, 10.0, 20.0] == pauses
+
+
+def test_members_of_a_hung_batch_are_sent_again_each_alone() -> None:
+    """Most of them are innocent; those whose deadlines have passed expire instead."""
+    a = instance()
+    batcher = fleet(a)
+    late, *rest = [request(1, deadline=LIMIT_S - 1), request(2), request(3)]
+    assert [] == batcher.broken(riding(batcher, late, *rest), Fault.HUNG, LIMIT_S)
+    restarted(a)
+    done = []
+    actions = batcher.step(LIMIT_S)
+    assert [late] == actions.expired
+    assert State.EXPIRED is late.state
+    while actions.send:
+        (batch,) = actions.send
+        done += batcher.finished(batch, [False], LIMIT_S + 1)
+        actions = batcher.step(LIMIT_S + 1)
+    assert (rest, 3) == (done, batcher._batches)
+
+
+def test_who_hung_alone_fails_and_travels_alone_for_a_while() -> None:
+    """Trying again would hold the instance up for as long again."""
+    a = instance()
+    batcher = fleet(a)
+    bad = request(1, "bad")
+    assert [bad] == batcher.broken(riding(batcher, bad), Fault.HUNG, LIMIT_S)
+    restarted(a)
+    again, good = request(2, "bad"), request(3, "good")
+    for each in (again, good):
+        batcher.admit(each, LIMIT_S + 1)
+    (first,) = batcher.step(LIMIT_S + 1).send
+    assert [again] == first.requests
+
+
+def test_a_function_that_hangs_by_itself_is_not_tried_with_every_member() -> None:
+    """Two of a batch hang alone: the others fail, and the next batch that hangs is not divided."""
+    a = instance()
+    batcher, now = fleet(a), LIMIT_S
+    members = [request(number) for number in range(8)]
+    assert [] == batcher.broken(riding(batcher, *members), Fault.HUNG, now)
+    failed: list[Request] = []
+    for _ in range(2):
+        assert [] == failed[1:]
+        restarted(a)
+        (alone,) = batcher.step(now).send
+        now += LIMIT_S
+        failed += batcher.broken(alone, Fault.HUNG, now)
+    assert members == failed
+    assert batcher.idle
+    restarted(a)
+    next_ones = [request(20), request(21)]
+    assert next_ones == batcher.broken(riding(batcher, *next_ones, now=now), Fault.HUNG, now + 9)
+    restarted(a)
+    much_later = now + 9 + QUARANTINE_S
+    batch = riding(batcher, request(22), request(23), now=much_later)
+    assert [] == batcher.broken(batch, Fault.HUNG, much_later)
+
+
+def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
+    """It never began: nobody in it is suspect, whether it times out or the process is killed."""
+    for end in (Fault.HUNG, Fault.DIED):
+        a, b = instance("a"), instance("b")
+        for upstream in (a, b):
+            for seats in (1, 2) * 20:
+                upstream.exec_time.observe(seats, 0.001)
+        b.up = False
+        batcher = fleet(a, b, batch_max=2)
+        a.batch_max = b.batch_max = 2
+        riders = [request(number) for number in range(4)]
+        for each in riders:
+            batcher.admit(each, 0.0)
+        ahead, behind = batcher.step(0.0).send
+        assert [] == batcher.broken(ahead, Fault.HUNG, LIMIT_S)
+        assert [] == batcher.broken(behind, end, LIMIT_S)
+        b.up = True
+        sizes = []
+        while sent := batcher.step(LIMIT_S).send:
+            assert "b" == sent[0].upstream.name
+            sizes.append(len(sent[0].requests))
+            batcher.finished(sent[0], [False] * sizes[-1], LIMIT_S)
+        assert [1, 1, 2] == sizes
+
+
+def test_the_company_of_a_hung_batch_is_not_blamed_for_the_kill() -> None:
+    """An instance that works on several at once is killed for one: the others go again, whole."""
+    a = instance(at_once=2)
+    batcher = fleet(a)
+    hung = riding(batcher, request(1))
+    company = riding(batcher, request(2), now=20.0)
+    batcher.broken(hung, Fault.HUNG, LIMIT_S)
+    for _ in range(2):  # a death of its own would be borne once only
+        assert [] == batcher.broken(company, Fault.DIED, LIMIT_S + 5)
+        restarted(a)
+        (company,) = batcher.step(LIMIT_S + 5).send
+        company.behind = True
+
+
+def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
+    """Whom it holds expires at his deadline; one that comes back answers the others."""
+    a = instance()
+    batcher = fleet(a)
+    soon, later, never = request(1, deadline=1.0), request(2, deadline=9.0), request(3)
+    batch = riding(batcher, soon, later, never)
+    assert math.inf == batcher.wake_at(0.5)
+    assert [] == batcher.step(2.0).expired  # busy, for all that is known: its answer is delivered
+    batcher.heard(a, silent=True)
+    assert [soon] == batcher.step(2.0).expired
+    assert 9.0 == batcher.wake_at(2.0)
+    batcher.heard(a, silent=False)
+    assert math.inf == batcher.wake_at(3.0)
+    assert [] == batcher.step(10.0).expired
+    assert [later, never] == batcher.finished(batch, [False] * 3, 10.0)

@@ -1,0 +1,229 @@
+"""Handlers that hang, spin, are stopped or close their files; with of-watchdog, too."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool import wire
+from tests.sidecar.runtime.conftest import on_loop
+from tests.tools import require_tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from tests.sidecar.runtime.conftest import Handlers, Sidecar, SideDoor, Start
+
+FUNCTION = """
+import os
+import signal
+import threading
+
+def handle_batch(items):
+    words = {item.bytes() for item in items}
+    if b"hang" in words:
+        threading.Event().wait()
+    if b"spin" in words:
+        while True:
+            pass
+    if b"stop" in words:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if b"close" in words:
+        os.closerange(3, 512)
+    return [item.bytes() for item in items]
+"""
+IMPATIENT = ("x-timeout", "1s")  # shorter than exec_timeout: it is not sent again
+BATCH = [("content-type", wire.CONTENT_TYPE)]
+HUNG = 'batch_restarts_total{reason="hung"}'
+
+
+@pytest.fixture
+def function(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The environment of a function that does as each item says; `WATCHDOG` puts that between."""
+    (tmp_path / "function").mkdir()
+    (tmp_path / "function" / "handler.py").write_text(FUNCTION)
+    env = {
+        "fprocess": f"{sys.executable} -m watchdog_plugin",
+        "function_dir": str(tmp_path / "function"),
+        "TMPDIR": str(tmp_path),
+        "exec_timeout": "2s",
+    }
+    if getattr(request, "param", False):
+        require_tool("fwatchdog")
+        return {**env, "sidecar_watchdog": "on", "isolated": "1"}
+    return env
+
+
+ALONE = pytest.param(False, id="handler alone")
+WATCHDOG = pytest.param(True, id="behind of-watchdog")
+BOTH = pytest.mark.parametrize("function", [ALONE, WATCHDOG], indirect=True)
+
+# Whoever comes leaves with three others, so that nobody's company is left to chance.
+TOGETHER = {
+    "carpool_batch_policy": "fixed",
+    "carpool_batch_max": "4",
+    "carpool_batch_wait": "60s",
+}
+
+
+def started(sidecar: Start, function: dict[str, str], **env: str) -> Any:
+    """A sidecar before this function."""
+    env = {**function, **env}
+    return sidecar(isolated=bool(env.pop("isolated", "")), **env)
+
+
+async def together(running: Sidecar, *words: str) -> list[int]:
+    """Ask four at once; the statuses of good answers, or others."""
+    offenders = ("hang", "spin", "stop")
+    asked = [running.ask(word, *([IMPATIENT] if word in offenders else [])) for word in words]
+    answers = await asyncio.gather(*asked)
+    bodies = [answer.body.decode() for answer in answers]
+    assert all(a.status != 200 or w == b for a, w, b in zip(answers, words, bodies, strict=True))
+    return [answer.status for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("offence", "function"),
+    [
+        pytest.param("hang", False, id="hang"),
+        pytest.param("spin", False, id="spin"),
+        pytest.param("stop", False, id="stop"),
+        pytest.param("hang", True, id="hang behind of-watchdog"),
+        pytest.param("stop", True, id="stop behind of-watchdog"),
+    ],
+    indirect=["function"],
+)
+@on_loop
+async def test_a_handler_that_hangs_is_restarted_and_neighbours_are_answered(
+    offence: str, sidecar: Start, function: dict[str, str]
+) -> None:
+    """One of four keeps the handler for ever: three get their answers, later ones too."""
+    async with started(sidecar, function, **TOGETHER) as running:
+        assert [504, 200, 200, 200] == await together(running, offence, "a", "b", "c")
+        assert [200] * 4 == await together(running, "d", "e", "f", "g")
+        assert (200, 1) == (await running.ready(), await running.metric(HUNG))
+
+
+@on_loop
+async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, str]) -> None:
+    """Until its successor is: nobody is sent there meanwhile, and who waits is answered then."""
+    async with started(sidecar, function, carpool_batch_max="1") as running:
+        hanging = asyncio.create_task(running.ask("hang"))
+        await until_metric(running, "batch_in_flight", 1)
+        waiting = asyncio.create_task(running.ask("next"))
+        seen = []
+        while not hanging.done():
+            seen.append(await running.ready())
+        seen.append(await running.ready())
+        assert (200, 503) == (seen[0], seen[-1])
+        assert (504, 200) == ((await hanging).status, (await waiting).status)
+        await running.until_ready()
+
+
+@BOTH
+@on_loop
+async def test_a_handler_that_closes_its_files_is_restarted(
+    sidecar: Start, function: dict[str, str]
+) -> None:
+    """It lives, and can never be reached again."""
+    async with started(sidecar, function, sidecar_silence_max="300ms") as running:
+        closing = asyncio.create_task(running.ask("close", IMPATIENT))
+        await until_metric(running, HUNG, 1)
+        await running.until_ready()
+        assert 200 == (await running.ask("next")).status
+        assert (await closing).status in {502, 504}
+
+
+@BOTH
+@on_loop
+async def test_without_a_limit_a_batch_takes_as_long_as_it_likes(
+    sidecar: Start, function: dict[str, str]
+) -> None:
+    """``exec_timeout=0``, as of-watchdog reads it: no limit, and no restart."""
+    async with started(sidecar, function, exec_timeout="0") as running:
+        assert 200 == (await running.ask("at once")).status
+        hanging = asyncio.create_task(running.ask("hang", ("x-carpool-class", "batch")))
+        await until_metric(running, "batch_in_flight", 1)
+        assert 200 == await running.ready()
+        hanging.cancel()
+        await until_metric(running, 'batch_requests_total{state="cancelled"}', 1)
+        os.kill(running.handler_pid(), signal.SIGKILL)
+        await until_metric(running, 'batch_restarts_total{reason="died"}', 1)
+        assert 0 == await running.metric(HUNG)
+
+
+@on_loop
+async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) -> None:
+    """Within one probe, and ``exec_timeout`` is far: deadlines are kept, others wait on for it."""
+    pair = {**TOGETHER, "carpool_batch_max": "2"}
+    async with sidecar(**pair) as running:
+        os.kill(running.handler_pid(), signal.SIGSTOP)
+        waits = asyncio.create_task(running.ask("waits"))
+        late = await running.ask("late", IMPATIENT)
+        assert (504, 503) == (late.status, await running.ready())
+        os.kill(running.handler_pid(), signal.SIGCONT)
+        assert 200 == (await waits).status
+        await running.until_ready()
+        assert 0 == await running.metric(HUNG)
+
+
+@on_loop
+async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
+    sidecar: Start, handler: Handlers, door: SideDoor
+) -> None:
+    """It answers probes all the while; nobody here can restart it, so it is left out at once."""
+    where = [handler("one"), handler("two")]
+    env = {"sidecar_upstreams": ",".join(where), "exec_timeout": "1s"}
+    admin = door.pool.address
+    async with sidecar(**env, sidecar_admin=admin, carpool_batch_max="1") as running:
+        hung = await running.ask("hang")
+        answers = [await running.ask(f"{number}") for number in range(8)]
+        batches = await door.get("/v1/batches?limit=9")
+        assert (504, [200] * 8) == (hung.status, [answer.status for answer in answers])
+        first, *later = [batch["upstream"] for batch in reversed(batches)]
+        assert first not in later
+        assert 200 == await running.ready()
+    door.pool.close()
+
+
+@BOTH
+@on_loop
+async def test_an_instance_of_a_front_restarts_its_own_handler(
+    sidecar: Start, function: dict[str, str]
+) -> None:
+    """The batch is answered as hung; it is unready until the next handler is; gone or not."""
+    env = {"sidecar_scaler": "127.0.0.1:9", "sidecar_function": "f", "sidecar_class": "c"}
+    env["exec_timeout"] = "1s"
+    async with started(sidecar, function, **env) as running:
+        answer = await batch(running, "hang")
+        assert 504 == answer.status
+        assert answer.header(b"x-openfaas-internal") in {b"sidecar", b"of-watchdog"}
+        await until_metric(running, HUNG, 1)
+        await running.until_ready()
+        assert 200 == (await batch(running, "fine")).status
+        with pytest.raises(TimeoutError):  # it leaves, long before the batch has hung
+            await asyncio.wait_for(batch(running, "hang"), 0.2)
+        await until_metric(running, HUNG, 2)
+        await running.until_ready()
+        assert 200 == (await batch(running, "fine")).status
+
+
+async def batch(running: Sidecar, word: str) -> Response:
+    """Send a batch of one, as the sidecar in front of several does."""
+    head = wire.build_head("POST /", [])
+    message = wire.encode_request([1], [math.inf], [head], [word.encode()])
+    return await running.pool.request("POST", "/", BATCH, message, 30.0)
+
+
+async def until_metric(running: Sidecar, name: str, value: float) -> None:
+    """Wait until a series has a value."""
+    async with asyncio.timeout(30):
+        while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.01)
