@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["KeptUp", "kept_up"]
 
 
+_BACKLOG_S = 5.0  # what has come while the provider was stopped comes all at once then
+
+
 @dataclass(slots=True)
 class Away:
-    """From when until when a provider was gone; for ever, while it is not back."""
+    """From when until when a provider was gone, or stopped; for ever, while it is not back."""
 
     gone_s: float
     back_s: float = math.inf
@@ -35,7 +38,7 @@ class KeptUp(Stack):
     """A stack that a supervisor looks after.
 
     Attributes:
-        away: Each time that the provider was killed.
+        away: Each time that the provider was killed or stopped.
     """
 
     def __init__(self, up: Up, folder: Path) -> None:
@@ -50,6 +53,10 @@ class KeptUp(Stack):
     def is_back(self) -> bool:
         """Whether the provider is there again, however often it was killed."""
         return all(math.isfinite(each.back_s) for each in self.away)
+
+    def stalled(self, from_s: float, to_s: float) -> None:
+        """The provider is stopped for a while; the calls of that time go on with it."""
+        self.away.insert(0, Away(from_s, to_s + _BACKLOG_S))
 
     def kill_provider(self) -> None:
         """SIGKILL to the provider."""

@@ -16,7 +16,7 @@ from tests.faas_stack.test_up import carpool, descendants
 from tests.live.load import BACKGROUND, Outcome, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tests.faas_stack.test_up import Up
 
@@ -35,7 +35,9 @@ def handle_batch(items):
 """
 
 
-def write_function(folder: Path, **labels: str) -> None:
+def write_function(
+    folder: Path, environment: Mapping[str, str] | None = None, /, **labels: str
+) -> None:
     """A stack file with the function ``echo``, which takes 20 ms and 2 ms an item."""
     (folder / "echo").mkdir()
     (folder / "echo" / "handler.py").write_text(HANDLER)
@@ -53,6 +55,7 @@ def write_function(folder: Path, **labels: str) -> None:
                 "handler": "./echo",
                 "image": "echo:latest",
                 "labels": settings,
+                "environment": dict(environment or {}),
             }
         },
     }
@@ -64,10 +67,16 @@ class Stack:
 
     def __init__(self, up: Up, folder: Path) -> None:
         self.up = up
+        self.folder = folder
         result = up.result()
         self.url, self.scaler = result["url"], result["scaler"]
         self.auth = basic_auth.credentials(Path(result["credentials"]))
         self.token = (folder / ".secrets" / "carpool-scaler-token").read_text().strip()
+
+    @property
+    def ports(self) -> list[int]:
+        """Where it listens."""
+        return [int(url.rpartition(":")[2]) for url in (self.url, self.scaler)]
 
     def ask_scaler(self, path: str) -> requests.Response:
         """What the scaler answers to one who has its token."""
