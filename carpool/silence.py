@@ -16,15 +16,11 @@ _PROBES_MIN = 3
 class Silence:
     """The silence of one process, told of each probe.
 
-    Args:
-        limit_s: how long it may last.
-
     Attributes:
         probes: how many in a row were not answered.
     """
 
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+    def __init__(self) -> None:
         self._known = False
         self.probes = 0
         self._since = 0.0
@@ -45,9 +41,9 @@ class Silence:
             self._since = asked
         self.probes += 1
 
-    def too_long(self, now: float) -> bool:
+    def too_long(self, limit_s: float, now: float) -> bool:
         """Whether the process is to be ended for it; true once for each ``limit_s``."""
-        over = not self.broken and now >= self._since + self._limit_s
+        over = not self.broken and now >= self._since + limit_s
         if not over or self.probes < _PROBES_MIN:
             return False
         self.probes = 0

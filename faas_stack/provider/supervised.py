@@ -97,7 +97,7 @@ class Supervised:
         self._backoff = Backoff()
         self._was_ready = False
         self._says_failing = False
-        self._silence = Silence(_SILENCE_S)
+        self._silence = Silence()
         self._failed_starts = 0
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
@@ -159,7 +159,7 @@ class Supervised:
     async def _live(self) -> None:
         """One life, from its start to its end."""
         self._was_ready = False
-        self._silence = Silence(_SILENCE_S)
+        self._silence = Silence()
         try:
             self.address = await self.life.start()
         except StartFailed as error:
@@ -192,7 +192,7 @@ class Supervised:
                 else:
                     silence.answered()
                 self._set_ready(ready=bool(ready))
-                if silence.too_long(loop.time()) and not self._stop.is_set():
+                if silence.too_long(_SILENCE_S, loop.time()) and not self._stop.is_set():
                     self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
                     await self.life.kill()
                 await _set_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)

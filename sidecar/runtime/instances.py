@@ -61,7 +61,7 @@ class Instance:
         self.since = self._loop.time()
         self._on_change = on_change
         self._silence_max_s = LIMIT_S
-        self._silence = Silence(LIMIT_S)
+        self._silence = Silence()
         self._hung_at: float | None = None
         self._longest_s = 0.0
         self._wake = asyncio.Event()
@@ -80,7 +80,6 @@ class Instance:
             silence_max_s: how long it may answer no probe while it has no batch.
         """
         self._restart, self._silence_max_s = restart, silence_max_s
-        self._silence = Silence(silence_max_s)
 
     def watch(self) -> None:
         """Probe it until `close`."""
@@ -107,7 +106,7 @@ class Instance:
     def ended(self, reason: str) -> None:
         """Its process has ended, and another will be started."""
         self._hung_at = None
-        self._silence = Silence(self._silence_max_s)
+        self._silence = Silence()
         self._longest_s = 0.0
         self._become(up=False, reason=reason, silent=False)
         self._wake.set()
@@ -137,16 +136,16 @@ class Instance:
                 pass
 
     async def _look(self) -> None:
-        asked, silent = self._loop.time(), self._silence
+        asked, silence = self._loop.time(), self._silence
         up, reason, answered = await self._probe()
-        if self._hung_at is not None or silent is not self._silence:
+        if self._hung_at is not None or silence is not self._silence:
             return  # it was found to hang meanwhile, or this was its predecessor
         if answered:
-            silent.answered()
+            silence.answered()
         else:
-            silent.missed(asked)
-        self._become(up=up, reason=reason, silent=not silent.broken)
-        if not self._holding and silent.too_long(self._loop.time()):
+            silence.missed(asked)
+        self._become(up=up, reason=reason, silent=not silence.broken)
+        if not self._holding and silence.too_long(self._silence_max_s, self._loop.time()):
             self.hung(f"it answered no probe for {self._silence_max_s:g} s")
 
     async def _probe(self) -> tuple[bool, str, bool]:

@@ -165,7 +165,10 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
     stopped = rig.instances("fn")[0]
     pid = stopped.life.pid  # type: ignore[attr-defined]
     calls: list[asyncio.Future[Response]] = []
-    with patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5):
+    with (
+        patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5),
+        patch.object(supervised, "_SILENCE_S", math.inf),  # else it is replaced in the end
+    ):
         os.kill(pid, signal.SIGSTOP)
         try:
             calls += [asyncio.ensure_future(rig.call("GET", "/function/fn")) for _ in range(8)]
