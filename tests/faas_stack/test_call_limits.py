@@ -128,7 +128,7 @@ async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> N
     """However long it takes as a whole, and whatever X-Timeout said of its beginning."""
     await rig.deploy("fn")
     headers = [("accept", "text/event-stream"), ("x-timeout", "1s")]
-    async with rig.client.stream("GET", "/function/fn/first-event", headers) as answer:
+    async with rig.client.stream("GET", "/function/fn/events", headers) as answer:
         chunks = answer.chunks()
         assert b"data: 1\n\n" == await anext(chunks)
         await swept(rig, LIMIT_S - 1)

@@ -169,8 +169,10 @@ async def test_events_are_passed_on_as_they_come(rig: Rig) -> None:
             answer.status,
             next(pair for pair in answer.headers if pair[0] == b"content-type"),
         )
-        chunks = [chunk async for chunk in answer.chunks()]
-    assert [b"data: 1\n\n", b"data: 2\n\n"] == chunks
+        chunks = answer.chunks()
+        assert b"data: 1\n\n" == await anext(chunks)
+        await rig.call("POST", "/function/fn/last-event")
+        assert [b"data: 2\n\n"] == [chunk async for chunk in chunks]
 
 
 @story()
@@ -202,12 +204,12 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
     for _ in range(3):
         reached = len(statuses) + 60
         await wait_until_async(lambda reached=reached: len(statuses) >= reached)  # type: ignore[misc]
+        await wait_until_async(lambda: rig.function("fn").running.available > 0)
         victim = next(instance for instance in rig.instances("fn") if instance.ready)
         await victim.life.kill()
-    async with asyncio.timeout(30):
-        await calls
+    await calls
     assert 480 == len(statuses)
-    assert {200, 502} == set(statuses)
+    assert {200, 502} >= set(statuses)
     assert statuses.count(502) <= 3 * 8
 
 
@@ -254,10 +256,12 @@ async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
     await rig.deploy("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})
     await rig.ready("fn", 3)
-    calls = (rig.call("GET", "/function/fn/slow?s=0.3") for _ in range(9))
-    answers = await asyncio.gather(*calls)
-    who = [json.loads(answer.body)["instance"] for answer in answers]
-    assert [3, 3, 3] == [who.count(name) for name in set(who)]
+    calls = [asyncio.ensure_future(rig.call("GET", "/function/fn/hang")) for _ in range(9)]
+    replicas = rig.function("fn").running.replicas
+    await wait_until_async(lambda: sum(replica.in_flight for replica in replicas) == 9)
+    assert [3, 3, 3] == [replica.in_flight for replica in replicas]
+    for call in calls:
+        call.cancel()
 
 
 async def _under_load(rig: Rig, change: Callable[[], Awaitable[None]]) -> None:
@@ -322,7 +326,7 @@ async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None
     document = {"service": "fn", "image": IMAGE, "envVars": {"refuse": "1"}}
     await rig.call("PUT", "/system/functions", document)
     running = rig.function("fn").running
-    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas), 30)
+    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas), 60)
     assert "refuse" not in seen(await rig.call("GET", "/function/fn"))["env"]
     assert 1 == running.available
 

@@ -35,6 +35,7 @@ class Instance:
         self.ready_after_s = float(os.environ.get("ready_after", "0"))
         self.draining = False
         self.refused = 0
+        self.streamed: Exchange | None = None
 
     def __call__(self, exchange: Exchange) -> None:
         query = parse_qs(exchange.query)
@@ -50,7 +51,7 @@ class Instance:
             exchange.reply(200)
         elif exchange.path == "/eat":
             exchange.reply(200, str(len(bytearray(int(query["bytes"][0])))).encode())
-        elif exchange.path in ("/events", "/first-event"):
+        elif exchange.path in ("/events", "/last-event"):
             self.stream(exchange)
         elif exchange.path == "/refuse" and self.refused < int(query["times"][0]):
             self.refused += 1
@@ -87,12 +88,14 @@ class Instance:
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
     def stream(self, exchange: Exchange) -> None:
-        exchange.start(200, [("content-type", "text/event-stream")])
-        exchange.write(b"data: 1\n\n")
-        if exchange.path == "/first-event":
-            return
-        self.loop.call_later(0.2, exchange.write, b"data: 2\n\n")
-        self.loop.call_later(0.3, exchange.end)
+        if exchange.path == "/events":
+            exchange.start(200, [("content-type", "text/event-stream")])
+            exchange.write(b"data: 1\n\n")
+            self.streamed = exchange
+        elif self.streamed:
+            self.streamed.write(b"data: 2\n\n")
+            self.streamed.end()
+            exchange.reply(200)
 
 
 async def main() -> int:

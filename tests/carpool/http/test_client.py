@@ -9,6 +9,7 @@ import pytest
 
 from carpool.http.client import ConnectionFailed, Pool
 from carpool.http.server import Exchange, serve
+from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def test_bodies_go_there_and_back(size: int, unix: bool, tmp_path: Path) -> None
         server = await serve(echo, listen=listen)
         pool = Pool(server.address)
         body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-        response = await pool.request("POST", "/a?b", [("x-y", "z")], body, timeout_s=10)
+        response = await pool.request("POST", "/a?b", [("x-y", "z")], body)
         assert (201, body, b"/a?b") == (
             response.status,
             response.body,
@@ -74,13 +75,17 @@ def test_a_timeout_closes_the_connection() -> None:
         gone = asyncio.Event()
 
         def never(exchange: Exchange) -> None:
-            exchange.on_gone = gone.set
+            if exchange.target == "/ready":
+                exchange.reply(200)
+            else:
+                exchange.on_gone = gone.set
 
         server = await serve(never, listen="127.0.0.1:0")
+        pool = Pool(server.address)
+        await pool.request("GET", "/ready")  # the connection is there: what is asked next arrives
         with pytest.raises(TimeoutError):
-            await Pool(server.address).request("GET", "/", timeout_s=0.05)
-        async with asyncio.timeout(5):
-            await gone.wait()
+            await pool.request("GET", "/", timeout_s=0.05)
+        await gone.wait()
         await server.stop()
 
     asyncio.run(run())
@@ -111,8 +116,9 @@ def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
         received = 0
         async with pool.stream("GET", "/") as response:
             assert 200 == response.status
-            for _ in range(50):
-                await asyncio.sleep(0.002)
+            await wait_until_async(lambda: response._connection._paused)
+            for _ in range(100):  # nobody reads any more: it goes on until the buffers are full
+                await asyncio.sleep(0)
             assert sent < 20_000_000
             async for chunk in response.chunks():
                 received += len(chunk)

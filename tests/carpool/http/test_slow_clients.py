@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.http.server import Exchange, Limits, Server
-from tests.carpool.http.edge import Socketless, connect, deaf_client, echo, serving, spoken
+from tests.carpool.http.edge import Socketless, connect, deaf_client, echo, serving
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
@@ -112,23 +112,44 @@ def test_a_refusal_waits_for_the_answers_before_it() -> None:
     played(script, waiting.append)
 
 
+def later(server: Server, seconds: float) -> None:
+    """Let the sweep look at every connection as it will in so many seconds."""
+    if server._sweep:
+        server._sweep.cancel()
+    now = server.now
+    server.now = lambda: now() + seconds
+    server._tick()
+    server.now = now
+
+
 def test_time_limits_hold_over_sockets() -> None:
-    """The sweep looks at every connection: a slow one hears 408, an idle one nothing."""
+    """A slow one hears 408, an idle one nothing."""
 
     async def run() -> tuple[bytes, bytes]:
-        async with serving(limits=Limits(idle_s=0.1, read_s=0.1)) as server:
-            return await asyncio.gather(spoken(server, GET[:9]), spoken(server))
+        async with serving(limits=PATIENT) as server:
+            reader, slow = await connect(server)
+            slow.write(GET[:9])
+            await wait_until_async(lambda: any(c._reader.partial for c in server.connections))
+            later(server, 11.0)
+            heard = await reader.read()
+            silence, idle = await connect(server)
+            await wait_until_async(lambda: any(not c._closing for c in server.connections))
+            later(server, 101.0)
+            nothing = await silence.read()
+            slow.close()
+            idle.close()
+            return heard, nothing
 
-    slow, idle = asyncio.run(run())
-    assert slow.startswith(b"HTTP/1.1 408 ")
-    assert b"" == idle
+    heard, nothing = asyncio.run(run())
+    assert heard.startswith(b"HTTP/1.1 408 ")
+    assert b"" == nothing
 
 
 def test_a_trickle_does_not_hold_up_others() -> None:
     """While one client sends byte by byte, another is served at once."""
 
     async def run() -> bytes:
-        async with serving() as server, asyncio.timeout(5):
+        async with serving() as server:
             _, slow = await connect(server)
             reader, fast = await connect(server)
             answers = b""
@@ -163,11 +184,13 @@ def test_a_client_that_does_not_read_is_dropped(
             exchange.reply(200, bytes(20_000_000))
             answered.set()
 
-        limits = Limits(read_s=0.1)
-        async with serving(app, limits) as server, deaf_client(server, raw) as client:
+        async with serving(app, PATIENT) as server, deaf_client(server, raw) as client:
             await answered.wait()
             assert server.held_bytes > 1_000_000
             then(client)
+            later(server, 9.0)
+            assert server.connections
+            later(server, 11.0)
             await wait_until_async(lambda: not server.connections)
 
     asyncio.run(run())
@@ -197,7 +220,7 @@ def test_half_closing_is_leaving() -> None:
             exchange.on_gone = gone.set
             arrived.set()
 
-        async with serving(app) as server, asyncio.timeout(5):
+        async with serving(app) as server:
             reader, writer = await connect(server)
             writer.write(GET)
             await arrived.wait()
@@ -214,7 +237,7 @@ def test_a_reset_cancels_what_was_asked() -> None:
 
     async def run() -> None:
         asked: list[Exchange] = []
-        async with serving(asked.append) as server, asyncio.timeout(5):
+        async with serving(asked.append) as server:
             _, writer = await connect(server)
             plain: socket.socket = writer.get_extra_info("socket")
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -241,7 +264,7 @@ def test_an_error_while_cancelling_harms_nobody_else() -> None:
         exchange.on_gone = gone
 
     async def run() -> None:
-        async with serving(app) as server, asyncio.timeout(5):
+        async with serving(app) as server:
             _, writer = await connect(server)
             writer.write(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
             await wait_until_async(lambda: server.held_bytes)
