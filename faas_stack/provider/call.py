@@ -46,6 +46,22 @@ class Call:
         overdue: why the call was ended, if it took too long.
     """
 
+    __slots__ = (
+        "_deadline",
+        "_leaving",
+        "_left",
+        "_limit_s",
+        "_own_s",
+        "_started",
+        "_timed",
+        "added",
+        "exchange",
+        "headers",
+        "overdue",
+        "replica",
+        "target",
+    )
+
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         path, question, query = exchange.target[len(PREFIX) :].partition("?")
@@ -55,10 +71,9 @@ class Call:
         self.replica: Replica | None = None
         self.overdue: DeadlineMissed | None = None
         self._timed = exchange.header(b"x-start-time") is not None
+        self._own_s = _own_limit_s(exchange)
         self._limit_s = math.inf
-        own_s = _own_limit_s(exchange)
-        self._within = f"the {own_s:g} s that X-Timeout gives it"
-        self._deadline = exchange.received + own_s + GRACE_S
+        self._deadline = exchange.received + self._own_s + GRACE_S
         self._started = self._left = self._leaving = False
 
     def depart(self, replica: Replica, limit_s: float, now: float) -> None:
@@ -72,10 +87,9 @@ class Call:
             now: event-loop time, seconds.
         """
         self.replica = replica
-        if self._limit_s == math.inf and now + limit_s < self._deadline:
-            self._deadline = now + limit_s
-            self._within = f"{limit_s:g} s, the most that its own time limits allow"
-        self._limit_s = limit_s
+        if self._limit_s == math.inf:
+            self._limit_s = limit_s
+            self._deadline = min(self._deadline, now + limit_s)
         if not self._timed:
             self._timed = True
             start = ("x-start-time", str(time.time_ns()))
@@ -100,7 +114,7 @@ class Call:
         another one may have it: once, as what it asks for may be the cause.
         """
         if now >= self._deadline and self.overdue is None:
-            self.overdue = DeadlineMissed(f"the function did not answer within {self._within}")
+            self.overdue = DeadlineMissed(f"the function did not answer within {self._within()}")
             return True
         instance = self.replica and self.replica.instance
         if instance and instance.silent and instance.repeatable:
@@ -108,6 +122,11 @@ class Call:
             self._left = True
             return self._leaving
         return False
+
+    def _within(self) -> str:
+        if self._deadline == self.exchange.received + self._own_s + GRACE_S:
+            return f"the {self._own_s:g} s that X-Timeout gives it"
+        return f"{self._limit_s:g} s, the most that its own time limits allow"
 
     def leaves(self) -> bool:
         """Whether it was stopped only to be sent to another replica, which is to be done now."""
