@@ -8,8 +8,10 @@ Knows nothing of batches; an application turns a request into a response.
 from __future__ import annotations
 
 import contextlib
+import errno
 import http
 import io
+import os
 import socket
 import threading
 import time
@@ -37,6 +39,7 @@ _STREAM_BYTES = 256 * 1024
 _LINGER_S = 1.0
 _LINGER_BYTES = 1024 * 1024
 _BACKLOG = 1024
+_NO_SOCKET = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK))  # what it listened on is gone
 
 
 class Response(NamedTuple):
@@ -96,6 +99,11 @@ class Server:
                 self._room.release()
                 if self._listener.fileno() < 0:
                     return
+                if isinstance(error, OSError) and error.errno in _NO_SOCKET:
+                    logs.say(
+                        f"the function closed the socket that it is served on; ending: {error}"
+                    )
+                    os._exit(1)  # nobody can reach it any more: to be started again is the one way
                 logs.say(f"cannot accept a connection: {logs.describe(error)}")
                 pause.wait(0.1)
 

@@ -36,6 +36,10 @@ class Effort:
         self._share = float(share) if share else None
         self._seconds = float(env.get("attack_seconds", "") or 600)
 
+    def some(self, names: Iterable[str], short: int) -> list[str]:
+        """All of ``names`` in the long form, the first ``short`` in the suite."""
+        return list(names) if self._share is not None else list(names)[:short]
+
     def count(self, what: str, number: int) -> None:
         """Note that ``number`` attacks of the kind ``what`` were tried."""
         self._record(PROPERTY, [what, number])

@@ -24,6 +24,8 @@ def test_the_suite_tries_a_few_and_the_long_form_all() -> None:
     assert [0, 1, 2] == list(Effort(report.record, {}).rounds("a", full=100, short=3))
     long = Effort(report.record, {"attack_count": "0.1"})
     assert list(range(10)) == list(long.rounds("a", full=100, short=3))
+    assert ["a", "b"] == Effort(report.record, {}).some("abc", 2)
+    assert ["a", "b", "c"] == long.some("abc", 2)
     assert [(PROPERTY, ["a", 3]), (PROPERTY, ["a", 10])] == report.user_properties
 
 

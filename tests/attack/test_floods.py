@@ -1,0 +1,225 @@
+"""Floods over real sockets: memory and descriptors stay bounded, and others are served meanwhile.
+
+What a connection may cost, and who makes way for whom, is tested piece by piece beside the edge
+(tests/carpool/http); here it holds for whole processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from carpool.http.client import Pool
+from tests.attack.edges import Edges, connect
+from tests.sidecar.runtime.conftest import on_loop
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.attack.effort import Effort
+
+MIB = 1024 * 1024
+HELD_MIB = 200
+KEPT_MIB = 64  # of free memory, as to give it back takes time
+PLACES = 100
+ANSWER_BYTES = 4_000_000
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+RESET = b"\1\0\0\0\0\0\0\0"  # SO_LINGER: closing cuts the connection
+
+SERVER = f"""
+import asyncio, json, sys, uvloop
+from carpool.http.server import Limits, serve
+
+async def main():
+    def app(exchange):
+        if exchange.target == "/large":
+            exchange.reply(200, bytes({ANSWER_BYTES}))
+        else:
+            exchange.reply(200, json.dumps([server.held_bytes, len(server.connections)]).encode())
+
+    limits = Limits(held_bytes={HELD_MIB * MIB}, body_bytes={MIB}, connections={PLACES})
+    server = await serve(app, listen="127.0.0.1:0", limits=limits)
+    print(server.address, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+uvloop.run(main())
+"""
+
+
+class State(NamedTuple):
+    """What a server said of itself, when a newcomer asked."""
+
+    held_bytes: int
+    connections: int
+
+
+class Flooded:
+    """A server in a process of its own."""
+
+    def __init__(self, process: Process, address: str) -> None:
+        self._process = process
+        host, _, port = address.rpartition(":")
+        self.where = host, int(port)
+        self._address = address
+
+    async def state(self) -> State:
+        """Ask as a newcomer; fails where that is not served."""
+        pool = Pool(self._address)
+        try:
+            answer = await pool.request("GET", "/", timeout_s=30.0)
+        finally:
+            pool.close()
+        assert 200 == answer.status, answer
+        return State(*json.loads(answer.body))
+
+    def resident_mib(self) -> float:
+        """Its memory."""
+        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self._process.pid}/status").read_text())
+        assert found
+        return int(found[1]) / 1024
+
+    def files(self) -> int:
+        """Its open files."""
+        return sum(1 for _ in Path(f"/proc/{self._process.pid}/fd").iterdir())
+
+
+@contextlib.asynccontextmanager
+async def flooded() -> AsyncIterator[Flooded]:
+    """A running server."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout
+    try:
+        yield Flooded(process, (await process.stdout.readline()).decode().strip())
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def deaf(server: Flooded, raw: bytes) -> socket.socket:
+    """A client that has sent ``raw`` and reads nothing."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setblocking(False)  # noqa: FBT003 - as the socket has it
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    await loop.sock_connect(client, server.where)
+    with contextlib.suppress(ConnectionError):
+        await loop.sock_sendall(client, raw)
+    return client
+
+
+@on_loop
+async def test_clients_that_do_not_read(effort: Effort) -> None:
+    """Their answers exceed the limit: it holds, and afterwards the memory is back."""
+    async with flooded() as server:
+        await server.state()
+        before_mib = server.resident_mib()
+        clients, held_bytes = [], []
+        for _ in range(PLACES - 20):
+            clients.append(await deaf(server, GET.replace(b"/ ", b"/large ", 1)))
+            held_bytes.append((await server.state()).held_bytes)
+        assert HELD_MIB * MIB / 2 < max(held_bytes) <= HELD_MIB * MIB + 4096
+        assert server.resident_mib() < before_mib + 2 * HELD_MIB
+        for client in clients:
+            client.close()
+        await wait_until_async(
+            lambda: server.resident_mib() < before_mib + KEPT_MIB + 16, 60, "memory is back"
+        )
+        assert (await server.state()).held_bytes < 4096
+    effort.count("floods, clients that do not read", len(clients))
+
+
+FLOODS = {
+    "idle": b"",
+    "heads that drip in": GET[:-2],
+    "uploads that stop": b"POST / HTTP/1.1\r\ncontent-length: 900000\r\n\r\n" + bytes(20_000),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+@on_loop
+async def test_more_connections_than_there_is_room_for(effort: Effort, kind: str) -> None:
+    """Idle ones make way at once; descriptors and memory stay bounded whatever they send."""
+    async with flooded() as server:
+        await server.state()
+        files = server.files()
+        clients = []
+        for number in range(4 * PLACES):
+            clients.append(await deaf(server, FLOODS[kind]))
+            if kind == "idle" and number % 40 == 0:
+                assert (await server.state()).connections <= PLACES
+        await wait_until_async(
+            lambda: server.files() <= files + PLACES + 64, 60, "descriptors are bounded"
+        )
+        for client in clients:
+            client.close()
+        await wait_until_async(lambda: server.files() <= files, 60, "descriptors are back")
+        assert (await server.state()).held_bytes < 4096
+    effort.count(f"floods, {kind}", len(clients))
+
+
+@on_loop
+async def test_connections_that_are_cut(effort: Effort) -> None:
+    """Before, in and behind a request: no descriptor and no byte is left of them."""
+    async with flooded() as server:
+        await server.state()
+        files = server.files()
+        total = 600
+        for number in range(total):
+            client = await deaf(server, (GET * 3)[: number % (2 * len(GET))])
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            client.close()
+        await wait_until_async(lambda: server.files() <= files, 60, "descriptors are back")
+        state = await server.state()
+        assert state.connections <= 2  # this question's, and the first one's
+        assert state.held_bytes < 4096
+    effort.count("floods, cut connections", total)
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
+    """A provider and the sidecar behind it."""
+    with Edges(tmp_path_factory.mktemp("edges")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ["sidecar", "provider"])
+def test_ten_thousand_requests_that_nobody_reads(edges: Edges, effort: Effort, name: str) -> None:
+    """Pipelined on one connection, with bodies: read no further than answers are taken."""
+
+    async def flood() -> float:
+        edge = edges[name]
+        reader, writer = await connect(edge)
+        writer.transport.pause_reading()  # type: ignore[attr-defined] # there is no other way
+        request = b"POST %b/ HTTP/1.1\r\ncontent-length: 4000\r\n\r\n" % edge.prefix + bytes(4000)
+        writer.write(request * 10_000)
+        other = Pool(edge.address)
+        prefix = edge.prefix.decode()
+        for _ in range(20):  # others are served while it goes on
+            answer = await other.request("POST", f"{prefix}/", (), b"me", 30.0)
+            assert (200, b"POST /\nme") == (answer.status, answer.body)
+        metrics = (await other.request("GET", f"{prefix}/metrics", timeout_s=30.0)).body.decode()
+        other.close()
+        writer.transport.abort()
+        del reader
+        found = re.search(r"^batch_held_bytes (\S+)", metrics, re.MULTILINE)
+        assert found
+        return float(found[1])
+
+    assert edges.run(flood()) < 16 * MIB  # of forty
+    effort.count(f"floods, pipelined requests, {name}", 10_000)
