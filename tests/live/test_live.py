@@ -52,7 +52,7 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
         first = Running(running.url, 20, 3).over()
         assert {200: 60} == dict(first.statuses)
         until_planned(running)
-        assert ["echo", "echo--b8-c1"] == sorted(running.functions())
+        wait_until(lambda: ["echo", "echo--b8-c1"] == sorted(running.functions()), 20)
         burst = Running(running.url, 400, 10)
         wait_until(lambda: running.ready() >= 2, 12, "a second instance")
         outcome = burst.over()

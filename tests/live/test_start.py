@@ -51,6 +51,6 @@ def test_without_a_scaled_function_there_is_no_scaler(tmp_path: Path) -> None:
     """What nobody scales is as it was: no process, no token, no port."""
     write_function(tmp_path, **{"scale.policy": "fixed"})
     with carpool(tmp_path, *_UP) as up:
-        assert {"url", "functions"} == set(up.result())
+        assert {"url", "functions", "credentials"} == set(up.result())
     assert not (tmp_path / ".secrets").exists()
     assert not (tmp_path / ".carpool").exists()
