@@ -6,6 +6,9 @@ read strictly. The sender numbers its messages, so that one that comes twice is 
 answer carries the plan where the sender does not have it yet, and a proof that whoever answered
 knows the token and answers this very message: a plan can neither be forged nor played back.
 
+The sidecars of a function have a token of its own, made from the scaler's, which speaks for no
+other function. What a front shows to its instances with each batch is made from that.
+
 Nothing here knows how messages travel, or what anybody does about them.
 """
 
@@ -39,6 +42,9 @@ __all__ = [
     "FrontReport",
     "InstanceReport",
     "SyncAnswer",
+    "batch_key",
+    "function_of",
+    "function_token",
     "proof",
     "read_message",
 ]
@@ -242,6 +248,27 @@ def read_message(text: bytes) -> FrontReport | Announcement:
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
     """What shows that ``answer`` is to this message, and from somebody who knows the token."""
     return hmac.new(token, f"{sender} {sequence} ".encode() + answer, hashlib.sha256).hexdigest()
+
+
+def function_token(token: bytes, function: str) -> bytes:
+    """The token that speaks for ``function`` alone, from the scaler's ``token``."""
+    name = function.encode()
+    return name + b"." + hmac.new(token, b"function " + name, hashlib.sha256).hexdigest().encode()
+
+
+def function_of(shown: bytes, token: bytes) -> str | None:
+    """The function that ``shown`` speaks for; empty: all; None: it is not made from ``token``."""
+    if hmac.compare_digest(shown, token):
+        return ""
+    function = shown.rpartition(b".")[0].decode("utf-8", "replace")
+    good = hmac.compare_digest(shown, function_token(token, function))
+    return function if good and function else None
+
+
+def batch_key(token: str, function: str) -> str:
+    """What shows that a batch is from a front of ``function``; empty where there is no token."""
+    text = f"batch {function}".encode()
+    return hmac.new(token.encode(), text, hashlib.sha256).hexdigest() if token else ""
 
 
 def _dumps(message: FrontReport | Announcement) -> bytes:

@@ -40,13 +40,16 @@ Buffer = bytes | bytearray | memoryview
 __all__ = [
     "AT_ONCE_HEADER",
     "CONTENT_TYPE",
+    "KEY_HEADER",
     "NOT_BEGUN_HEADER",
+    "PROBE_HEADERS",
     "REPEATABLE_HEADER",
     "AnswerColumns",
     "Buffer",
     "Head",
     "RequestColumns",
     "WireError",
+    "batch_headers",
     "build_head",
     "decode_answer",
     "decode_request",
@@ -62,6 +65,9 @@ REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may s
 # than its body: where a body just fits through the first door, its batch must fit through the next.
 OVERHEAD_BYTES = 128 * 1024
 AT_ONCE_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
+KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sidecar or front sent it
+# of-watchdog logs a line for every request but those of Kubernetes's probes.
+PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)
 
 _REQUEST = b"CPQ1"
 _ANSWER = b"CPA1"
@@ -69,6 +75,12 @@ _PREFIX = struct.Struct("<4sIII")
 _ALIGNMENT = 64
 _ITEM_BYTES = 8 + 4 + 4 + 4
 _KEPT_BYTES = 2048  # larger heads are rare, and would let a client fill the cache with megabytes
+
+
+def batch_headers(key: str = "") -> tuple[tuple[str, str], ...]:
+    """The headers of a batch's POST; ``key`` is what its receiver asks for, if anything."""
+    shown = ((KEY_HEADER, key),) if key else ()
+    return (("content-type", CONTENT_TYPE), *PROBE_HEADERS, *shown)
 
 
 class WireError(FunctionFault):

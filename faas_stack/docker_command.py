@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add("--calls", default="", metavar="HOST:PORT", help="for functions: answers /function/ alone")
     access.add_flags(parser)
     add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
     add("--stack", default="carpool", help="names its containers (default: %(default)s)")
@@ -91,13 +92,15 @@ async def _clear(args: argparse.Namespace) -> int:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    if args.scaler:
-        parse(args.scaler, "--scaler")
+    for name in ("scaler", "calls"):
+        if text := getattr(args, name):
+            parse(text, f"--{name}")
     backend, secrets = _backend(args)
     listen = str(Address(args.host, args.port, ""))
     asked = Access.of(args, listen)
     options = Options(
         listen=listen,
+        calls=args.calls,
         auth=BasicAuth(*asked.credentials) if asked.credentials else None,
         hosts=asked.hosts,
         journal=Journal(args.state / "functions"),
@@ -117,7 +120,7 @@ async def _run(
     try:
         await provider.listen()
     except OSError as error:
-        where = f"{args.host}:{args.port}"
+        where = " and ".join(filter(None, (f"{args.host}:{args.port}", args.calls)))
         hint = f"{error.strerror or error}; choose another with --port"
         problem = Problem("--host, --port", where, "a free address", hint)
         raise ConfigError([problem]) from error

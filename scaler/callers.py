@@ -1,9 +1,14 @@
-"""Who may speak with a scaler: holders of its token, by one of its names."""
+"""Who may speak with a scaler: holders of its token, by one of its names.
+
+Sidecars may have a token of their function's own instead (`carpool.sync`).
+"""
 
 from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING
+
+from carpool.sync import function_of
 
 if TYPE_CHECKING:
     from carpool.http.hosts import Hosts
@@ -31,6 +36,15 @@ class Callers:
         """Whether the caller has shown the token; takes the same time for all wrong ones."""
         shown = exchange.header(b"authorization") or b""
         return not self.token or hmac.compare_digest(shown, b"Bearer " + self.token)
+
+    def shown(self, exchange: Exchange) -> bytes:
+        """The token that the caller has shown; empty if there is none."""
+        scheme, _, token = (exchange.header(b"authorization") or b"").partition(b" ")
+        return token if scheme == b"Bearer" else b""
+
+    def function_of(self, shown: bytes) -> str | None:
+        """The function that a token speaks for; empty: for all; None: it is none."""
+        return function_of(shown, self.token) if self.token else ""
 
     def foreign(self, exchange: Exchange) -> str:
         """Why a caller is taken for a stranger's web page; empty if it is not."""

@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
 from carpool.http.server import Limits as EdgeLimits
@@ -29,6 +29,7 @@ from scaler.tally import Tally
 if TYPE_CHECKING:
     import argparse
 
+    from carpool.http.server import Application, Server
     from scaler.run_options import Options
 
 __all__ = ["add_flags", "run"]
@@ -79,7 +80,8 @@ async def _serve(options: Options, store: Store) -> None:
     dashboard = Dashboard(functions, planners, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
     api = Api(sync, functions, planners, loop, tally, dashboard)
-    servers = [await _listen(api, listen) for listen in options.listen]
+    servers = [await _listen(api, "--listen", where) for where in options.listen]
+    servers += [await _listen(sync, "--listen-sync", where) for where in options.listen_sync]
     rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
     besides = [asyncio.ensure_future(each.run()) for each in (dashboard, source) if each]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,11 +95,11 @@ async def _serve(options: Options, store: Store) -> None:
         raise error
 
 
-async def _listen(api: Api, listen: str) -> Any:  # noqa: ANN401  a server, to be stopped
+async def _listen(app: Application, option: str, listen: str) -> Server:
     try:
-        server = await serve(api, listen=listen, limits=_EDGE)
+        server = await serve(app, listen=listen, limits=_EDGE)
     except OSError as error:
         expected = f"a free address ({error.strerror or error})"
-        raise ConfigError([Problem("--listen", listen, expected)]) from error
-    log.info("listening on %s", server.address)
+        raise ConfigError([Problem(option, listen, expected)]) from error
+    log.info("listening on %s%s", server.address, " for syncs" if option != "--listen" else "")
     return server

@@ -64,6 +64,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="HOST:PORT or unix:PATH; may be repeated (default: 127.0.0.1:8090)",
     )
+    add(
+        "--listen-sync",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="for sidecars alone: answers their syncs and nothing else; may be repeated",
+    )
     shown = f"what sidecars and people must present (default: {TOKEN_FILE}, made if it is missing)"
     add("--token-file", type=Path, metavar="FILE", help=shown)
     add("--no-auth", action="store_true", help="ask sidecars and people for no token")
@@ -97,6 +104,7 @@ class Options:
     """What the flags say."""
 
     listen: tuple[str, ...]
+    listen_sync: tuple[str, ...]
     callers: Callers
     gateway: Gateway
     store: Path
@@ -118,8 +126,10 @@ def read_options(args: argparse.Namespace) -> Options:
     problems = Problems()
     token = _token(args, problems)
     listen = tuple(args.listen or ["127.0.0.1:8090"])
-    for text in listen:
-        _check_address(text, problems, is_open=args.no_auth)
+    listen_sync = tuple(args.listen_sync)
+    for name, texts in (("--listen", listen), ("--listen-sync", listen_sync)):
+        for text in texts:
+            _check_address(name, text, problems, is_open=args.no_auth)
     check_names("--allow-host", args.allow_host, problems)
     times = {
         name: _duration(f"--{name}", getattr(args, name), problems)
@@ -144,6 +154,7 @@ def read_options(args: argparse.Namespace) -> Options:
         lists.leave([function.name for function in scenario.functions])
     return Options(
         listen,
+        listen_sync,
         Callers(token or ("" if args.no_auth else _made_token()), Hosts(listen, args.allow_host)),
         Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
@@ -220,11 +231,11 @@ def _made_token() -> str:
     return token
 
 
-def _check_address(text: str, problems: Problems, *, is_open: bool) -> None:
-    where = problems.attempt(lambda: address.parse(text, "--listen"))
+def _check_address(name: str, text: str, problems: Problems, *, is_open: bool) -> None:
+    where = problems.attempt(lambda: address.parse(text, name))
     if where and is_open and not (where.path or where.host in _LOOPBACK):
         expected = "a loopback address or unix:PATH, or a token"
-        problems.add("--listen", text, expected, "leave out --no-auth")
+        problems.add(name, text, expected, "leave out --no-auth")
 
 
 def _duration(name: str, text: str, problems: Problems) -> float:

@@ -5,8 +5,9 @@ sidecars every five seconds are two thousand calls a second, each with its state
 memory. (docs/scaler.md has the measurement of both.) Where even that is too much, the interval
 that sidecars are told grows until it is not.
 
-A message is refused, counted, and its reason logged once: without the token, too large, of
-another form, about a function that nobody knows, or one that has been taken already.
+A message is refused, counted, and its reason logged once: without the scaler's token or its
+function's own, too large, of another form, about a function that nobody knows, or one that has been
+taken already.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import time
 from typing import TYPE_CHECKING
 
 from carpool import errors
-from carpool.errors import ConfigError
-from carpool.sync import PROOF, Announcement, SyncAnswer, proof, read_message
+from carpool.errors import ConfigError, NotFound
+from carpool.sync import PATH, PROOF, Announcement, SyncAnswer, proof, read_message
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
@@ -42,7 +43,7 @@ class SyncApi:
         functions: What is known, and told.
         callers: Who may.
         tally: Counts.
-
+        senders: Know which messages have been taken.
     """
 
     def __init__(
@@ -54,12 +55,22 @@ class SyncApi:
         self._logged: set[str] = set()
         self._senders = senders
 
+    def __call__(self, exchange: Exchange) -> None:
+        """The application of a listener for sidecars alone: there is nothing else to be had."""
+        if exchange.target != PATH:
+            message = f"no route {exchange.path!r}: only {PATH} is answered here"
+            raise NotFound(message)
+        self.answer(exchange)
+
     def answer(self, exchange: Exchange) -> None:
         """Answer one message."""
         began_s = time.perf_counter()
-        if not self.callers.admits(exchange):
+        token = self.callers.shown(exchange)
+        function = self.callers.function_of(token)
+        if function is None:
             headers = [("www-authenticate", "Bearer")]
-            self._refuse(exchange, 401, "token", "the bearer token is not the scaler's", headers)
+            text = "the bearer token is not the scaler's, nor one of a function"
+            self._refuse(exchange, 401, "token", text, headers)
             return
         if exchange.method != "POST":
             allowed = [("allow", "POST")]
@@ -74,10 +85,14 @@ class SyncApi:
         except ConfigError as error:
             self._refuse(exchange, 400, "form", str(error))
             return
-        self._take(exchange, message)
+        if function not in ("", message.function):
+            text = f"the token of {function!r} does not speak for {message.function!r}"
+            self._refuse(exchange, 403, "token", text)
+            return
+        self._take(exchange, message, token)
         self._tally.sync_s += time.perf_counter() - began_s
 
-    def _take(self, exchange: Exchange, message: FrontReport | Announcement) -> None:
+    def _take(self, exchange: Exchange, message: FrontReport | Announcement, token: bytes) -> None:
         functions = self._functions
         control = functions.find(message.function)
         if control is None:
@@ -100,7 +115,7 @@ class SyncApi:
         body = answer.to_json()
         headers = []
         if self.callers.token:
-            shown = proof(self.callers.token, message.sender, message.sequence, body)
+            shown = proof(token, message.sender, message.sequence, body)
             headers.append((PROOF, shown))
         exchange.reply(200, body, _CONTENT_TYPE, headers)
 

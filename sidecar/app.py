@@ -145,6 +145,7 @@ def _start_function(
         fleet.start(options.upstreams, settings.batch_max)
         return None
     launch = plan_launch(options, env)
+    fleet.key = launch.key
     (local,) = fleet.start([launch.address], settings.batch_max)
 
     def ended(reason: str) -> None:

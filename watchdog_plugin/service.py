@@ -6,6 +6,7 @@ what a function is made of.
 
 from __future__ import annotations
 
+import hmac
 import math
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,14 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Service:
-    """The application behind the server; ready once `open` has given it an engine."""
+    """The application behind the server; ready once `open` has given it an engine.
 
-    def __init__(self) -> None:
+    Args:
+        key: What a request that is no probe must show; empty: nothing.
+    """
+
+    def __init__(self, key: str = "") -> None:
+        self._key = key
         self._engine: Engine | None = None
 
     def open(self, engine: Engine) -> None:
@@ -43,10 +49,17 @@ class Service:
             at_once = engine.at_once if engine is not None else 1
             headers = [(wire.AT_ONCE_HEADER, str(at_once))] if at_once > 1 else []
             return Response(200, b"OK", _TEXT, headers)
+        if self._key and not self._shown(request):
+            text = f"expected {wire.KEY_HEADER}: only the sidecar calls this handler"
+            return Response(403, errors.body(text))
         if engine is None:
             loading = errors.body("the function is loading")
             return Response(503, loading, headers=[("retry-after", "1")])
         return _answer(engine, request)
+
+    def _shown(self, request: Request) -> bool:
+        shown = request.headers.get(wire.KEY_HEADER, "").encode("latin-1", "replace")
+        return hmac.compare_digest(shown, self._key.encode())
 
 
 def _answer(engine: Engine, request: Request) -> Response:

@@ -29,6 +29,7 @@ _KNOWN_PREFIX = "handler_"
 ENVIRONMENT: dict[str, tuple[str, str]] = {
     "handler_listen": ("127.0.0.1:5000", "where to listen: HOST:PORT or unix:/path"),
     "handler_exit_on_term": ("false", "true: SIGTERM ends the process once no request is left"),
+    "handler_key": ("", "what each request must show as x-carpool-key; the sidecar sets one"),
     "handler_body_max_mib": ("64", "largest body of one POST, which may be a whole batch"),
     "function_dir": ("function", "folder of handler.py and model.onnx"),
     "model_path": ("", "model file; default model.onnx in function_dir"),
@@ -55,6 +56,7 @@ class HandlerSettings:
 
     listen: address.Address
     exit_on_term: bool
+    key: str
     body_max_bytes: int
     function_dir: Path
     model_path: Path
@@ -86,6 +88,7 @@ class HandlerSettings:
         settings = cls(
             listen=listen or address.Address("", 0, ""),
             exit_on_term=_flag("handler_exit_on_term", texts, problems),
+            key=texts["handler_key"],
             body_max_bytes=_count("handler_body_max_mib", texts, problems) * _MIB,
             function_dir=folder,
             model_path=Path(model_path) if model_path else folder / "model.onnx",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.errors import NotFound
 from carpool.http.server import Limits, serve
-from faas_stack.provider.door import Door
+from faas_stack.provider.door import Door, is_call
 from faas_stack.provider.fleet import Fleet
 from faas_stack.provider.log_route import LogRoute
 from faas_stack.provider.metrics import Metrics
@@ -30,6 +31,7 @@ class Options:
 
     Attributes:
         listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
+        calls: where functions call others, and nothing else is answered; same forms; empty: nowhere.
         auth: credentials for all but calls of functions; None: open.
         hosts: further names by which requests may come.
         grace_s: how long requests may go on when their replica, or the provider, is to go.
@@ -39,6 +41,7 @@ class Options:
     """
 
     listen: str = "127.0.0.1:8080"
+    calls: str = ""
     auth: BasicAuth | None = None
     hosts: tuple[str, ...] = ()
     grace_s: float = 10.0
@@ -53,7 +56,7 @@ class Provider:
     def __init__(self, backend: Backend, secrets: SecretStore, options: Options) -> None:
         self._options = options
         self._draining = False
-        self._server: Server | None = None
+        self._servers: list[Server] = []
         self.fleet = Fleet(
             backend,
             grace_s=options.grace_s,
@@ -72,7 +75,12 @@ class Provider:
     @property
     def address(self) -> str:
         """Where it listens."""
-        return self._server.address if self._server else ""
+        return self._servers[0].address if self._servers else ""
+
+    @property
+    def calls_address(self) -> str:
+        """Where functions call others; empty: nowhere."""
+        return "".join(server.address for server in self._servers[1:])
 
     async def listen(self) -> None:
         """Start to accept requests, with the functions of the journal.
@@ -81,20 +89,24 @@ class Provider:
             ConfigError: the address is not one, or the journal cannot be read.
             OSError: it cannot be bound.
         """
-        limits = Limits()
-        self._server = await serve(self._accept, listen=self._options.listen, limits=limits)
+        limits, options = Limits(), self._options
+        self._servers.append(await serve(self._accept, listen=options.listen, limits=limits))
+        if options.calls:
+            calls = await serve(self._accept_call, listen=options.calls, limits=limits)
+            self._servers.append(calls)
         self.fleet.restore()
 
     async def drain(self) -> None:
         """Say unready, answer what was accepted, then end the functions, unless they last."""
         self._draining = True
         self._logs.close()
-        if self._server:
-            self._server.close()
-            await self._server.drain(self._options.grace_s)
+        for server in self._servers:
+            server.close()
+        for server in self._servers:
+            await server.drain(self._options.grace_s)
         await self.fleet.close()
-        if self._server:
-            await self._server.stop()
+        for server in self._servers:
+            await server.stop()
 
     def _accept(self, exchange: Exchange) -> None:
         if (refused := self._door.refuse(exchange)) is not None:
@@ -103,3 +115,9 @@ class Provider:
             self._proxy.accept(exchange)
         else:
             self._routes.accept(exchange)
+
+    def _accept_call(self, exchange: Exchange) -> None:
+        if not is_call(exchange.target):
+            message = f"no route {exchange.path!r}: only {PREFIX}NAME is answered here"
+            raise NotFound(message)
+        self._proxy.accept(exchange)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from faas_stack.provider.auth import BasicAuth
 
-__all__ = ["Door"]
+__all__ = ["Door", "is_call"]
 
 _JSON = b"application/json"
 _BY_BROWSERS = frozenset((b"origin", b"sec-fetch-site"))
@@ -43,7 +43,7 @@ class Door:
 
     def refuse(self, exchange: Exchange) -> int | None:
         """Answer a request that is not let in, and say with which status; None for all others."""
-        if _is_call(exchange.target):
+        if is_call(exchange.target):
             return None
         path = exchange.path
         if reason := self._hosts.refusal(exchange):
@@ -59,7 +59,7 @@ class Door:
         return None
 
 
-def _is_call(target: str) -> bool:
+def is_call(target: str) -> bool:
     """Whether a function is called; its metrics are its sidecar's, and are no call."""
     if not target.startswith(PREFIX):
         return False

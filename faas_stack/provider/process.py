@@ -237,7 +237,7 @@ class ProcessBackend:
         folder = scratch / "secrets"
         folder.mkdir(mode=0o700)
         for name in deployment.secrets:
-            if path := self._secrets.path(name, deployment.namespace):
+            if path := self._secrets.path(name, deployment.namespace, deployment.service):
                 (folder / name).symlink_to(path.resolve())
         return folder
 

@@ -2,8 +2,9 @@
 
 A function with a scaling policy is the front of its instances, and these are functions of their own
 (``NAME--CLASS``), which the scaler deploys. The sidecars of both are told where the scaler is, by a
-variable, and share its token, as a secret: a file, never a variable. Deployments that name a scaler
-themselves are left as they are. What `faas-cli describe` shows is what was deployed.
+variable, and given a token that speaks for ``NAME`` alone, as a secret: a file, never a variable.
+Deployments that name a scaler themselves are left as they are. What `faas-cli describe` shows is
+what was deployed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets as randomness
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from carpool.sync import function_token
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
 from sidecar.options import SCALER_SECRET
 
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["ScalerAccess", "is_front", "token_file"]
 
 _ADDRESS = "sidecar_scaler"
-_CLASS = "sidecar_class"  # which the scaler sets in the functions that it deploys
+_FUNCTION, _CLASS = (
+    "sidecar_function",
+    "sidecar_class",
+)  # which the scaler sets in the functions that it deploys
 # Where a front's last plan is kept over a restart: with what is its own and temporary.
 _PLAN = {"sidecar_plan_folder": "tmp"}
 
@@ -35,7 +40,7 @@ def is_front(deployment: Deployment) -> bool:
 
 
 def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
-    """The file with the token for a namespace's functions, made if it is missing.
+    """The file with the scaler's token for a namespace's functions, made if it is missing.
 
     It is one token for all, unless somebody has given a namespace another one.
 
@@ -63,11 +68,17 @@ class ScalerAccess:
     secrets: SecretStore
 
     def equip(self, deployment: Deployment) -> Deployment:
-        """``deployment`` with the scaler's address and token, if it takes part in scaling."""
+        """``deployment`` with the scaler's address and a token, if it takes part in scaling.
+
+        Raises:
+            NoSpace: the token cannot be written.
+        """
         env = deployment.env_vars
         if _ADDRESS in env or not (is_front(deployment) or env.get(_CLASS)):
             return deployment
-        token_file(self.secrets, deployment.namespace)
+        token = token_file(self.secrets, deployment.namespace).read_bytes().strip()
+        own = function_token(token, env.get(_FUNCTION) or deployment.service)
+        self.secrets.give(deployment.service, deployment.namespace, SCALER_SECRET, own)
         return replace(
             deployment,
             env_vars={**_PLAN, **env, _ADDRESS: self.address},

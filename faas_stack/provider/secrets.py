@@ -24,6 +24,9 @@ __all__ = ["SecretStore", "value_of"]
 _NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
 
 
+_GIVEN = ".functions"  # no name that a secret or a namespace can have
+
+
 class SecretStore:
     """The secrets below one folder, which is made when the first is created."""
 
@@ -35,10 +38,25 @@ class SecretStore:
         folder = self._of(namespace)
         return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
 
-    def path(self, name: str, namespace: str) -> Path | None:
-        """The file with the secret's value, or None if there is no such secret."""
-        path = self._of(namespace) / name
-        return path if _NAME.fullmatch(name) and path.is_file() else None
+    def path(self, name: str, namespace: str, function: str = "") -> Path | None:
+        """The file with the secret's value, or None if there is no such secret.
+
+        What was given to ``function`` alone goes before the namespace's.
+        """
+        if not _NAME.fullmatch(name):
+            return None
+        own = [self._given(function, namespace) / name] if function else []
+        return next((path for path in (*own, self._of(namespace) / name) if path.is_file()), None)
+
+    def give(self, function: str, namespace: str, name: str, value: bytes) -> None:
+        """Let one function have a value of its own for a secret; nobody is shown that it has.
+
+        Raises:
+            NoSpace: it cannot be written.
+        """
+        path = self._given(function, namespace) / name
+        if not (path.is_file() and path.read_bytes() == value):
+            storage.write(path, value)
 
     def create(self, name: str, namespace: str, value: bytes) -> None:
         """Add a secret.
@@ -71,6 +89,9 @@ class SecretStore:
             NotFound: there is no such secret.
         """
         self._existing(name, namespace).unlink()
+
+    def _given(self, function: str, namespace: str) -> Path:
+        return self._folder / _GIVEN / namespace / function
 
     def _of(self, namespace: str) -> Path:
         if namespace == DEFAULT_NAMESPACE:

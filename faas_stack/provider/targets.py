@@ -1,7 +1,7 @@
 """Where the replicas' own metrics are, for Prometheus's HTTP discovery, and the way to them.
 
-A replica that is a process listens on a socket that nobody else reaches: its metrics are passed on,
-at an address of the provider's own.
+A replica listens where nobody else reaches it: a process on a socket, a container on the functions'
+network. Its metrics are passed on, at an address of the provider's own.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ def targets(fleet: Fleet, here: str) -> list[dict[str, Any]]:
             instance = replica.instance
             if not instance.ready:
                 continue
-            target, labels = instance.address, {"function_name": name, "instance": instance.name}
-            if target.startswith("unix:"):
-                target, labels["__metrics_path__"] = here, f"{_PASSED_ON}{instance.name}"
-            found.append({"targets": [target], "labels": labels})
+            labels = {
+                "function_name": name,
+                "instance": instance.name,
+                "__metrics_path__": f"{_PASSED_ON}{instance.name}",
+            }
+            found.append({"targets": [here], "labels": labels})
     return found
 
 

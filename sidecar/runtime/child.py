@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -49,12 +50,14 @@ class Launch:
         argv: the command.
         env: its environment.
         address: where it takes batches.
+        key: what a batch must show there, which nobody else knows.
         scratch: a folder made for it, removed when it is stopped; empty if none.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     address: str
+    key: str
     scratch: str = ""
 
 
@@ -67,17 +70,19 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
     if not options.fprocess:
         problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
         raise ConfigError([problem])
+    # of-watchdog listens on every interface, so whoever reaches this machine reaches the handler.
+    key = secrets.token_hex(16)
+    env = {**_body_limit(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
     if watchdog:
-        return _behind_watchdog(watchdog, options, env)
+        return _behind_watchdog(watchdog, options, env, key)
     if options.watchdog == "on":
         expected = "fwatchdog on the PATH"
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
-    env = {**_body_limit(options), **env}
     scratch = tempfile.mkdtemp(prefix="carpool-")
     address = f"unix:{scratch}/handler.sock"
     own = {"handler_listen": address, "handler_exit_on_term": "true"}
-    return Launch(tuple(options.fprocess.split()), {**env, **own}, address, scratch)
+    return Launch(tuple(options.fprocess.split()), {**env, **own}, address, key, scratch)
 
 
 def _body_limit(options: Options) -> dict[str, str]:
@@ -85,7 +90,7 @@ def _body_limit(options: Options) -> dict[str, str]:
     return {"handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2)}
 
 
-def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) -> Launch:
+def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], key: str) -> Launch:
     limited = options.exec_timeout_s < math.inf
     timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
     defaults = {
@@ -94,7 +99,6 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) ->
         "healthcheck_interval": "1s",
         "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
         "prefix_logs": "false",
-        **_body_limit(options),
     }
     own = {
         "exec_timeout": timeout if limited else "0s",
@@ -106,7 +110,7 @@ def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str]) ->
         "fprocess": options.fprocess,
     }
     address = f"127.0.0.1:{options.watchdog_port}"
-    return Launch((watchdog,), {**defaults, **env, **own}, address)
+    return Launch((watchdog,), {**defaults, **env, **own}, address, key)
 
 
 class Child:

@@ -11,12 +11,12 @@ from carpool.errors import DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
 
 if TYPE_CHECKING:
-    from carpool.http.client import Pool, Response
+    from carpool.http.client import Response
     from sidecar.core.batch import Batch
+    from sidecar.runtime.instances import Instance
 
 __all__ = ["AnswerHead", "Answers", "Sending", "hung"]
 
-_HEADERS = (("content-type", wire.CONTENT_TYPE),)
 _REASON_BYTES = 500
 _GATEWAY_TIMEOUT = 504
 
@@ -42,10 +42,10 @@ class Sending:
 
     Args:
         batch: as the batcher closed it.
-        pool: connections to its instance.
+        instance: where it goes.
     """
 
-    def __init__(self, batch: Batch, pool: Pool) -> None:
+    def __init__(self, batch: Batch, instance: Instance) -> None:
         requests = batch.requests
         riders = [request.payload for request in requests]
         self._ids = [request.id for request in requests]
@@ -55,8 +55,8 @@ class Sending:
             [rider.head for rider in riders],
             [rider.exchange.body for rider in riders],
         )
-        self._pool = pool
-        self._begun = pool.begin("POST", "/", _HEADERS, self._message)
+        self._instance = instance
+        self._begun = instance.pool.begin("POST", "/", instance.headers, self._message)
         if self._begun:
             self._message = b""  # as large as the batch; the socket has it
 
@@ -75,7 +75,10 @@ class Sending:
             if self._begun:
                 response = await self._begun.response(timeout)
             else:
-                response = await self._pool.request("POST", "/", _HEADERS, self._message, timeout)
+                instance = self._instance
+                response = await instance.pool.request(
+                    "POST", "/", instance.headers, self._message, timeout
+                )
         except TimeoutError as error:
             msg = f"the function did not answer within {timeout_s:g} s"
             raise DeadlineMissed(msg) from error

@@ -43,6 +43,7 @@ class Fleet:
         batcher: the core, told of every change.
 
     Attributes:
+        key: what the instances ask to be shown with each batch; set before there is any.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
         selecting: chooses among the plan's variants; None where it has none.
@@ -50,6 +51,7 @@ class Fleet:
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
+        self.key = ""
         self.on_change: Callable[[Instance], None] = lambda _: None
         self._by_address: dict[str, Instance] = {}
         self._leaving: list[Instance] = []
@@ -148,7 +150,7 @@ class Fleet:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        instance = Instance(upstream, self._changed)
+        instance = Instance(upstream, self._changed, self.key)
         self._by_address[upstream.name] = instance
         instance.watch()
 

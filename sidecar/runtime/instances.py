@@ -42,16 +42,21 @@ class Instance:
     Args:
         upstream: what the core knows of it; its name is the address.
         on_change: called with the instance when it came up, went down or fell silent.
+        key: what it asks to be shown with each batch; empty: nothing.
 
     Attributes:
+        headers: of every batch's POST.
         reason: why it is not up.
         since: when it came to be known here.
         silent: it has answered probes before, and not the last one.
         relayed: batches that it has of other sidecars.
     """
 
-    def __init__(self, upstream: Upstream, on_change: Callable[[Instance], None]) -> None:
+    def __init__(
+        self, upstream: Upstream, on_change: Callable[[Instance], None], key: str = ""
+    ) -> None:
         self.upstream = upstream
+        self.headers = wire.batch_headers(key)
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS)
         self.reason = "starting"
         self.silent = False
@@ -152,7 +157,9 @@ class Instance:
         """Whether it is ready, why not, and whether it answered at all."""
         timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._holding else 0.0)
         try:
-            response = await self.pool.request("GET", "/_/ready", timeout_s=timeout_s)
+            response = await self.pool.request(
+                "GET", "/_/ready", wire.PROBE_HEADERS, timeout_s=timeout_s
+            )
         except FunctionFault as error:
             return False, str(error), False
         except TimeoutError:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.sync import batch_key
 from sidecar.core.load import Load
 from sidecar.runtime.announce import Announcer, own_address
 from sidecar.runtime.front import Front
@@ -62,6 +63,7 @@ def front(
     options: Options, shell: Shell, batcher: Batcher, fleet: Fleet, metrics: Metrics
 ) -> Membership:
     """Make this sidecar the front of a function."""
+    fleet.key = batch_key(options.scaler_token, options.function)
     load = Load(time.monotonic())
     speaker = Front(options.function, load, batcher, fleet, metrics, shell.changed)
     if options.plan_folder:
@@ -78,7 +80,8 @@ def front(
 def instance(options: Options, shell: Shell, fleet: Fleet, metrics: Metrics) -> Membership:
     """Make this sidecar that of one instance, its only one."""
     (local,) = fleet
-    shell.relay = Relay(local, options.exec_timeout_s)
+    key = batch_key(options.scaler_token, options.function)
+    shell.relay = Relay(local, options.exec_timeout_s, key)
     where = own_address(options.listen, options.announce, options.scaler)
     announcer = Announcer(
         options.function,

@@ -1,7 +1,8 @@
 """Whole batches for this sidecar's own handler, formed by the sidecar in front of several.
 
-They are passed on as they are, past the queue: who formed them has decided. An answer goes back as
-it is, too. Where the handler breaks off, the connection is broken off, so that whoever waits sees
+They are passed on as they are, past the queue: who formed them has decided. Only a front of this
+very function may: it shows a key that is made from the token both have. An answer goes back as it
+is, too. Where the handler breaks off, the connection is broken off, so that whoever waits sees
 what he would have seen at the handler itself. A sidecar that leaves changes nothing for the
 handler, which goes on with the batch: whether that ever comes to an end is watched all the same.
 """
@@ -9,11 +10,12 @@ handler, which goes on with the batch: whether that ever comes to an end is watc
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import math
 from typing import TYPE_CHECKING
 
-from carpool import wire
+from carpool import errors, wire
 from carpool.errors import CarpoolError
 from sidecar.runtime.egress import hung
 
@@ -27,7 +29,7 @@ __all__ = ["Relay"]
 log = logging.getLogger(__name__)
 
 _BATCH = wire.CONTENT_TYPE.encode()
-_HEADERS = (("content-type", wire.CONTENT_TYPE),)
+_KEY = wire.KEY_HEADER.encode()
 _NOT_PASSED = frozenset(
     b"content-type content-length transfer-encoding connection keep-alive date".split()
 )
@@ -39,21 +41,34 @@ class Relay:
     Args:
         local: The instance beside this sidecar.
         exec_timeout_s: How long one batch may take.
+        key: What a batch must show; empty: nothing.
     """
 
-    def __init__(self, local: Instance, exec_timeout_s: float) -> None:
+    def __init__(self, local: Instance, exec_timeout_s: float, key: str) -> None:
         self._local = local
         self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
+        self._key = key.encode()
+        self._told = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def takes(self, exchange: Exchange) -> bool:
-        """Whether ``exchange`` is a whole batch; if so it is on its way."""
+        """Whether ``exchange`` is a whole batch; if so it is on its way, or refused."""
         if exchange.target != "/" or exchange.header(b"content-type") != _BATCH:
             return False
+        if not hmac.compare_digest(exchange.header(_KEY) or b"", self._key):
+            self._refuse(exchange)
+            return True
         task = asyncio.get_running_loop().create_task(self._pass_on(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
+
+    def _refuse(self, exchange: Exchange) -> None:
+        if not self._told:
+            self._told = True
+            log.warning("a batch was refused: its sender has not this function's token")
+        text = f"expected {wire.KEY_HEADER}: whole batches are taken from this function's front"
+        exchange.reply(403, errors.body(text))
 
     async def _pass_on(self, exchange: Exchange) -> None:
         local, loop = self._local, asyncio.get_running_loop()
@@ -83,7 +98,7 @@ class Relay:
 
     async def _response(self, exchange: Exchange) -> Response:
         local = self._local
-        request = "POST", "/", _HEADERS, exchange.body
+        request = "POST", "/", local.headers, exchange.body
         local.relayed += 1
         try:
             begun = local.pool.begin(*request)

@@ -82,7 +82,7 @@ class Rides:
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
         instance = self._fleet.of(batch.upstream)
-        sending = egress.Sending(batch, instance.pool)
+        sending = egress.Sending(batch, instance)
         ride = self._loop.create_task(self._ride(batch, instance, sending))
         self._rides.add(ride)
         ride.add_done_callback(self._rides.discard)

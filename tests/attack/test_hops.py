@@ -14,6 +14,7 @@ import pytest
 
 from carpool import wire
 from carpool.http.server import Limits
+from carpool.sync import batch_key
 from tests.attack.edges import Edges, connect
 from tests.attack.test_framings import Answer, one_answer
 from tests.sidecar.runtime.conftest import on_loop, sidecar
@@ -95,8 +96,8 @@ async def test_an_instance_takes_as_large_a_batch_as_a_front_sends(sidecar: Star
     async with sidecar(**env) as running:
         head = b"POST /\nx-call-id: " + b"c" * 60_000 + b"\n"
         message = wire.encode_request([1], [1.0], [head], [b"b" * MIB])
-        kind = ("content-type", wire.CONTENT_TYPE)
-        answer = await running.pool.request("POST", "/", [kind], message, 30.0)
+        headers = wire.batch_headers(batch_key("t", "fn"))
+        answer = await running.pool.request("POST", "/", headers, message, 30.0)
         assert 200 == answer.status, answer.body[:200]
         assert (200,) == wire.decode_answer(answer.body).statuses
 

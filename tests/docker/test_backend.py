@@ -134,16 +134,6 @@ async def test_networks_are_private(rig: Rig) -> None:
         assert not await asyncio.to_thread(reaches, other.instances("fn")[0].address)
 
 
-@story(STAGE)
-async def test_targets_for_prometheus(rig: Rig) -> None:
-    """Every ready replica is a target, with names."""
-    await rig.deploy("fn")
-    (instance,) = rig.instances("fn")
-    found = json.loads((await rig.call("GET", "/metrics/targets")).body)
-    labels = {"function_name": "fn.openfaas-fn", "instance": instance.name}
-    assert [{"targets": [instance.address], "labels": labels}] == found
-
-
 # -- what it survives ---------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 STACK = Path(__file__).resolve().parents[2] / "faas_stack"
 FILE = STACK / "compose.yaml"
 PROFILES = ("--profile", "dashboard", "--profile", "gateway")
+NETWORKS = ("control", "functions")
 GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
 TARGETS = {"provider": "up", "scaler": "up", "sidecar": "down"}
 # A scaler that makes up its mind faster than one would have it in earnest.
@@ -40,13 +41,34 @@ HASTY = """\
 services:
   scaler:
     command:
-      - --gateway=http://provider:8080
-      - --listen=0.0.0.0:8090
+      - --gateway=http://provider.control:8080
+      - --listen=scaler.control:8090
+      - --listen-sync=scaler.functions:8090
       - --token-file=/var/lib/carpool/secrets/carpool-scaler-token
       - --window=4s
       - --hold=2s
       - --prewarm=fixed
       - '--prewarm-params={"keep_alive_s": 3}'
+"""
+
+
+# What a function finds out of its network: the status of each URL, or why there is none.
+PROBE = """\
+import json, sys, urllib.error, urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+def ask(url):
+    request = urllib.request.Request(url, b"{}" if url.endswith("/v1/sync") else None)
+    try:
+        return urllib.request.urlopen(request, timeout=3).status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError as error:
+        return "nothing"
+
+urls = sys.argv[1:]
+with ThreadPoolExecutor(len(urls)) as pool:
+    print(json.dumps(dict(zip(urls, pool.map(ask, urls)))))
 """
 
 
@@ -84,6 +106,7 @@ class Compose:
 def compose(docker_images: None, docker_engine: Engine) -> Iterator[Compose]:  # noqa: ARG001
     """The stack, taken down with its functions, its network and its volumes."""
     stack = Compose(docker_engine.socket)
+    stack.env["DOCKER_GID"] = str(Path(docker_engine.socket).stat().st_gid)
     try:
         yield stack
     finally:
@@ -127,6 +150,54 @@ def test_the_stack_as_documented(compose: Compose) -> None:
     wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider again")
     assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
     assert before == functions(compose.name)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
+    """Of the stack a function finds calls of others and syncs, by whatever name or address.
+
+    And what runs there is nobody in particular, so that even these two doors lead nowhere else.
+    """
+    compose("up", "-d")
+    url = compose.url("provider", 8080)
+    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    deployment = {"service": "fn", "image": IMAGE}
+    assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
+    for service in ("provider", "scaler"):
+        assert "uid=1000(app)" in compose("exec", "-T", service, "id")
+
+    ports = {"provider": 8080, "scaler": 8090, "prometheus": 9090}
+    paths = ("/system/functions", "/healthz", "/metrics", "/v1/functions", "/")
+    where = set(ports.items())
+    where |= {(f"{name}.{net}", port) for name, port in ports.items() for net in NETWORKS}
+    for name, port in ports.items():
+        networks = inspect(compose, name)["NetworkSettings"]["Networks"].values()
+        where |= {(network["IPAddress"], port) for network in networks}
+        where |= {(network["Gateway"], port) for network in networks}
+        published = int(compose.url(name, port).rpartition(":")[2])
+        where |= {(network["Gateway"], published) for network in networks}
+    tried = [f"http://{host}:{port}{path}" for host, port in where for path in paths]
+    provider, scaler = "http://provider.functions:8080", "http://scaler.functions:8090"
+    needed = {f"{provider}/function/fn": 200, f"{scaler}/v1/sync": 401}
+    found = from_within(compose, *tried, *needed)
+    assert needed == {target: found.pop(target) for target in needed}
+    assert {"nothing", 404} == set(found.values()), found
+    assert 404 == found[f"{provider}/system/functions"] == found[f"{scaler}/v1/functions"]
+
+
+def from_within(compose: Compose, *urls: str) -> dict[str, Any]:
+    """What a function's container is answered at each URL."""
+    engine = from_env()
+    try:
+        (container,) = functions(compose.name).values()
+        done = engine.containers.get(container).exec_run(["python", "-c", PROBE, *urls])
+        assert 0 == done.exit_code, done.output
+        found: dict[str, Any] = json.loads(done.output)
+        return found
+    finally:
+        engine.close()
 
 
 @pytest.mark.docker

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from carpool.errors import ConfigError
 from carpool.strict import Problems
 from faas_stack.docker_command import _gpus
 from faas_stack.partition.resources import Resources
+from faas_stack.provider.containers import engine
 from faas_stack.provider.containers.engine import EngineError, refusal
 from faas_stack.provider.containers.mounts import SecretMounts
 from faas_stack.provider.containers.spec import Place, document
@@ -301,3 +304,18 @@ def test_state_folder_has_one_user_and_one_owner(tmp_path: Path) -> None:
     second = State(tmp_path / "state")
     assert first.owner == second.owner
     second.close()
+
+
+def test_a_socket_that_is_not_ours_names_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that may not open the engine's socket says which group may, and what to set."""
+    path = tmp_path / "docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    assert "" == engine._not_ours()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        assert "" == engine._not_ours()
+        monkeypatch.setattr(os, "access", lambda *_: False)  # root may do anything
+        hint = engine._not_ours()
+    assert f"set DOCKER_GID={path.stat().st_gid} for the compose stack" in hint

@@ -9,6 +9,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from carpool.http.client import Pool
 from faas_stack.provider.auth import BasicAuth
 from tests.faas_stack.rig import IMAGE, story
 from tests.waiting import wait_until_async
@@ -322,3 +323,20 @@ async def test_basic_auth(rig: Rig) -> None:
     assert 200 == (await rig.call("GET", "/system/functions", headers=good)).status
     assert 200 == (await rig.call("GET", "/healthz")).status
     assert 503 == (await rig.call("GET", "/function/none")).status
+
+
+@story(calls="127.0.0.1:0")
+async def test_where_functions_call_others_there_is_nothing_else(rig: Rig) -> None:
+    """A listener for the functions' network: calls are answered, and no route beside them."""
+    await rig.deploy("fn")
+    client = Pool(rig.provider.calls_address)
+    answer = await client.request("GET", "/function/fn/path", timeout_s=40)
+    assert (200, "/path") == (answer.status, json.loads(answer.body)["target"])
+    known = ("/system/functions", "/system/secrets", "/metrics", "/healthz")
+    for path in (*known, "/", "/function/fn/metrics"):
+        assert 404 == (await client.request("GET", path)).status, path
+    document = {"service": "more", "image": IMAGE}
+    body = json.dumps(document).encode()
+    assert 404 == (await client.request("POST", "/system/functions", (), body)).status
+    client.close()
+    assert ["fn"] == [each.deployment.service for each in rig.provider.fleet.functions()]

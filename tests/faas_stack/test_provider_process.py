@@ -50,9 +50,9 @@ async def environment(rig: Rig, name: str = "fn") -> dict[str, Any]:
     return document
 
 
-@story(STAGE, hosts=("provider.example",))
+@story(hosts=("provider.example",))
 async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
-    """A replica on a socket is a target at the provider itself, by the name that was asked."""
+    """Every ready replica is a target at the provider itself, by the name that was asked."""
     await rig.deploy("fn")
     (instance,) = rig.instances("fn")
     host = [("host", "provider.example:8080")]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from carpool.settings import FunctionSettings
+from carpool.sync import function_token
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
@@ -57,6 +59,27 @@ def test_one_token_for_all_unless_somebody_gives_another(tmp_path: Path) -> None
     first = token_file(store, "second").read_bytes()
     assert first == token_file(store).read_bytes() == token_file(store, "second").read_bytes()
     assert b"another" == token_file(store, "theirs").read_bytes()
+
+
+def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
+    """A front and its instances the same, another function another, and none the scaler's."""
+    store = SecretStore(tmp_path)
+    access = ScalerAccess("scaler:8090", store)
+    instance = replace(
+        deployment(sidecar_class="c1", sidecar_function="fn"), service="fn--c1", labels={}
+    )
+    other = replace(deployment(POLICY), service="other")
+    for each in (deployment(POLICY), instance, other):
+        access.equip(each)
+    master = token_file(store).read_bytes()
+    tokens = [
+        path.read_bytes()
+        for name in ("fn", "fn--c1", "other")
+        if (path := store.path(SECRET, "openfaas-fn", name))
+    ]
+    expected = [function_token(master, name) for name in ("fn", "fn", "other")]
+    assert expected == tokens
+    assert [SECRET] == store.names("openfaas-fn")
 
 
 @story()

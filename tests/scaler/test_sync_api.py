@@ -15,7 +15,16 @@ import pytest
 from carpool.http.client import Pool
 from carpool.http.hosts import Hosts
 from carpool.http.server import Limits, serve
-from carpool.sync import PATH, PROOF, Announcement, AppReport, FrontReport, SyncAnswer, proof
+from carpool.sync import (
+    PATH,
+    PROOF,
+    Announcement,
+    AppReport,
+    FrontReport,
+    SyncAnswer,
+    function_token,
+    proof,
+)
 from scaler.api import Api
 from scaler.callers import Callers
 from scaler.core.cost import Prices
@@ -49,8 +58,14 @@ class Caller:
     """A scaler's API, listening, and a client to it."""
 
     def __init__(
-        self, functions: Functions, tally: Tally, dashboard: Dashboard, address: str
+        self,
+        functions: Functions,
+        tally: Tally,
+        dashboard: Dashboard,
+        sync: SyncApi,
+        address: str,
     ) -> None:
+        self.sync = sync
         self.functions = functions
         self.tally = tally
         self.dashboard = dashboard
@@ -87,7 +102,7 @@ async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
     dashboard = Dashboard(functions, planners, Prices())
     api = Api(sync, functions, planners, loop, tally, dashboard)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
-    caller = Caller(functions, tally, dashboard, server.address)
+    caller = Caller(functions, tally, dashboard, sync, server.address)
     try:
         yield caller
     finally:
@@ -154,6 +169,37 @@ async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) ->
     assert 5 == control.roll.arrivals["*"]
     metrics = caller.tally.render().decode()
     assert 'scaler_syncs_refused_total{reason="replayed"} 3.0' in metrics
+
+
+@with_scaler
+async def test_a_function_s_token_speaks_for_it_alone(caller: Caller) -> None:
+    """Its sidecars are answered, with that token's proof; others it neither reports nor reads."""
+    own = function_token(TOKEN.encode(), "echo")
+    told = await caller.say(REPORT, own.decode())
+    shown = proof(own, REPORT.sender, 1, told.body)
+    assert (200, shown.encode()) == (told.status, told.header(PROOF.encode()))
+    of_plain = function_token(TOKEN.encode(), "plain").decode()
+    later = replace(REPORT, sequence=2)
+    refused = {of_plain: 403, f"echo.{'0' * 64}": 401, own.decode()[1:]: 401, ".": 401}
+    for token, status in refused.items():
+        assert status == (await caller.say(later, token)).status, token
+    assert {"token": 4} == dict(caller.tally.refused)
+    assert 401 == (await caller.get("/v1/functions", own.decode()))[0]
+
+
+def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
+    """Whoever has the token, too, finds neither functions nor metrics nor the page there."""
+
+    async def scene() -> None:
+        async with scaler(tmp_path) as caller:
+            server = await serve(caller.sync, listen="127.0.0.1:0")
+            caller.pool = Pool(server.address)
+            assert 200 == (await caller.say(REPORT)).status
+            for path in ("/", "/v1/functions", "/v1/history/echo", "/metrics", "/healthz"):
+                assert 404 == (await caller.get(path))[0], path
+            await server.stop()
+
+    asyncio.run(scene())
 
 
 def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

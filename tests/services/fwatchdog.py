@@ -35,7 +35,8 @@ class Proxy(BaseHTTPRequestHandler):
         connection = http.client.HTTPConnection(UPSTREAM, timeout=TIMEOUT_S)
         try:
             pieces = iter([body[:1000], body[1000:]]) if body else None
-            headers = {"content-type": self.headers.get("content-type", "")}
+            framing = ("host", "connection", "content-length", "transfer-encoding")
+            headers = {n: v for n, v in self.headers.items() if n.lower() not in framing}
             connection.request(method, path, pieces, headers, encode_chunked=bool(body))
             answer = connection.getresponse()
             status, content = answer.status, answer.read()

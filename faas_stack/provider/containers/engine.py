@@ -7,8 +7,10 @@ functions. Which engine it talks to is the SDK's business: ``DOCKER_HOST`` and i
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import requests
@@ -35,6 +37,7 @@ _PULL_TIMEOUT_S = 600
 _MISSING = 404
 _CONFLICT = 409
 _SERVER_ERROR = 500
+_SOCKET = "unix:///var/run/docker.sock"
 _FULL = "no space left on device"
 
 
@@ -79,7 +82,8 @@ class Engine:
         try:
             client = await asyncio.to_thread(_client)
         except DockerException as error:
-            message = f"no Docker Engine answers: {error}; start it, or set DOCKER_HOST"
+            hint = _not_ours() or "start it, or set DOCKER_HOST"
+            message = f"no Docker Engine answers: {error}; {hint}"
             raise Overloaded(message) from error
         return cls(client)
 
@@ -213,6 +217,18 @@ class Engine:
 def _client() -> APIClient:
     """As the command ``docker`` would be configured, with the version both sides speak."""
     return from_env(version="auto", timeout=_TIMEOUT_S).api
+
+
+def _not_ours() -> str:
+    """What to do where the engine's socket is there and may not be opened by this process."""
+    socket = Path(os.environ.get("DOCKER_HOST", _SOCKET).removeprefix("unix://"))
+    if not socket.is_socket() or os.access(socket, os.R_OK | os.W_OK):
+        return ""
+    group = socket.stat().st_gid
+    return (
+        f"{socket} is open to group {group}, and this process (user {os.geteuid()}) is not of it: "
+        f"set DOCKER_GID={group} for the compose stack, elsewhere add the user to that group"
+    )
 
 
 def refusal(error: APIError) -> CarpoolError:

@@ -59,7 +59,7 @@ class SecretMounts:
         problems.raise_if_any()
         folder = self._folder / instance
         for secret in deployment.secrets:
-            if source := self._store.path(secret, deployment.namespace):
+            if source := self._store.path(secret, deployment.namespace, deployment.service):
                 storage.write(folder / secret, source.read_bytes(), _FILE)
         folder.chmod(_FOLDER)
         self._folder.chmod(0o700)

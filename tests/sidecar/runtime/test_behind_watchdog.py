@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import re
 import shutil
 import signal
 import socket
 import sys
 from typing import TYPE_CHECKING
 
+from carpool import wire
+from carpool.http.client import Pool
 from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.sidecar.runtime.conftest import Sidecar, Start
 
@@ -43,21 +49,54 @@ def watchdog_on_path(folder: Path) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-def test_batches_pass_the_watchdog_and_its_death_is_survived(
-    sidecar: Start, tmp_path: Path
-) -> None:
-    """Chunked batches, answers equal; watchdog killed or handler crashed: the function recovers."""
-    (tmp_path / "function").mkdir()
-    (tmp_path / "function" / "handler.py").write_text(FUNCTION)
-    env = {
-        "PATH": watchdog_on_path(tmp_path),
+def behind_watchdog(folder: Path) -> dict[str, str]:
+    """The environment of a sidecar whose handler is behind a watchdog."""
+    (folder / "function").mkdir()
+    (folder / "function" / "handler.py").write_text(FUNCTION)
+    return {
+        "PATH": watchdog_on_path(folder),
         "sidecar_watchdog": "on",
         "sidecar_watchdog_port": free_port(),
         "sidecar_handler_port": free_port(),
         "fprocess": f"{sys.executable} -m watchdog_plugin",
-        "function_dir": str(tmp_path / "function"),
-        "TMPDIR": str(tmp_path),
+        "function_dir": str(folder / "function"),
+        "TMPDIR": str(folder),
     }
+
+
+def test_nobody_else_reaches_the_handler_and_nothing_is_logged_of_batches(
+    sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The watchdog's port is open to the function's network: batches need the sidecar's key there.
+
+    A request without the header of our batches and probes is logged by the real watchdog, so its
+    line shows that theirs are missing on purpose.
+    """
+    env = behind_watchdog(tmp_path)
+    head = wire.build_head("POST /", [])
+    message = wire.encode_request([7], [math.inf], [head], [b"forged"])
+    kind = (("content-type", wire.CONTENT_TYPE),)
+
+    async def run() -> list[int]:
+        async with sidecar(**env) as running:
+            assert [200] * 9 == [(await running.ask("fine")).status for _ in range(9)]
+            pool = Pool(f"127.0.0.1:{env['sidecar_watchdog_port']}")
+            forged = (kind, wire.batch_headers("guessed"), ())
+            answers = [await pool.request("POST", "/", each, message, 9.0) for each in forged]
+            pool.close()
+            return [answer.status for answer in answers]
+
+    assert [403, 403, 403] == asyncio.run(run())
+    logged = [line for line in capfd.readouterr().err.splitlines() if "POST /" in line]
+    assert ["403"] * len(logged) == re.findall(r"POST / - (\d+)", "\n".join(logged))
+    assert not shutil.which("fwatchdog") or logged
+
+
+def test_batches_pass_the_watchdog_and_its_death_is_survived(
+    sidecar: Start, tmp_path: Path
+) -> None:
+    """Chunked batches, answers equal; watchdog killed or handler crashed: the function recovers."""
+    env = behind_watchdog(tmp_path)
 
     async def run() -> None:
         async with sidecar(**env) as running:

@@ -25,7 +25,7 @@ def test_a_process_that_has_served_is_started_again_soon(
             if was_ready:
                 child.became_ready()
 
-        launch = Launch((sys.executable, "-I", "-S", "-c", ""), os.environ, "")
+        launch = Launch((sys.executable, "-I", "-S", "-c", ""), os.environ, "", "")
         child = Child(launch, died)
         child.start()
         await wait_until_async(lambda: len(caplog.messages) >= 3, what="the third death")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -10,10 +11,20 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from carpool import wire
 from carpool.http.client import Pool
 from carpool.http.server import serve
 from carpool.plan import InstanceClass, Plan, Route
-from carpool.sync import PATH, PROOF, Announcement, FrontReport, SyncAnswer, proof, read_message
+from carpool.sync import (
+    PATH,
+    PROOF,
+    Announcement,
+    FrontReport,
+    SyncAnswer,
+    batch_key,
+    proof,
+    read_message,
+)
 from tests.sidecar.runtime.conftest import HANDLER, ROOT, Sidecar, on_loop
 from tests.waiting import wait_until_async
 
@@ -230,6 +241,21 @@ async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
         assert [200] * 16 == [a["status"] for a in await explained(front, 16)]
         assert 1 == await one.metric("batch_size_count")  # its own; what passed is the front's
         assert 16 == await front.metric("batch_size_sum")
+
+
+@on_loop
+async def test_batches_are_taken_from_the_function_s_own_front_alone(tmp_path: Path) -> None:
+    """Who has not the key of this function's token forms no batch for its instances."""
+    message = wire.encode_request([7], [math.inf], [wire.build_head("POST /", [])], [b"ok"])
+    forged = ("", "guessed", batch_key("another", "echo"), batch_key(TOKEN, "other"))
+    async with scaler(tmp_path), sidecar(tmp_path, "one", sidecar_class="big") as one:
+        await one.until_ready()
+        for key in forged:
+            headers = wire.batch_headers(key)
+            assert 403 == (await one.pool.request("POST", "/", headers, message, 30.0)).status
+        headers = wire.batch_headers(batch_key(TOKEN, "echo"))
+        answer = await one.pool.request("POST", "/", headers, message, 30.0)
+        assert (7,) == wire.decode_answer(answer.body).ids
 
 
 def _queued_while_starving(scripted: Scaler) -> int:
