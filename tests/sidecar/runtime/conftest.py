@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -61,8 +62,8 @@ class Sidecar:
             return 0
 
     def listening(self) -> bool:
-        """Whether its socket is there."""
-        return Path(self.pool.address.removeprefix("unix:")).exists()
+        """Whether it accepts connections, which its socket's file alone does not mean."""
+        return accepts(self.pool.address)
 
     async def until_ready(self) -> None:
         """Wait until the function is ready."""
@@ -83,6 +84,12 @@ class Sidecar:
         """The process id of the handler."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return int(children.split()[0])
+
+
+def accepts(address: str) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(address.removeprefix("unix:")) == 0
 
 
 def error(body: bytes) -> str:
@@ -141,7 +148,7 @@ def handler(tmp_path: Path) -> Iterator[Handlers]:
             process = subprocess.Popen([sys.executable, HANDLER], env=env)
             running.callback(process.wait, 10)
             running.callback(process.kill)
-            wait_until(path.exists, 10)
+            wait_until(lambda: accepts(f"unix:{path}"), 10)
             return f"unix:{path}"
 
         yield start
