@@ -78,8 +78,8 @@ images-gpu: ## build the image of functions on GPUs
 base-images: ## make what images start from, where nothing can be pulled; for tests on this machine
 	$(PYTHON) scripts/base_images.py
 
-lock: $(DEV) ## resolve constraints.txt anew
-	$(PY) scripts/lock.py constraints.txt
+lock: $(DEV) ## resolve constraints.txt anew, and what images are made of, with hashes
+	$(PY) scripts/lock.py
 
 clean: ## remove everything make has made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

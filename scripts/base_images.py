@@ -2,21 +2,25 @@
 
 Usage: python scripts/base_images.py [--no-pull] [NAME...]
 
-An image that is here already stays; one that can be pulled is pulled. For the rest a local image of
-the same name is made, so that the same files are built and run everywhere:
+An image that is here already stays, unless it was made here with another of-watchdog inside than it
+would be now; one that can be pulled is pulled. For the rest a local image of the same name is made,
+so that the same files are built and run everywhere:
 
 - Python: a Debian of debootstrap with its Python, this machine's CA certificates and pip settings;
 - of-watchdog: the ``fwatchdog`` on the PATH, else a STAND-IN in Python, for tests alone;
 - Prometheus: Debian's own build of it;
 - CUDA: the Python image under its name. It has NO CUDA: what is built on it runs on the CPU.
 
-Local images carry the label ``carpool.local`` that says which of these they are. They are for tests
+Local images carry the label ``carpool.local`` that says which of these they are, and of-watchdog's
+``carpool.digest``, of what is inside. They are for tests
 on this machine: do not push them. Needs a Docker Engine, root and, for the first, debootstrap.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -26,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "tests" / "services" / "fwatchdog.py"
@@ -60,12 +64,15 @@ def succeeds(*argv: str, timeout_s: float = 60) -> bool:
     return done.returncode == 0
 
 
-def build(name: str, dockerfile: str, kind: str, files: Path | None = None) -> None:
+def build(
+    name: str, dockerfile: str, kind: str, files: Path | None = None, digest: str = ""
+) -> None:
     """Build a small local image."""
     with tempfile.TemporaryDirectory() as empty:
         context = files or Path(empty)
         (context / "Dockerfile").write_text(dockerfile)
-        options = ("--quiet", "--network=host", "--label", f"carpool.local={kind}", "--tag", name)
+        labels = (f"--label=carpool.local={kind}", f"--label=carpool.digest={digest}")
+        options = ("--quiet", "--network=host", *labels, "--tag", name)
         run("docker", "build", *options, str(context))
 
 
@@ -114,22 +121,50 @@ def _copy_trust(root: Path) -> None:
                 settings.write(f"[global]\n{text}")
 
 
+def watchdog() -> tuple[str, Path]:
+    """What is inside of-watchdog's local image when it is made now: of which kind, and the file."""
+    real = shutil.which("fwatchdog")
+    return ("fwatchdog-of-the-path", Path(real)) if real else ("STAND-IN", STAND_IN)
+
+
+def digest_of(file: Path) -> str:
+    """What tells a file from others of its name."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def outdated(labels: Mapping[str, str], kind: str, file: Path) -> bool:
+    """Whether of-watchdog's image is one of ours with another file inside.
+
+    A real one is not replaced by a stand-in.
+    """
+    inside = labels.get("carpool.local", "")
+    better = kind != "STAND-IN" or inside == kind
+    return bool(inside) and better and labels.get("carpool.digest") != digest_of(file)
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """The labels of an image that is here."""
+    command = ("docker", "image", "inspect", "--format={{json .Config.Labels}}", name)
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(shown) or {}
+
+
 def make_watchdog() -> None:
     """The watchdog of the PATH, or the stand-in of the tests."""
-    real = shutil.which("fwatchdog")
+    kind, file = watchdog()
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "fwatchdog"
-        if real:
-            shutil.copy(real, target)
+        if kind != "STAND-IN":
+            shutil.copy(file, target)
         else:
-            target.write_text(f"#!/usr/bin/env python3\n{STAND_IN.read_text()}")
+            target.write_text(f"#!/usr/bin/env python3\n{file.read_text()}")
             say("*" * 78)
             say(f"{WATCHDOG}: this is NOT of-watchdog but tests/services/{STAND_IN.name},")
             say("a stand-in for tests. Never deploy images that were built with it.")
             say("*" * 78)
         target.chmod(0o755)
-        kind = "fwatchdog-of-the-path" if real else "STAND-IN"
-        build(WATCHDOG, "FROM scratch\nCOPY fwatchdog /fwatchdog\n", kind, Path(folder))
+        dockerfile = "FROM scratch\nCOPY fwatchdog /fwatchdog\n"
+        build(WATCHDOG, dockerfile, kind, Path(folder), digest_of(file))
 
 
 def make_prometheus() -> None:
@@ -166,7 +201,11 @@ def main() -> None:
     for name in args.names or MAKERS:
         if name not in MAKERS:
             parser.error(f"{name!r}: expected one of {', '.join(MAKERS)}")
-        if succeeds("docker", "image", "inspect", name):
+        here = succeeds("docker", "image", "inspect", name)
+        if here and name == WATCHDOG and outdated(labels_of(name), *watchdog()):
+            say(f"{name}: was made here with another one inside; made again")
+            MAKERS[name]()
+        elif here:
             say(f"{name}: is here")
         elif not args.no_pull and succeeds("docker", "pull", name, timeout_s=PULL_TIMEOUT_S):
             say(f"{name}: pulled")

@@ -1,41 +1,65 @@
-"""Write constraints.txt: the exact versions that every extra together resolves to today.
+"""Write down the exact versions that are installed: constraints.txt, and what images are made of.
 
-Usage: python scripts/lock.py FILE. Run by ``make lock`` with the oldest Python supported.
+Usage: python scripts/lock.py [--keep]. Run by ``make lock``; with ``--keep`` what is written down
+already stays, and only what is new or fits no longer is resolved.
+
+- constraints.txt: every extra, resolved together; what developers and CI install.
+- docker/requirements/IMAGE.txt, and requirements.txt of the templates: the same versions, with the
+  hashes of all their files, for ``pip install --require-hashes``.
+
+Versions hold for the oldest Python supported and all later ones, on every platform.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAD = """\
-# Exact versions for every extra, resolved together. Generated: run `make lock`, never edit.
-"""
+CONSTRAINTS = ROOT / "constraints.txt"
+HEAD = "# Generated: run `make lock`, never edit.\n"
 
 
-def main(target: Path) -> int:
+def main(*, keep: bool) -> int:
     """Resolve and write; nothing is installed."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    wanted = [*project["dependencies"], *(need for extra in extras for need in extra)]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--report=-"]
-    command += ["--ignore-installed", "--disable-pip-version-check", *wanted]
-    report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    pins = sorted(_pin(item["metadata"]) for item in report["install"])
-    target.write_text(HEAD + "".join(f"{pin}\n" for pin in pins))
-    print(f"{target}: {len(pins)} packages")
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    own, extras = project["dependencies"], project["optional-dependencies"]
+    everything = [*own, *(need for extra in extras.values() for need in extra)]
+    anew = () if keep else ("--upgrade",)
+    resolve(everything, CONSTRAINTS, *anew, "--no-annotate")
+
+    images, templates = ROOT / "docker" / "requirements", ROOT / "templates"
+    for target, needs in {
+        images / "build.txt": document["build-system"]["requires"],
+        images / "sidecar.txt": own,
+        images / "scaler.txt": own + extras["stack"] + extras["scaler"],
+        images / "provider.txt": own + extras["stack"] + extras["docker"],
+        templates / "python3-onnx-batch" / "requirements.txt": extras["onnx"],
+        templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],
+    }.items():
+        resolve(needs, target, f"--constraint={CONSTRAINTS}", "--generate-hashes", "--no-annotate")
     return 0
 
 
-def _pin(metadata: dict[str, str]) -> str:
-    name = re.sub(r"[-_.]+", "-", metadata["name"]).lower()
-    return f"{name}=={metadata['version']}"
+def resolve(needs: Iterable[str], target: Path, *options: str) -> None:
+    """Write to ``target`` the versions that ``needs`` come to."""
+    oldest = f"--python-version={sys.version_info.major}.{sys.version_info.minor}"
+    command = (sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--no-header")
+    more = ("--universal", "--fork-strategy=fewest", oldest, f"--output-file={target}")
+    lines = "\n".join(needs)
+    target.parent.mkdir(exist_ok=True)
+    subprocess.run((*command, *more, *options), check=True, input=lines, text=True, cwd=ROOT)
+    target.write_text(HEAD + target.read_text())
+    pins = sum("==" in line for line in target.read_text().splitlines())
+    print(f"{target.relative_to(ROOT)}: {pins} packages")
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(keep="--keep" in sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""``make base-images``: what is here stays, and what has another watchdog inside does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import base_images
+
+REAL, STAND_IN = "fwatchdog-of-the-path", "STAND-IN"
+
+
+@pytest.mark.parametrize(
+    ("inside", "now", "expected"),
+    [
+        ((STAND_IN, "stand-in"), (REAL, "real"), True),  # it is there by now
+        ((REAL, "real"), (REAL, "real"), False),
+        ((REAL, "older"), (REAL, "real"), True),
+        ((STAND_IN, "older"), (STAND_IN, "stand-in"), True),
+        ((STAND_IN, "stand-in"), (STAND_IN, "stand-in"), False),
+        ((REAL, "real"), (STAND_IN, "stand-in"), False),  # better than what there is now
+        ((STAND_IN, ""), (REAL, "real"), True),  # of before there were digests
+        (("", ""), (REAL, "real"), False),  # pulled: OpenFaaS's own
+    ],
+)
+def test_an_image_with_another_watchdog_inside_is_made_again(
+    inside: tuple[str, str], now: tuple[str, str], tmp_path: Path, *, expected: bool
+) -> None:
+    """By what is in it, not by its name; a real one is never replaced by a stand-in."""
+    files = {text: tmp_path / text for text in (inside[1], now[1]) if text}
+    for text, file in files.items():
+        file.write_text(text)
+    digest = base_images.digest_of(files[inside[1]]) if inside[1] else ""
+    labels = {"carpool.local": inside[0], "carpool.digest": digest} if inside[0] else {}
+    assert expected is base_images.outdated(labels, now[0], files[now[1]])
+
+
+def test_what_is_inside_is_the_watchdog_of_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in is for where there is none."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (STAND_IN, base_images.STAND_IN) == base_images.watchdog()
+    program = tmp_path / "fwatchdog"
+    program.touch(0o755)
+    assert (REAL, program) == base_images.watchdog()
