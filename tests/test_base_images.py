@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scripts import base_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REAL, STAND_IN = "fwatchdog-of-the-path", "STAND-IN"
 

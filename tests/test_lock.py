@@ -17,7 +17,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def pins(text: str) -> dict[str, str]:
     """Versions by name."""
-    return dict(found.groups() for line in text.splitlines() if (found := PIN.match(line)))
+    matches = map(PIN.match, text.splitlines())
+    return {found[1]: found[2] for found in matches if found}
 
 
 @pytest.mark.parametrize("file", LOCKED, ids=lambda file: f"{file.parent.name}/{file.name}")
