@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,7 @@ __all__ = [
     "found",
     "generated",
     "kept",
+    "put",
     "write",
 ]
 
@@ -85,13 +87,23 @@ def kept(folder: Path) -> Credentials | None:
 
 
 def write(folder: Path, pair: Credentials) -> None:
-    """Keep user and password in a folder, for its owner alone.
+    """Keep user and password in a folder.
 
     Raises:
         OSError: they cannot be written.
     """
     for name, text in zip(_FILES, pair, strict=True):
-        replace_file(folder / name, f"{text}\n".encode())
+        put(folder, name, f"{text}\n".encode())
+
+
+def put(folder: Path, name: str, secret: bytes) -> None:
+    """Write a file for its owner alone, or for the folder's group if that may list the folder.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    shared = folder.stat().st_mode & stat.S_IRGRP if folder.is_dir() else 0
+    replace_file(folder / name, secret, 0o600 | shared)
 
 
 def folder_of(address: str, env: Mapping[str, str] = os.environ) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 
+from carpool import basic_auth
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
 from faas_stack import access
@@ -25,6 +26,7 @@ from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
 from faas_stack.provider.journal import Journal
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
+from sidecar.options import SCALER_SECRET
 
 __all__ = ["main"]
 
@@ -110,12 +112,16 @@ async def _serve(args: argparse.Namespace) -> int:
     if args.scaler:
         token_file(secrets)  # for the scaler to start with
     provider = Provider(backend, secrets, options)
-    work = _run(provider, backend, args, asked)
+    work = _run(provider, backend, args, asked, secrets)
     return await serve_until_interrupted(work, provider.drain, backend.close)
 
 
 async def _run(
-    provider: Provider, backend: DockerBackend, args: argparse.Namespace, asked: Access
+    provider: Provider,
+    backend: DockerBackend,
+    args: argparse.Namespace,
+    asked: Access,
+    secrets: SecretStore,
 ) -> None:
     try:
         await provider.listen()
@@ -126,6 +132,8 @@ async def _run(
         raise ConfigError([problem]) from error
     await backend.sweep()
     with asked.kept(provider.address):
+        if args.scaler and args.basic_auth:  # who reads these need not read the functions' secrets
+            basic_auth.put(args.basic_auth, SCALER_SECRET, token_file(secrets).read_bytes())
         say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
         say(asked.told(provider.address))
         await asyncio.Event().wait()

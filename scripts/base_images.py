@@ -2,16 +2,17 @@
 
 Usage: python scripts/base_images.py [--no-pull] [NAME...]
 
-An image that is here already stays, unless it was made here with another of-watchdog inside than it
+An image that is here already stays, unless it was made here with another program inside than it
 would be now; one that can be pulled is pulled. For the rest a local image of the same name is made,
 so that the same files are built and run everywhere:
 
 - Python: a Debian of debootstrap with its Python, this machine's CA certificates and pip settings;
 - of-watchdog: the ``fwatchdog`` on the PATH, else a STAND-IN in Python, for tests alone;
+- OpenFaaS's gateway: the ``gateway`` on the PATH, else there is none;
 - Prometheus: Debian's own build of it;
 - CUDA: the Python image under its name. It has NO CUDA: what is built on it runs on the CPU.
 
-Local images carry the label ``carpool.local`` that says which of these they are, and of-watchdog's
+Local images carry the label ``carpool.local`` that says which of these they are, and OpenFaaS's
 ``carpool.digest``, of what is inside. They are for tests
 on this machine: do not push them. Needs a Docker Engine, root and, for the first, debootstrap.
 """
@@ -37,6 +38,7 @@ STAND_IN = ROOT / "tests" / "services" / "fwatchdog.py"
 PULL_TIMEOUT_S = 300
 PYTHON = "python:3.11-slim-bookworm"
 WATCHDOG = "ghcr.io/openfaas/of-watchdog:0.11.6"
+GATEWAY = "ghcr.io/openfaas/gateway:0.25.4"
 PROMETHEUS = "prom/prometheus:v2.53.0"
 CUDA = "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu24.04"
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
@@ -121,10 +123,12 @@ def _copy_trust(root: Path) -> None:
                 settings.write(f"[global]\n{text}")
 
 
-def watchdog() -> tuple[str, Path]:
-    """What is inside of-watchdog's local image when it is made now: of which kind, and the file."""
-    real = shutil.which("fwatchdog")
-    return ("fwatchdog-of-the-path", Path(real)) if real else ("STAND-IN", STAND_IN)
+def inside(name: str) -> tuple[str, Path | None]:
+    """What is in a local image of OpenFaaS's when it is made now: of which kind, and the file."""
+    program = {WATCHDOG: "fwatchdog", GATEWAY: "gateway"}.get(name)
+    if program and (real := shutil.which(program)):
+        return f"{program}-of-the-path", Path(real)
+    return ("STAND-IN", STAND_IN) if name == WATCHDOG else ("", None)
 
 
 def digest_of(file: Path) -> str:
@@ -132,14 +136,15 @@ def digest_of(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def outdated(labels: Mapping[str, str], kind: str, file: Path) -> bool:
-    """Whether of-watchdog's image is one of ours with another file inside.
+def outdated(labels: Mapping[str, str], kind: str, file: Path | None) -> bool:
+    """Whether an image is one of ours with another file inside.
 
-    A real one is not replaced by a stand-in.
+    A real one is not replaced by a stand-in, or by nothing.
     """
-    inside = labels.get("carpool.local", "")
-    better = kind != "STAND-IN" or inside == kind
-    return bool(inside) and better and labels.get("carpool.digest") != digest_of(file)
+    before = labels.get("carpool.local", "")
+    if not before or file is None or (kind == "STAND-IN" and before != kind):
+        return False
+    return labels.get("carpool.digest") != digest_of(file)
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -151,7 +156,8 @@ def labels_of(name: str) -> dict[str, str]:
 
 def make_watchdog() -> None:
     """The watchdog of the PATH, or the stand-in of the tests."""
-    kind, file = watchdog()
+    kind, file = inside(WATCHDOG)
+    assert file  # noqa: S101  there is the stand-in
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "fwatchdog"
         if kind != "STAND-IN":
@@ -165,6 +171,21 @@ def make_watchdog() -> None:
         target.chmod(0o755)
         dockerfile = "FROM scratch\nCOPY fwatchdog /fwatchdog\n"
         build(WATCHDOG, dockerfile, kind, Path(folder), digest_of(file))
+
+
+def make_gateway() -> None:
+    """OpenFaaS's gateway of the PATH; nothing stands in for it."""
+    kind, file = inside(GATEWAY)
+    if file is None:
+        say(f"{GATEWAY}: no gateway on the PATH; the stack's profile of that name does not run")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(file, Path(folder) / "gateway")
+        dockerfile = (
+            "FROM scratch\nCOPY gateway /home/app/gateway\nUSER 100:65533\n"
+            'WORKDIR /home/app\nEXPOSE 8080\nCMD ["/home/app/gateway"]\n'
+        )
+        build(GATEWAY, dockerfile, kind, Path(folder), digest_of(file))
 
 
 def make_prometheus() -> None:
@@ -187,6 +208,7 @@ def make_cuda() -> None:
 MAKERS: dict[str, Callable[[], None]] = {
     PYTHON: make_python,
     WATCHDOG: make_watchdog,
+    GATEWAY: make_gateway,
     PROMETHEUS: make_prometheus,
     CUDA: make_cuda,
 }
@@ -202,7 +224,7 @@ def main() -> None:
         if name not in MAKERS:
             parser.error(f"{name!r}: expected one of {', '.join(MAKERS)}")
         here = succeeds("docker", "image", "inspect", name)
-        if here and name == WATCHDOG and outdated(labels_of(name), *watchdog()):
+        if here and outdated(labels_of(name), *inside(name)):
             say(f"{name}: was made here with another one inside; made again")
             MAKERS[name]()
         elif here:

@@ -39,12 +39,15 @@ def test_an_image_with_another_watchdog_inside_is_made_again(
     assert expected is base_images.outdated(labels, now[0], files[now[1]])
 
 
-def test_what_is_inside_is_the_watchdog_of_the_path(
+def test_what_is_inside_is_the_program_of_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in is for where there is none."""
+    """A stand-in is for where there is no watchdog; where there is no gateway, there is none."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert (STAND_IN, base_images.STAND_IN) == base_images.watchdog()
-    program = tmp_path / "fwatchdog"
-    program.touch(0o755)
-    assert (REAL, program) == base_images.watchdog()
+    watchdog, gateway = base_images.WATCHDOG, base_images.GATEWAY
+    assert (STAND_IN, base_images.STAND_IN) == base_images.inside(watchdog)
+    assert ("", None) == base_images.inside(gateway) == base_images.inside(base_images.PYTHON)
+    for name in ("fwatchdog", "gateway"):
+        (tmp_path / name).touch(0o755)
+    assert (REAL, tmp_path / "fwatchdog") == base_images.inside(watchdog)
+    assert ("gateway-of-the-path", tmp_path / "gateway") == base_images.inside(gateway)

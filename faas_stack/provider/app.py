@@ -31,7 +31,7 @@ class Options:
 
     Attributes:
         listen: ``HOST:PORT`` (port 0: chosen by the system) or ``unix:PATH``.
-        calls: where functions call others, and nothing else is answered; same forms; empty: nowhere.
+        calls: where functions call others, and nothing else is answered; empty: nowhere.
         auth: credentials for all but calls of functions; None: open.
         hosts: further names by which requests may come.
         grace_s: how long requests may go on when their replica, or the provider, is to go.

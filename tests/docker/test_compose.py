@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -35,16 +36,18 @@ FILE = STACK / "compose.yaml"
 PROFILES = ("--profile", "dashboard", "--profile", "gateway")
 NETWORKS = ("control", "functions")
 GATEWAY = {"gateway_function_invocation_total", "gateway_functions_seconds"}
-TARGETS = {"provider": "up", "scaler": "up", "sidecar": "down"}
+# The scripted instance has no metrics, but it is looked for.
+TARGETS = {"provider": {"up"}, "scaler": {"up"}, "sidecar": {"up", "down"}}
 # A scaler that makes up its mind faster than one would have it in earnest.
 HASTY = """\
 services:
   scaler:
     command:
       - --gateway=http://provider.control:8080
+      - --basic-auth=/var/lib/carpool-credentials
+      - --token-file=/var/lib/carpool-credentials/carpool-scaler-token
       - --listen=scaler.control:8090
       - --listen-sync=scaler.functions:8090
-      - --token-file=/var/lib/carpool/secrets/carpool-scaler-token
       - --window=4s
       - --hold=2s
       - --prewarm=fixed
@@ -83,6 +86,7 @@ class Compose:
             "CARPOOL_PORT": "0",
             "PROMETHEUS_PORT": "0",
             "SCALER_PORT": "0",
+            "GATEWAY_PORT": "0",
             "DOCKER_SOCKET": socket,
         }
 
@@ -100,6 +104,19 @@ class Compose:
     def url(self, service: str, port: int) -> str:
         """Where a service's port is published."""
         return f"http://{self('port', service, str(port)).strip()}"
+
+    def secret(self, name: str) -> str:
+        """What the provider has put down for those who may read it."""
+        return self("exec", "-T", "provider", "cat", f"/var/lib/carpool-credentials/{name}").strip()
+
+    def provider(self) -> tuple[str, requests.Session]:
+        """The provider's address when it answers, and a session that has logged in."""
+        url = self.url("provider", 8080)
+        wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+        assert 401 == requests.get(f"{url}/system/functions", timeout=20).status_code
+        session = requests.Session()
+        session.auth = ("admin", self.secret("basic-auth-password"))
+        return url, session
 
 
 @pytest.fixture
@@ -125,31 +142,45 @@ def functions(stack: str) -> dict[str, str]:
 
 @pytest.mark.docker
 @pytest.mark.slow
-def test_the_stack_as_documented(compose: Compose) -> None:
+def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
     """All come up, functions run and are watched, and they outlive the provider."""
     compose("up", "-d")
-    url = compose.url("provider", 8080)
-    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    url, session = compose.provider()
     secret = {"name": "key", "value": "word"}
-    assert 202 == requests.post(f"{url}/system/secrets", json=secret, timeout=20).status_code
+    assert 202 == session.post(f"{url}/system/secrets", json=secret, timeout=20).status_code
     deployment = {"service": "fn", "image": IMAGE, "secrets": ["key"]}
-    answer = requests.post(f"{url}/system/functions", json=deployment, timeout=60)
+    answer = session.post(f"{url}/system/functions", json=deployment, timeout=60)
     assert (202, "") == (answer.status_code, answer.text)
     assert {"key": "word"} == requests.get(f"{url}/function/fn", timeout=60).json()["secrets"]
 
+    deployment = {"service": "echo", "image": echo}
+    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
     prometheus = compose.url("prometheus", 9090)
-    wait_until(
-        lambda: TARGETS.items() <= targets(prometheus).items(),
-        60,
-        "the targets",  # the scripted instance has no metrics, but it is looked for
-    )
+    wait_until(lambda: TARGETS.items() <= targets(prometheus).items(), 60, "the targets")
 
     before = functions(compose.name)
     compose("restart", "provider")
-    url = compose.url("provider", 8080)
-    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider again")
+    url, session = compose.provider()
+    assert {"echo", "fn"} == replicas(url, session).keys()
     assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
     assert before == functions(compose.name)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_openfaas_s_gateway_in_front(compose: Compose) -> None:
+    """With the profile of that name, and the provider's own credentials."""
+    require_tool("gateway")
+    compose("--profile", "gateway", "up", "-d")
+    url, session = compose.provider()
+    gateway = compose.url("gateway", 8080)
+    wait_until(lambda: answers(f"{gateway}/healthz"), 60, "the gateway")
+    assert 401 == requests.get(f"{gateway}/system/functions", timeout=20).status_code
+    deployment = {"service": "fn", "image": IMAGE, "labels": {"com.carpool.scale.min": "0"}}
+    answer = session.post(f"{gateway}/system/functions", json=deployment, timeout=60)
+    assert 202 == answer.status_code
+    assert "/path" == requests.get(f"{gateway}/function/fn/path", timeout=60).json()["target"]
+    assert {"fn": 1} == replicas(gateway, session) == replicas(url, session)
 
 
 @pytest.mark.docker
@@ -160,10 +191,9 @@ def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
     And what runs there is nobody in particular, so that even these two doors lead nowhere else.
     """
     compose("up", "-d")
-    url = compose.url("provider", 8080)
-    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    url, session = compose.provider()
     deployment = {"service": "fn", "image": IMAGE}
-    assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
     assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
     for service in ("provider", "scaler"):
         assert "uid=1000(app)" in compose("exec", "-T", service, "id")
@@ -207,8 +237,7 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) ->
     (tmp_path / "hasty.yaml").write_text(HASTY)
     compose.files.append(tmp_path / "hasty.yaml")
     compose("up", "-d", "provider", "scaler")
-    url = compose.url("provider", 8080)
-    wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
+    url, session = compose.provider()
     labels = {"slo": "1s", "batch.max": "8", "scale.policy": "infless", "scale.min": "0"}
     deployment = {
         "service": "fn",
@@ -216,14 +245,16 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) ->
         "labels": {f"com.carpool.{name}": text for name, text in labels.items()},
         "readOnlyRootFilesystem": True,
     }
-    assert 202 == requests.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
     assert load(url, 20, "3s") >= 60
-    wait_until(lambda: "fn--b8-c1" in replicas(url), 60, "a plan after what was measured")
+    wait_until(lambda: "fn--b8-c1" in replicas(url, session), 60, "a plan after what was measured")
     with ThreadPoolExecutor(1) as pool:
         step = pool.submit(load, url, 300, "12s")
-        wait_until(lambda: replicas(url).get("fn--b8-c1", 0) > 1, 20, "a second instance")
+        wait_until(lambda: replicas(url, session).get("fn--b8-c1", 0) > 1, 20, "a second instance")
         assert step.result() >= 3600
-    wait_until(lambda: [1] == list(filter(None, replicas(url).values())), 90, "no instance")
+    wait_until(
+        lambda: [1] == list(filter(None, replicas(url, session).values())), 90, "no instance"
+    )
     wait_until(lambda: 1 == len(functions(compose.name)), 30, "no container but the front's")
     assert load(url, 1000, "10ms") >= 10
     keep_to_themselves(compose)
@@ -233,7 +264,7 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) ->
             shown["HostConfig"]["ReadonlyRootfs"],
             shown["State"]["Health"]["Status"],
         )
-    requests.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=20)
+    session.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=20)
     wait_until(lambda: not functions(compose.name), 60, "the scaler to take its instances away")
 
 
@@ -251,9 +282,9 @@ def load(url: str, rate_rps: int, duration: str) -> int:
     return int(found["ok"])
 
 
-def replicas(url: str) -> dict[str, int]:
+def replicas(url: str, session: requests.Session) -> dict[str, int]:
     """How many replicas the functions of a provider have."""
-    listed = requests.get(f"{url}/system/functions", timeout=20).json()
+    listed = session.get(f"{url}/system/functions", timeout=20).json()
     return {function["name"]: function["replicas"] for function in listed}
 
 
@@ -268,13 +299,13 @@ def inspect(compose: Compose, service: str) -> dict[str, Any]:
 
 
 def keep_to_themselves(compose: Compose) -> None:
-    """Nothing that can be seen from outside shows the token that all of them know."""
-    file = "/var/lib/carpool/secrets/carpool-scaler-token"
-    token = compose("exec", "-T", "provider", "cat", file).strip()
-    assert 20 < len(token)
+    """Nothing that can be seen from outside shows what they have to show each other."""
+    secret = [compose.secret(name) for name in ("carpool-scaler-token", "basic-auth-password")]
+    assert 20 < min(map(len, secret))
     engine = from_env()
     for container in engine.containers.list(all=True):
-        assert token not in json.dumps(container.attrs), container.name
+        shown = json.dumps(container.attrs)
+        assert not any(text in shown for text in secret), container.name
     engine.close()
 
 
@@ -285,12 +316,14 @@ def answers(url: str) -> bool:
     return False
 
 
-def targets(prometheus: str) -> dict[str, str]:
+def targets(prometheus: str) -> dict[str, set[str]]:
     """The health of Prometheus's targets, by job."""
+    found: dict[str, set[str]] = {}
     with contextlib.suppress(requests.RequestException):
-        found = requests.get(f"{prometheus}/api/v1/targets", timeout=5).json()["data"]
-        return {t["labels"]["job"]: t["health"] for t in found["activeTargets"]}
-    return {}
+        told = requests.get(f"{prometheus}/api/v1/targets", timeout=5).json()["data"]
+        for target in told["activeTargets"]:
+            found.setdefault(target["labels"]["job"], set()).add(target["health"])
+    return found
 
 
 def test_the_file_is_one_for_compose_v1() -> None:
@@ -303,9 +336,13 @@ def test_the_file_is_one_for_compose_v1() -> None:
     assert {"127.0.0.1"} == {(a or b).partition(":")[0] for a, b in published}
 
 
-def test_prometheus_reads_its_configuration() -> None:
-    """As Prometheus's own checker has it."""
-    checked = (require_tool("promtool"), "check", "config", str(STACK / "prometheus.yml"))
+def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
+    """As Prometheus's own checker has it, with what the provider will have put beside it."""
+    checked = (require_tool("promtool"), "check", "config", str(tmp_path / "prometheus.yml"))
+    shutil.copy(STACK / "prometheus.yml", tmp_path)
+    (tmp_path / "credentials").mkdir()
+    for name in ("basic-auth-password", "carpool-scaler-token"):
+        (tmp_path / "credentials" / name).touch()
     done = subprocess.run(checked, check=False, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
 
