@@ -289,14 +289,10 @@ class Connection(asyncio.Protocol):
     # -- answers ----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send; what the client does not take at once is counted, and somebody else's may go."""
+        """Send a part of the first exchange's answer."""
         self.transport.write(data)
         if self._behind:
-            server = self.server
-            self._unread += len(data)
-            server.held_bytes += len(data)
-            if server.held_bytes > server.most_held_bytes:
-                server.relieve()
+            self._count_unread(len(data))
 
     def finish(self, data: bytes) -> None:
         """Send the end of the first exchange's answer; go on to those whose turn it is now."""
@@ -306,7 +302,9 @@ class Connection(asyncio.Protocol):
             server.held_bytes -= done.held_bytes
             if self._handed_over:
                 self._handed_over -= 1
-            self.write(data)
+            self.transport.write(data)
+            if self._behind:
+                self._count_unread(len(data))
             if not done.keep_alive:
                 self._leave()
                 return
@@ -322,6 +320,14 @@ class Connection(asyncio.Protocol):
         server.connections.move_to_end(self)
         if server.quiet:
             server.noticed()
+
+    def _count_unread(self, size_bytes: int) -> None:
+        """Count what the client did not take at once; for that, somebody else's may have to go."""
+        server = self.server
+        self._unread += size_bytes
+        server.held_bytes += size_bytes
+        if server.held_bytes > server.most_held_bytes:
+            server.relieve()
 
     def close_when_idle(self) -> None:
         """Close now if nothing is unanswered; else the last answer says that it is the last."""

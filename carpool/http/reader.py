@@ -83,7 +83,13 @@ class Reader:
         self._feeding = len(data)
         self._fed += self._feeding
         self._first = not self.partial
-        offset = self._parse(data)
+        offset = None
+        try:  # as `_parse`, without a call: this is every request
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            offset = upgrade.args[0]
+        except httptools.HttpParserError as error:
+            raise _refusal(error) from error
         if offset is not None:
             self._stay(memoryview(data)[offset:])
         if self.partial:
@@ -179,13 +185,13 @@ class Reader:
         if self._upgrade:  # told again by `_stay`
             self._upgrade = False
             return
-        parser, headers = self._parser, self._headers
-        limit = self._limits.head_bytes
+        parser, headers, limits = self._parser, self._headers, self._limits
+        limit = limits.head_bytes
         if self._fed + self._fed_before > limit and self._head_bytes() > limit:
             raise self._large_head()
         self._fed = 0
-        if len(headers) > self._limits.headers:
-            raise Refused(431, f"{len(headers)} headers: expected at most {self._limits.headers}")
+        if len(headers) > limits.headers:
+            raise Refused(431, f"{len(headers)} headers: expected at most {limits.headers}")
         method, target = parser.get_method().decode("latin-1"), self._target.decode("latin-1")
         exchange = self._exchange = Exchange(self._connection, method, target, tuple(headers))
         exchange.keep_alive = parser.should_keep_alive()
