@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then sends nothing
+import tests.effort  # noqa: F401 - its profiles are known before any test asks for one
 from tests.made_once import made_once
 
 if TYPE_CHECKING:

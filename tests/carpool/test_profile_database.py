@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
@@ -62,7 +62,6 @@ def test_an_operator_is_kept_once_for_all_batch_sizes(tmp_path: Path) -> None:
     assert (3 * len(BATCHES) * 2,) == count
 
 
-@settings(deadline=None)  # it writes files
 @given(found=st.lists(st.tuples(cases, st.sampled_from(BATCHES)), max_size=6, unique=True))
 def test_whatever_shapes_there_are_come_back(found: list[tuple[Case, int]]) -> None:
     """First sizes that are multiples of the batch by chance, zeros, scalars, constants."""

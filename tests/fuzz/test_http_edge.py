@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from carpool.http.server import Exchange, Limits, Server, serve
 from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, spoken
+from tests.effort import scaled
 from tests.fuzz.http_bytes import Sent, cuts, requests, streams
 from tests.waiting import wait_until_async
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMITS = Limits(head_bytes=400, body_bytes=150)
-quick = settings(max_examples=300, derandomize=True, deadline=None)
+quick = settings(max_examples=scaled(300))
 
 
 class Edge:
@@ -156,7 +157,7 @@ def sockets() -> Iterator[Sockets]:
     sockets.close()
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=scaled(150))
 @given(raw=streams())
 def test_whatever_comes_the_next_client_is_served(sockets: Sockets, raw: bytes) -> None:
     """Over real sockets: every connection ends, no error reaches the loop, nothing is kept."""

@@ -15,6 +15,7 @@ from carpool.testing import BrokenPromise, check_scale_policy
 from scaler import conformance
 from scaler.core.policy import Planning
 from scaler.policies.infless import Infless
+from tests.effort import scaled
 
 if TYPE_CHECKING:
     from scaler.core.snapshot import FunctionView, Snapshot
@@ -139,8 +140,8 @@ class Shared(Broken):
 @pytest.mark.parametrize("name", plugins.BUILT_IN["scale"])
 def test_the_built_in_policies_keep_every_promise(name: str) -> None:
     """Whatever is shipped passes its own suite."""
-    report = check_scale_policy(name, scenarios=60)
-    assert (name, 60) == (report.policy, report.scenarios)
+    report = check_scale_policy(name, scenarios=scaled(60))
+    assert (name, scaled(60)) == (report.policy, report.scenarios)
     assert conformance.PROMISES == report.promises
     assert report.plans > 0
 
@@ -155,12 +156,12 @@ def test_the_built_in_policies_keep_every_promise(name: str) -> None:
 )
 def test_infless_keeps_them_with_other_parameters(params: dict[str, Any]) -> None:
     """Every search, not only the default."""
-    check_scale_policy(Infless, params, scenarios=40)
+    check_scale_policy(Infless, params, scenarios=scaled(40))
 
 
 def test_openfaas_keeps_them_by_its_other_rule() -> None:
     """Steps come to rest as well."""
-    check_scale_policy("openfaas", {"rule": "alert"}, scenarios=40)
+    check_scale_policy("openfaas", {"rule": "alert"}, scenarios=scaled(40))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_every_promise_has_somebody_who_breaks_it() -> None:
 
 def test_a_policy_that_does_nothing_wrong_is_left_alone() -> None:
     """The one that the broken ones are made from."""
-    check_scale_policy(Broken)
+    check_scale_policy(Broken, scenarios=scaled(100))
 
 
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from carpool.testing import BrokenPromise, check_policy
 from sidecar.conformance import promises
 from sidecar.conformance.scenarios import drawn
 from sidecar.policies.planned import Planned
+from tests.effort import scaled
 from tests.sidecar import broken_policies as broken
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ CASES: list[tuple[type[Any], Any, str, str]] = [
 @pytest.mark.parametrize(("name", "params"), BUILT_IN)
 def test_the_built_in_policies_keep_every_promise(name: str, params: Mapping[str, Any]) -> None:
     """What is shipped passes what others are asked to pass."""
-    report = check_policy(name, params, scenarios=150)
-    assert (name, 150, promises.PROMISES) == (report.policy, report.scenarios, report.promises)
+    report = check_policy(name, params, scenarios=scaled(150))
+    assert (name, scaled(150), promises.PROMISES) == (report.policy, report.scenarios, report.promises)
     assert report.requests > report.batches > 0
     assert str(report).startswith(f"{name} keeps every promise (150 scenarios, ")
 
@@ -96,7 +97,7 @@ class Waits(Planned):
 @pytest.mark.parametrize("policy", [broken.Sound, broken.Windowed, Waits])
 def test_a_sound_policy_passes(policy: type[Any]) -> None:
     """A window of the past is no leak."""
-    assert policy.__name__ == check_policy(policy, scenarios=50).policy
+    assert policy.__name__ == check_policy(policy, scenarios=scaled(50)).policy
 
 
 def test_a_policy_may_be_allowed_to_wait_longer() -> None:

@@ -13,6 +13,7 @@ from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.placement import Node
 from scaler.core.scenario import App
+from tests.effort import scaled
 from tests.simulator.load import Scripted, function, linear, run
 from tests.simulator.load import scenario as of
 
@@ -75,7 +76,7 @@ def eventful(seed: int, plans: int) -> dict[str, Any]:
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40))
 @given(plans=st.integers(0, 10**9))
 def test_every_request_ends_once(plans: int) -> None:
     """However the plans change, what came was done, expired or refused, and nothing is negative."""
@@ -89,7 +90,7 @@ def test_every_request_ends_once(plans: int) -> None:
         assert each["cpu_core_s"] <= 6.0 * 20.0 + 1e-6
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(plans=st.integers(0, 10**9))
 def test_a_seed_says_everything(plans: int) -> None:
     """The same run twice gives the same numbers; another seed gives others."""

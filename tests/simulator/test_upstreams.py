@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sidecar.core.dispatch import Route, Upstream, Upstreams
 from sidecar.core.exec_time import ExecTime
 from simulator.upstreams import ManyUpstreams
+from tests.effort import scaled
 
 WEIGHTS = (None, {"a": 0.7, "b": 0.3}, {"c": 1.0, "a": 0.0})
 
@@ -76,7 +77,7 @@ class Twins:
             self.many.moved(same)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150))
 @given(seed=st.integers(0, 10**9))
 def test_many_upstreams_choose_as_upstreams_do(seed: int) -> None:
     """Through batches, landings, joining, leaving, and new plans."""

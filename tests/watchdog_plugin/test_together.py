@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.wire import build_head
+from tests.effort import scaled
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply, logs
 from watchdog_plugin.author import Author
@@ -146,7 +147,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnnxFunctio
     [("doubler", "INT64"), ("any width", "FP32"), ("padded", "FP32"), ("one row", "FP32")],
 )
 @given(data=st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=scaled(60))
 def test_answers_are_those_given_alone(
     functions: dict[str, OnnxFunction], name: str, datatype: str, data: st.DataObject
 ) -> None:

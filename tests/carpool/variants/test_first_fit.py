@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.variants.first_fit import FirstFit
+from tests.effort import scaled
 
 measure = st.integers(0, 6).map(float)
 things = st.lists(st.tuples(measure, measure), max_size=20)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300))
 @given(things, st.lists(st.tuples(st.integers(0, 19), st.booleans())), measure, measure)
 def test_it_finds_what_looking_at_all_would(
     measures: list[tuple[float, float]], changes: list[tuple[int, bool]], most: float, second: float

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from carpool.variants.instance_states import State
 from carpool.variants.selection import Asked, Choice, Profile, Selection
+from tests.effort import scaled
 
 SMALL = Profile("small", 0.70, 0.020, cost=1.0, load_s=0.5)
 LARGE = Profile("large", 0.80, 0.200, cost=3.0, load_s=2.0)
@@ -94,7 +95,7 @@ def test_where_nothing_fits_the_closest_is_named(wanted: Asked, closest: Profile
     assert Choice(None, closest=closest) == running("small", "large", "quick").choose(wanted)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300))
 @given(profiles, noted, asked)
 def test_nothing_that_was_asked_for_is_undercut(
     known: list[Profile], changes: list[tuple[int, str, State, int]], wanted: Asked

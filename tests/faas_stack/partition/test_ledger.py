@@ -10,6 +10,7 @@ from carpool.errors import ConfigError
 from faas_stack.partition import wording
 from faas_stack.partition.ledger import Capacity, Ledger, NoRoom, Promise, Seat, crowd
 from faas_stack.partition.resources import Resources
+from tests.effort import scaled
 
 GIB = 2**30
 MACHINE = Capacity((0, 1, 2, 3), 4.0, 8 * GIB, ("g0", "g1"))
@@ -209,7 +210,7 @@ SIZES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200))
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9), SIZES), max_size=40))
 def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> None:
     """Whoever comes and goes: sums stay below what there is, and no core is two instances'."""

@@ -16,6 +16,7 @@ from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import PayPerUse, Prices
 from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.laws.map_counts import Counting, Markovian, matrices
+from tests.effort import scaled
 from tests.scaler import printed_batch as printed
 from tests.scaler.windows import mean_batch_and_wait
 
@@ -213,7 +214,7 @@ def test_extreme_bursts() -> None:
     assert 1 < law.mean_size < 32
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=scaled(40))
 @given(st.floats(0.01, 1e4), st.floats(0, 10), st.integers(2, 32))
 def test_poisson_closed_form(rate: float, window_s: float, size: int) -> None:
     """Mean size and wait of Poisson arrivals, from the tails of the Poisson distribution."""

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from scaler.core.harmony.grouping import best_cuts, two_stages
 from scaler.core.harmony.pooling import pooled
 from scaler.core.laws.poisson_windows import expected_window
+from tests.effort import scaled
 
 COUNTS = st.integers(1, 7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60))
 @given(count=COUNTS, data=st.data())
 def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject) -> None:
     """For any allowance, a group's pooled objective less it is its exact mean window."""
@@ -32,7 +33,7 @@ def test_all_groups_at_once_are_each_group_alone(count: int, data: st.DataObject
         assert pytest.approx(window_s, rel=1e-6, abs=1e-7) == opens[first, last] - allowance_s
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30))
 @given(count=COUNTS, data=st.data())
 def test_the_spread_of_all_groups_at_once(count: int, data: st.DataObject) -> None:
     """It is that of how long batches without a largest size stay open, summed up finely."""
@@ -51,7 +52,7 @@ def test_the_spread_of_all_groups_at_once(count: int, data: st.DataObject) -> No
         assert pytest.approx(expected, rel=2e-3, abs=2e-3) == spreads[first, last]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60))
 @given(count=COUNTS, seed=st.integers(0, 10**6))
 def test_the_best_cuts_are_the_cheapest_of_all(count: int, seed: int) -> None:
     """Of every division of up to seven applications, but for the little that a group must save."""

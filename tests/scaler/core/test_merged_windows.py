@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from scaler.core.laws.merged_windows import MergedBatches
 from scaler.core.laws.poisson_windows import expected_window
+from tests.effort import scaled
 from tests.scaler.printed_harmonybatch import eq_5_again_and_again, older_artefact
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
 RATES = st.lists(st.floats(-4, 5).map(lambda power: 10**power), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60))
 @given(rates=RATES, size=st.integers(1, 40), data=st.data())
 def test_shares_add_up_at_any_rate(rates: list[float], size: int, data: st.DataObject) -> None:
     """From 1e-4 to 1e5 a second, with windows from nothing to seconds: never not a number."""
@@ -176,7 +177,7 @@ def test_shares_add_up_at_any_rate(rates: list[float], size: int, data: st.DataO
         assert pytest.approx(1, rel=2e-3) == law.late_share(app, 0.1, Fixed(size, 9.0, 0.0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40))
 @given(rates=RATES, size=st.integers(2, 32), data=st.data())
 def test_few_cells_are_nearly_as_good_as_many(
     rates: list[float], size: int, data: st.DataObject

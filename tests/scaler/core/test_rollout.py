@@ -12,6 +12,7 @@ from carpool.plan import InstanceClass
 from scaler.core.live.action import Action, Sight
 from scaler.core.live.class_function import Status
 from scaler.core.live.rollout import Rollout
+from tests.effort import scaled
 
 BASE = Status.of({"name": "f", "image": "x", "replicas": 1, "availableReplicas": 1})
 
@@ -247,7 +248,7 @@ def test_a_name_that_is_too_long_is_said() -> None:
 WANTED = st.dictionaries(st.sampled_from("abc"), st.integers(0, 4), min_size=1)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=scaled(150))
 @given(st.data())
 def test_capacity_never_falls_below_what_is_wanted_and_was_there(data: st.DataObject) -> None:
     """Whatever is wanted, becomes ready, or fails: ready instances go only when they may."""

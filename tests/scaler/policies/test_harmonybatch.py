@@ -20,6 +20,7 @@ from scaler.testing import Rounds
 from simulator.engine import Simulation
 from simulator.metrics import measured as metrics_of
 from simulator.settings import Settings
+from tests.effort import scaled
 from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
 from tests.scaler.views import CLASSIFIER, instances, servers
 
@@ -216,8 +217,8 @@ def test_without_room_the_groups_in_force_stay() -> None:
 @pytest.mark.parametrize("grouping", ["optimal", "two-stages", "apart", "together"])
 def test_every_grouping_keeps_every_promise(grouping: str) -> None:
     """Of scaling policies, in scenarios drawn at random."""
-    report = check_scale_policy("harmonybatch", {"grouping": grouping}, scenarios=12)
-    assert 12 == report.scenarios
+    report = check_scale_policy("harmonybatch", {"grouping": grouping}, scenarios=scaled(12))
+    assert scaled(12) == report.scenarios
 
 
 @pytest.mark.parametrize(

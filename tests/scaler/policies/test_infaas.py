@@ -15,6 +15,7 @@ from scaler.core.placement import Cluster, Node
 from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
 from scaler.policies.infaas import Infaas
 from scaler.testing import Rounds
+from tests.effort import scaled
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -47,7 +48,7 @@ def variants(plan: Plan) -> dict[str, int]:
 @pytest.mark.parametrize("planner", ["greedy", "published", "program"])
 def test_it_keeps_every_promise(planner: str) -> None:
     """Whatever it plans with, on models without variants too."""
-    check_scale_policy("infaas", {"planner": planner}, scenarios=12)
+    check_scale_policy("infaas", {"planner": planner}, scenarios=scaled(12))
 
 
 @pytest.mark.parametrize("planner", ["greedy", "published", "program"])

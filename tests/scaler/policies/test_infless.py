@@ -16,6 +16,7 @@ from carpool.plugins import build, resolve
 from scaler.core.placement import Node, resource_units
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
 from scaler.testing import Rounds
+from tests.effort import scaled
 from tests.measured import measured
 from tests.scaler.views import counts, instances, servers, snapshot, view
 
@@ -223,7 +224,7 @@ NODES = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(
     rates=RATES,
     nodes=NODES,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from carpool import plugins
 from carpool.errors import ConfigError
+from tests.effort import scaled
 from tests.scaler.prewarm.samples import made, told
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def windows_after(policy: PrewarmPolicy, now_s: float) -> tuple[float, float | N
 
 @pytest.mark.parametrize("name", NAMES)
 @given(idle=IDLE, later_s=st.floats(0, 1e6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30))
 def test_told_the_same_it_answers_the_same(name: str, idle: list[float], later_s: float) -> None:
     """Two of it agree, whatever they saw; the windows are an interval or `Windows` would raise."""
     now_s = math.fsum(idle) + later_s
@@ -40,7 +41,7 @@ def test_told_the_same_it_answers_the_same(name: str, idle: list[float], later_s
 
 @pytest.mark.parametrize("name", NAMES)
 @given(idle=IDLE, more=IDLE)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30))
 def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[float]) -> None:
     """A fresh one that absorbs the form of another goes on as that one does."""
     kept = told(made(name), idle)
@@ -54,7 +55,7 @@ def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[floa
 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(IDLE, min_size=3, max_size=3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20))
 def test_replicas_may_be_absorbed_in_any_order(name: str, parts: list[list[float]]) -> None:
     """The order makes no difference to the form, and so to no window."""
     forms = [told(made(name), part).to_form() for part in parts]

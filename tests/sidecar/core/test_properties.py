@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.batch import Batch, Closed
@@ -20,6 +20,7 @@ from sidecar.policies.deadline import Deadline
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.none import NoBatching
 from sidecar.policies.planned import Planned
+from tests.effort import scaled
 
 if TYPE_CHECKING:
     from sidecar.core.policy import BatchPolicy
@@ -184,7 +185,7 @@ class Run:
         raise AssertionError(msg)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(400))
 @given(st.sampled_from(sorted(POLICIES)), st.lists(EVENT, min_size=10, max_size=150))
 def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> None:
     """One end each, sizes, keys, routes kept, nobody sent late, first in first out, told once."""
@@ -198,7 +199,7 @@ def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> N
     assert 0 == run.batcher.queued == run.batcher.in_flight
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40))
 @given(st.sampled_from(["none", "fixed", "deadline"]), st.lists(EVENT, max_size=40))
 def test_the_same_calls_give_the_same_actions(
     policy: str, events: list[tuple[str, object]]

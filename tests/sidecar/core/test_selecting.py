@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.plan import OnOffer
@@ -15,6 +15,7 @@ from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.request import Request
 from sidecar.core.selecting import Selecting
 from sidecar.policies.planned import Planned
+from tests.effort import scaled
 
 SMALL = OnOffer("small-b4", "small", 0.70, 0.020, 1.0, 0.5)
 LARGE = OnOffer("large-b4", "large", 0.80, 0.060, 2.0, 1.0)
@@ -163,7 +164,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(300))
 @given(st.lists(EVENTS, max_size=80))
 def test_the_accuracy_asked_is_never_undercut(events: list[tuple[str, object]]) -> None:
     """Whatever comes and goes, is overloaded or interfered with, while requests wait."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import scaled
 from tests.watchdog_plugin.lazy.drive import program
 from watchdog_plugin.lazy.program import Kind, Left, Node, Program
 from watchdog_plugin.lazy.rider import Rider
@@ -29,7 +30,7 @@ KINDS = [Kind.STATIC, Kind.ENCODER, Kind.DECODER]
 
 
 @given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200))
 def test_everybody_ends_once_whatever_comes_between(
     data: st.DataObject, rules: Rules, kinds: list[Kind]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import scaled
 from tests.watchdog_plugin.lazy.drive import Drive, program
 from watchdog_plugin.lazy.program import Kind, Left, Node, Program
 from watchdog_plugin.lazy.rider import Rider
@@ -50,7 +51,7 @@ COMING = st.lists(
 
 
 @given(programs=PROGRAMS, coming=COMING, rules=st.sampled_from(RULES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300))
 def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
     programs: list[tuple[list[Kind], int]],
     coming: list[tuple[int, float, float, int, int, int, int, str]],

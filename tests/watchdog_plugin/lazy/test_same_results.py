@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from examples import models as examples
 from examples import sequences
+from tests.effort import scaled
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin.lazy.program import Left, Node, Program
@@ -123,7 +124,7 @@ COMING = st.lists(
 
 
 @given(coming=COMING, rules=st.sampled_from([Rules(), Rules(pays=False), PAPER]))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(60), suppress_health_check=list(HealthCheck))
 def test_any_interleaving_gives_the_whole_models_answers(
     lanes: dict[str, Lane],
     alone: Callable[[str, int, int], Arrays],
