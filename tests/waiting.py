@@ -1,4 +1,8 @@
-"""Waiting for something to become true, with a deadline; tests never sleep for a guessed time."""
+"""Waiting for something to become true; tests never sleep for a guessed time.
+
+`HANG_S` bounds whatever a test waits for. It says nothing about how long that should take: it is
+the time after which something hangs, on a machine however busy.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["wait_until", "wait_until_async"]
+__all__ = ["HANG_S", "wait_until", "wait_until_async"]
 
+HANG_S = 60.0
 _POLL_S = 0.01
 
 
 def wait_until(
-    predicate: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition"
+    predicate: Callable[[], object], timeout_s: float = HANG_S, what: str = "the condition"
 ) -> None:
     """Return once ``predicate()`` is true; fail after ``timeout_s``, naming ``what``."""
     deadline = time.monotonic() + timeout_s
@@ -27,7 +32,7 @@ def wait_until(
 
 
 async def wait_until_async(
-    predicate: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition"
+    predicate: Callable[[], object], timeout_s: float = HANG_S, what: str = "the condition"
 ) -> None:
     """As `wait_until`, letting the event loop run in between."""
     deadline = time.monotonic() + timeout_s

@@ -109,7 +109,7 @@ class Rig:
         """Wait until ``replicas`` of a function are ready."""
         running = self.function(name).running
         what = f"{name} ready"
-        await wait_until_async(lambda: running.available == replicas, 30, what)
+        await wait_until_async(lambda: running.available == replicas, what=what)
 
     def function(self, name: str) -> Function:
         """The function as the fleet holds it."""

@@ -143,12 +143,12 @@ def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
 def test_an_interrupt_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     """Neither processes nor folders."""
     with carpool(folder, *LIVE) as live:
-        wait_until(lambda: "warming up" in "".join(live.said), 60, "a stack")
+        wait_until(lambda: "warming up" in "".join(live.said), what="a stack")
         started = descendants(live.process.pid)
         assert len(started) >= 3
         live.process.send_signal(number)
         code = live.process.wait(40)
         wait_until(
-            lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), 20, "no process"
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), what="no process"
         )
     assert 130 == code, "".join(live.said)

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from faas_stack.interrupts import serve_until_interrupted
+from tests.waiting import HANG_S
 
 
 class Serving:
@@ -41,7 +42,7 @@ class Serving:
         """From the beginning to the exit code."""
 
         async def main() -> int:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_S):
                 return await serve_until_interrupted(self.work(), self.drain, self.close)
 
         return asyncio.run(main())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.http.client import Pool
 from faas_stack.provider.auth import BasicAuth
 from tests.faas_stack.rig import IMAGE, story
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from tests.faas_stack.rig import Rig
@@ -287,7 +287,7 @@ async def test_following_logs(rig: Rig) -> None:
         await rig.call("POST", "/function/fn/print", b"after")
         assert "after" == json.loads(await anext(chunks))["text"]
         await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             assert b"" == b"".join([chunk async for chunk in chunks])
 
 
@@ -296,7 +296,7 @@ async def test_drain_ends_followers(rig: Rig) -> None:
     """A provider that drains does not wait for those who follow logs."""
     await rig.deploy("fn")
     async with rig.client.stream("GET", "/system/logs?name=fn&follow=1") as answer:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(HANG_S):
             await rig.provider.drain()
         assert b"" == b"".join([chunk async for chunk in answer.chunks()])
 

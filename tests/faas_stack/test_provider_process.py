@@ -217,7 +217,7 @@ async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
     await wait_until_async(lambda: rig.instances("fn")[0].failing)
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas, timeout_s=2)
+    await wait_until_async(lambda: not rig.function("fn").running.replicas)
 
 
 PROVIDER = """

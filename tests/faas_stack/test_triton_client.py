@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("triton client")  # one worker starts the stack
+
 Rows = np.ndarray[Any, np.dtype[Any]]
 
 STACK = """\
@@ -26,9 +28,9 @@ functions:
     handler: ./net
     image: net:latest
     labels:
-      com.carpool.slo: 5s
+      com.carpool.slo: 60s
       com.carpool.batch.policy: fixed
-      com.carpool.batch.wait: 20ms
+      com.carpool.batch.wait: 5ms
       com.carpool.batch.max: "16"
   words:
     <<: *function

@@ -14,7 +14,7 @@ from carpool.http.server import Exchange, Limits, Server, serve
 from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, spoken
 from tests.effort import scaled
 from tests.fuzz.http_bytes import Sent, cuts, requests, streams
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,7 @@ class Sockets:
 
     async def visit(self, raw: bytes) -> None:
         """A client says ``raw`` and goes; the next one is served."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             reader, writer = await connect(self._server)
             writer.write(raw)
             writer.write_eof()

@@ -61,7 +61,7 @@ class RealPrometheus:
         self._config.write_text(json.dumps(config))
         loads = self._loads()
         self.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: self._loads() > loads, 20, "the configuration to be read")
+        wait_until(lambda: self._loads() > loads, what="the configuration to be read")
 
     def _loads(self) -> int:
         return "".join(self.said).count("Completed loading of configuration file")
@@ -109,7 +109,7 @@ def prometheus(folder: Path) -> Iterator[RealPrometheus]:
     )
     running = RealPrometheus(process, config)
     try:
-        wait_until(lambda: running.url or process.poll() is not None, 30, "Prometheus")
+        wait_until(lambda: running.url or process.poll() is not None, what="Prometheus")
         assert running.url, "".join(running.said)
         yield running
     finally:

@@ -90,10 +90,10 @@ def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
 
 def _all_is_well(running: Stack) -> None:
     """What is planned is there, and nothing else; the next requests are answered."""
-    wait_until(lambda: running.explain().get("ready", 0) >= 2, 60, "two instances again")
+    wait_until(lambda: running.explain().get("ready", 0) >= 2, what="two instances again")
     wait_until(lambda: running.explain().get("notes") == [], 150, "all is well again")
-    wait_until(lambda: list(running.replicas().values()) == [2], 30, "two replicas")
-    wait_until(lambda: 2 == len(running.processes("watchdog_plugin")), 30, "no orphan")
+    wait_until(lambda: list(running.replicas().values()) == [2], what="two replicas")
+    wait_until(lambda: 2 == len(running.processes("watchdog_plugin")), what="no orphan")
     after = asyncio.run(load(running.url, 20, 2, BACKGROUND))
     assert {200: 40} == dict(after.statuses)
 
@@ -126,7 +126,7 @@ def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: P
         assert len(started) >= 4
         up.process.kill()
         up.ended()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), 20)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
     with stack(tmp_path) as running:
         assert running.explain()["plan"]["policy"] == "infless"
         assert running.explain()["plan"]["version"] >= known

@@ -136,12 +136,12 @@ def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
     model = _quick_model(net, tmp_path / "quick.sqlite")
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     with stack(tmp_path, "--scenario scenario.yaml") as running:
-        wait_until(lambda: _class(running), 60, "a plan")
+        wait_until(lambda: _class(running), what="a plan")
         assert pytest.approx(FLAT, abs=1e-3) == _allowed(model, _class(running), 1.0, 0.0)
 
         _loaded(running, 6.0)
         wait_until(
-            lambda: _allowed(model, _class(running), 1.0, 0.0) > 0.5, 30, "a plan that follows"
+            lambda: _allowed(model, _class(running), 1.0, 0.0) > 0.5, what="a plan that follows"
         )
         before = _counted(running)
         _loaded(running, 6.0)

@@ -22,7 +22,7 @@ PICTURES = os.environ.get("CARPOOL_PICTURES", "")
 def log_in(tab: Page, token: str) -> None:
     """Type the token and press the button."""
     wait_until(
-        lambda: tab.value("document.getElementById('login')?.hidden") is False, 10, "the form"
+        lambda: tab.value("document.getElementById('login')?.hidden") is False, what="the form"
     )
     tab.value(f"document.getElementById('token').value = '{token}'")
     tab.value("document.querySelector('#login button').click()")
@@ -49,17 +49,17 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
     with stack(tmp_path / "stack", "--shadow openfaas") as running, page(profile) as tab:
         tab.open(running.scaler + "/", height=840)
         log_in(tab, "wrong")
-        wait_until(lambda: "not the scaler's token" in tab.text("#state"), 10, "the refusal")
+        wait_until(lambda: "not the scaler's token" in tab.text("#state"), what="the refusal")
         log_in(tab, running.token)
-        wait_until(lambda: "live" == tab.text("#state"), 10, "the page")
+        wait_until(lambda: "live" == tab.text("#state"), what="the page")
         assert "echo" == tab.text("#functions tbody td")
 
         script = ((40, 12.0), (300, 15.0), (120, 10.0))
         thread = threading.Thread(target=_play, args=(running.url, script))
         thread.start()
-        wait_until(lambda: "of infless" in tab.text("#plan-title"), 60, "a plan")
-        wait_until(lambda: any("p99 " in t and "ms" in t for t in drawn(tab)), 30, "latencies")
-        wait_until(lambda: running.ready() >= 2, 40, "more instances")
+        wait_until(lambda: "of infless" in tab.text("#plan-title"), what="a plan")
+        wait_until(lambda: any("p99 " in t and "ms" in t for t in drawn(tab)), what="latencies")
+        wait_until(lambda: running.ready() >= 2, what="more instances")
         thread.join()
 
         said = drawn(tab)
@@ -75,10 +75,10 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
         before = points(tab, 0)
 
         tab.open(running.scaler + "/")  # the tab still has the token
-        wait_until(lambda: "live" == tab.text("#state"), 10, "the page again")
-        wait_until(lambda: points(tab, 0) >= before, 10, "the past")
+        wait_until(lambda: "live" == tab.text("#state"), what="the page again")
+        wait_until(lambda: points(tab, 0) >= before, what="the past")
         tab.open(running.scaler + "/", dark=True)
-        wait_until(lambda: "live" == tab.text("#state"), 10, "the page in the dark")
+        wait_until(lambda: "live" == tab.text("#state"), what="the page in the dark")
         tab.picture(pictures / "dashboard-dark.png")
         assert [] == [text for text in tab.complaints if " 401 " not in text]
 

@@ -38,8 +38,8 @@ class Running:
 
 def until_planned(running: Stack) -> None:
     """Wait until the function has been measured, and the policy plans for it."""
-    wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == "infless", 60)
-    wait_until(lambda: not running.explain().get("notes", True), 60)
+    wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == "infless")
+    wait_until(lambda: not running.explain().get("notes", True))
 
 
 def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -54,12 +54,12 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
         until_planned(running)
         wait_until(lambda: ["echo", "echo--b8-c1"] == sorted(running.functions()), 20)
         burst = Running(running.url, 400, 10)
-        wait_until(lambda: running.ready() >= 2, 12, "a second instance")
+        wait_until(lambda: running.ready() >= 2, what="a second instance")
         outcome = burst.over()
         assert ({200: 4000}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
         assert max(outcome.batches) == 8
-        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), 30, "one instance again")
-        wait_until(lambda: 1 == len(running.processes("watchdog_plugin")), 15, "no orphan")
+        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), what="one instance again")
+        wait_until(lambda: 1 == len(running.processes("watchdog_plugin")), what="no orphan")
 
 
 def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
@@ -69,18 +69,18 @@ def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
         Running(running.url, 20, 3).over()
         until_planned(running)
         burst = Running(running.url, 150, 8)
-        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, 10)
+        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100)
         before = running.explain()["plan"]
         versions = {f["createdAt"] for f in running.functions().values()}
         assert running.kill("carpool scaler run")
-        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said), 10)
-        wait_until(lambda: running.explain().get("fronts") == 1, 20, "the front is back")
+        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said))
+        wait_until(lambda: running.explain().get("fronts") == 1, what="the front is back")
         outcome = burst.over()
         assert ({200: 1200}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
         after = running.explain()["plan"]
         assert after["version"] >= before["version"]
         assert versions == {f["createdAt"] for f in running.functions().values()}
-        wait_until(lambda: running.explain()["notes"] == [], 30)
+        wait_until(lambda: running.explain()["notes"] == [])
 
 
 def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
         Running(running.url, 20, 3).over()
         until_planned(running)
         for _ in range(2):
-            wait_until(lambda: not any(running.replicas().values()), 30, "no instance")
-            wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process")
+            wait_until(lambda: not any(running.replicas().values()), what="no instance")
+            wait_until(lambda: not running.processes("watchdog_plugin"), what="no process")
             outcome = asyncio.run(load(running.url, 1000, 0.025, BACKGROUND))
             assert {200: 10, 429: 15} == dict(outcome.statuses)
             assert max(outcome.batches) >= 2
@@ -108,14 +108,14 @@ def test_who_wakes_a_function_is_answered_late_rather_than_refused(tmp_path: Pat
     with stack(tmp_path, options) as running:
         Running(running.url, 20, 3).over()
         until_planned(running)
-        wait_until(lambda: not any(running.replicas().values()), 30, "no instance")
-        wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process")
+        wait_until(lambda: not any(running.replicas().values()), what="no instance")
+        wait_until(lambda: not running.processes("watchdog_plugin"), what="no process")
         before = late(running)
         waking = asyncio.run(load(running.url, 1000, 0.008))
         assert {200: 8} == dict(waking.statuses)
-        wait_until(lambda: late(running) == before + 8, 10, "eight late answers")
-        wait_until(lambda: not any(running.replicas().values()), 30, "no instance again")
-        wait_until(lambda: not running.processes("watchdog_plugin"), 30, "no process again")
+        wait_until(lambda: late(running) == before + 8, what="eight late answers")
+        wait_until(lambda: not any(running.replicas().values()), what="no instance again")
+        wait_until(lambda: not running.processes("watchdog_plugin"), what="no process again")
         impatient = asyncio.run(load(running.url, 100, 0.05, ("x-timeout", "100ms")))
         assert {504: 5} == dict(impatient.statuses)
 
@@ -136,11 +136,13 @@ def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: P
         scale = "/system/scale-function/echo--b8-c1"
         running.system("POST", scale, {"serviceName": "echo--b8-c1", "replicas": 3})
         named = "somebody else has set echo--b8-c1 to 3 replicas"
-        wait_until(lambda: named in str(running.explain().get("notes")), 10, "the competitor named")
-        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), 30, "one instance again")
+        wait_until(
+            lambda: named in str(running.explain().get("notes")), what="the competitor named"
+        )
+        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), what="one instance again")
         removed = {"functionName": "echo"}
         running.system("DELETE", "/system/functions", removed)
-        wait_until(lambda: {} == running.functions(), 20, "no class is left behind")
+        wait_until(lambda: {} == running.functions(), what="no class is left behind")
 
 
 @pytest.mark.parametrize("policy", ["openfaas", "batch", "harmonybatch", "infaas"])
@@ -149,7 +151,7 @@ def test_every_policy_runs_live(tmp_path: Path, policy: str) -> None:
     write_function(tmp_path)
     with stack(tmp_path, f"--policy {policy}") as running:
         Running(running.url, 20, 3).over()
-        wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == policy, 60)
+        wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == policy)
         outcome = Running(running.url, 100, 4).over()
         assert ({200: 400}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
         assert [] == running.explain()["notes"]
@@ -163,8 +165,8 @@ def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
         until_planned(running)
         scale = "/system/scale-function/echo"
         running.system("POST", scale, {"serviceName": "echo", "replicas": 2})
-        wait_until(lambda: running.explain().get("fronts") == 2, 20, "two fronts")
+        wait_until(lambda: running.explain().get("fronts") == 2, what="two fronts")
         burst = Running(running.url, 120, 6)
-        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, 10, "the sum of both")
+        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, what="the sum of both")
         outcome = burst.over()
         assert ({200: 720}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)

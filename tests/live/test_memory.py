@@ -49,7 +49,7 @@ def test_a_handler_killed_for_memory_is_said_to_have_been(folder: Path) -> None:
         assert "1000" == requests.post(f"{url}/function/eat", data="1000", timeout=30).text
         eaten = requests.post(f"{url}/function/eat", data=str(400 * _MIB), timeout=60)
         assert 502 == eaten.status_code
-        wait_until(lambda: "1000" == _asked(url), 30, "the handler again")
+        wait_until(lambda: "1000" == _asked(url), what="the handler again")
         logs = system(result, "/system/logs?name=eat").text
         limit = "its limit is com.carpool.memory or limits.memory (192 MiB)"
         assert f"ended with SIGKILL, out of memory; {limit}" in logs, logs

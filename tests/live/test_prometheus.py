@@ -73,10 +73,10 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
         second.reads("127.0.0.1:1", running)
         wait_until(lambda: "Prometheus has no count" in notes(running), 90, "the missing target")
         second.reads(provider, running)
-        wait_until(lambda: "Prometheus" not in notes(running), 60, "the target again")
+        wait_until(lambda: "Prometheus" not in notes(running), what="the target again")
         steady.stop()
         second.ended()
-        wait_until(lambda: "cannot be asked" in trouble(running), 30, "Prometheus to be missed")
+        wait_until(lambda: "cannot be asked" in trouble(running), what="Prometheus to be missed")
         assert 1 == "".join(running.up.said).count("requests are counted by sidecars alone")
 
 
@@ -105,7 +105,7 @@ def _all_have_counted(second: RealPrometheus, answered: int) -> None:
         "sum(scaler_requests_total{state='done', function_name='echo'})",
     }
     for query in by_all:
-        wait_until(lambda q=query: {"": answered} == second.ask(q), 20, query)  # type: ignore[misc]
+        wait_until(lambda q=query: {"": answered} == second.ask(q), what=query)  # type: ignore[misc]
 
 
 def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:

@@ -53,7 +53,7 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
     assert narrow.accuracy + 0.05 < wide.accuracy
     least = f"{(narrow.accuracy + wide.accuracy) / 2:.4f}"
     with stack(tmp_path, QUICKLY) as running:
-        wait_until(lambda: answers(running), 60, "an instance")
+        wait_until(lambda: answers(running), what="an instance")
         assert NARROW == served(ask(running))
         assert NARROW == served(ask(running, accuracy="0.2", latency="1s"))
 
@@ -62,16 +62,16 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
             assert 503 == early.status_code
             assert f"{WIDE}-b" in early.text
             assert "retry-after" in early.headers
-        wait_until(lambda: answers(running, accuracy=least), 60, "the accurate variant")
+        wait_until(lambda: answers(running, accuracy=least), what="the accurate variant")
         assert WIDE == served(ask(running, accuracy=least))
         sent = body(carpool_accuracy=float(least), carpool_latency="1s")
         assert WIDE == served(ask(running, sent=sent))
         assert "accuracy" in str(running.explain("rings")["rates_rps"])
 
-        wait_until(lambda: answers(running, variant=NARROW), 60, "the variant that is named")
+        wait_until(lambda: answers(running, variant=NARROW), what="the variant that is named")
         assert NARROW == served(ask(running, variant=NARROW))
         assert NARROW == served(ask(running, INFER.replace("/infer", f"/versions/{NARROW}/infer")))
-        wait_until(lambda: answers(running, variant=WIDE), 60, "the other one")
+        wait_until(lambda: answers(running, variant=WIDE), what="the other one")
         assert WIDE == served(ask(running, INFER.replace("models/rings", f"models/{WIDE}")))
 
         refused = ask(running, accuracy="0.9999")
@@ -89,7 +89,7 @@ def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path
     (narrow,) = write_function(tmp_path, "narrow").values()
     least = f"{narrow.accuracy + 0.02:.4f}"
     with stack(tmp_path, QUICKLY) as running:
-        wait_until(lambda: answers(running), 60, "an instance")
+        wait_until(lambda: answers(running), what="an instance")
         assert 422 == ask(running, accuracy=least).status_code
         write_variant(tmp_path, "wide")
 
@@ -97,7 +97,7 @@ def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path
             assert served(ask(running)) in {NARROW, WIDE}
             return answers(running, accuracy=least)
 
-        wait_until(followed, 60, "the new variant")
+        wait_until(followed, what="the new variant")
         assert WIDE == served(ask(running, accuracy=least))
         assert WIDE in str(running.explain("rings")["decisions"])
 
@@ -152,7 +152,7 @@ def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -
 
     with stack(tmp_path, QUICKLY) as running:
         ready = {"app": "lax"}
-        wait_until(lambda: answers(running, **ready), 60, "an instance")
+        wait_until(lambda: answers(running, **ready), what="an instance")
         outcome, seen = asyncio.run(play(running))
         assert {200} == {answer.status for _, answer in outcome}
         check_accuracy(outcome, variants)

@@ -126,7 +126,7 @@ async def scaler(
     told, log = _Told(running.told), logging.getLogger("scaler.loop")
     log.addHandler(told)
     try:
-        await wait_until_async(lambda: tally.rounds > 1, 10, "rounds")
+        await wait_until_async(lambda: tally.rounds > 1, what="rounds")
         yield running
     finally:
         log.removeHandler(told)
@@ -147,7 +147,7 @@ async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> Non
     """One at first, more under load within the servers; a new scaler changes nothing."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, shadow="openfaas") as running:
-        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
         (kind,) = running.control.wanted
         assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
         running.announce(kind, 1)
@@ -156,14 +156,14 @@ async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> Non
             running.load(10_000)
             return running.control.unplaced_rps > 0 and sum(replicas(rig).values()) == 1 + 3
 
-        await wait_until_async(crowded, 10, "as many as there is room for")
+        await wait_until_async(crowded, what="as many as there is room for")
         assert running.planners.shadow is not None
         assert "echo" in running.planners.shadow.plans
         plan, deployed, arrivals = running.control.plan, replicas(rig), running.arrivals
         assert ("deploy", "done") in running.tally.actions
         assert b"scaler_instances" in running.tally.render()
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        await wait_until_async(lambda: running.tally.rounds > 5)
         assert (plan, deployed) == (running.control.plan, replicas(rig))
         assert arrivals == sum(count for *_, count in _arrivals(rig))
 
@@ -173,7 +173,7 @@ async def test_a_dry_run_changes_nothing(rig: Rig) -> None:
     """It plans and says; nothing is deployed, and no front is told."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, dry=True) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        await wait_until_async(lambda: running.tally.rounds > 5)
         assert running.control.plan is not None
         assert {"echo": 1} == replicas(rig)
         assert not running.functions.active
@@ -186,7 +186,7 @@ async def test_functions_that_are_not_to_be_scaled_are_left_alone(rig: Rig) -> N
     await rig.deploy("plain")
     await rig.deploy("fixed", labels={"com.carpool.scale.policy": "fixed"})
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.tally.rounds > 5, 10)
+        await wait_until_async(lambda: running.tally.rounds > 5)
         assert [] == list(running.functions)
         assert {"plain": 1, "fixed": 1} == replicas(rig)
 
@@ -197,7 +197,7 @@ async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
     labels = {**LABELS, "com.carpool.scale.policy": "infles"}
     await rig.deploy("echo", labels=labels)
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.control.notes, 10)
+        await wait_until_async(lambda: running.control.notes)
         (note,) = running.control.notes
         assert note.startswith("its policy infles cannot be used: ")
         assert "did you mean 'infless'" in note
@@ -223,7 +223,7 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
     await rig.deploy("echo", labels={**LABELS, "com.carpool.scale.policy": name})
     async with scaler(rig) as running:
         lines = running.told
-        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
         (kind,) = running.control.wanted
         running.announce(kind, 1)
         for wrong, said in (
@@ -235,18 +235,17 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
             expected = f"its policy {name} fails: "
             await wait_until_async(
                 lambda: any(said in note for note in running.control.notes),  # noqa: B023
-                10,
-                said,
+                what=said,
             )
             (note,) = running.control.notes
             assert expected in note
             rounds = running.tally.rounds
-            await wait_until_async(lambda: running.tally.rounds > rounds + 3, 10)  # noqa: B023
+            await wait_until_async(lambda: running.tally.rounds > rounds + 3)  # noqa: B023
             assert 1 == sum(said in line for line in lines)
             assert any(line.startswith(f"echo: {expected}") for line in lines)
             assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
         Moody.wrong = ""
-        await wait_until_async(lambda: not running.control.notes, 10, "well again")
+        await wait_until_async(lambda: not running.control.notes, what="well again")
         assert "echo: is planned" in lines
 
 
@@ -255,17 +254,17 @@ async def test_a_store_without_room_is_told_and_gets_everything_later(rig: Rig) 
     """One line in the log, rounds go on, and with room again the store has all of it."""
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig) as running:
-        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
         try:
             running.load(7)
-            await wait_until_async(lambda: running.loop.unkept, 10, "told")
+            await wait_until_async(lambda: running.loop.unkept, what="told")
             rounds = running.tally.rounds
-            await wait_until_async(lambda: running.tally.rounds > rounds + 3, 10)
+            await wait_until_async(lambda: running.tally.rounds > rounds + 3)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        await wait_until_async(lambda: not running.loop.unkept, 10, "room again")
+        await wait_until_async(lambda: not running.loop.unkept, what="room again")
         assert 1 == sum("is not kept for a restart" in line for line in running.told)
         assert "a round failed" not in running.told
         assert "the store can be written again" in running.told
@@ -287,21 +286,21 @@ async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig)
     """Sidecars are heard while it is gone; nothing is taken back, and all follows afterwards."""
     await rig.deploy("echo", labels=LABELS)
     async with forwarded(rig.provider.address) as way, scaler(rig, url=way.url) as running:
-        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
         (kind,) = running.control.wanted
         running.announce(kind, 1)
         way.open = False
-        await wait_until_async(lambda: running.loop.unreachable, 10, "gone")
+        await wait_until_async(lambda: running.loop.unreachable, what="gone")
         deployed = replicas(rig)
 
         def crowded() -> bool:
             running.load(1000)
             return sum(running.control.wanted.values()) > 1
 
-        await wait_until_async(crowded, 10, "a plan of more")
+        await wait_until_async(crowded, what="a plan of more")
         assert deployed == replicas(rig)
         way.open = True
-        await wait_until_async(lambda: sum(replicas(rig).values()) > 2, 20, "what was planned")
+        await wait_until_async(lambda: sum(replicas(rig).values()) > 2, what="what was planned")
         assert "" == running.loop.unreachable
 
 
@@ -311,7 +310,7 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
     rig.backend.ledger.capacity = replace(rig.backend.ledger.capacity, cpu=1.0)
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig) as running:
-        await wait_until_async(lambda: len(replicas(rig)) == 2, 10, "a class")
+        await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
         (kind,) = running.control.wanted
         running.announce(kind, 1)
 
@@ -319,9 +318,9 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
             running.load(10_000)
             return replicas(rig)[f"echo--{kind}"] == 2
 
-        await wait_until_async(crowded, 20, "two of three, on a core")
+        await wait_until_async(crowded, what="two of three, on a core")
         await wait_until_async(
-            lambda: any("no room" in note for note in running.control.notes), 10, "said"
+            lambda: any("no room" in note for note in running.control.notes), what="said"
         )
         assert ("scale", "failed") in running.tally.actions
 

@@ -1,13 +1,16 @@
 """A handler whose behaviour each item's body writes down: a real process behind a real sidecar.
 
-``slow:0.2`` sleeps, ``hang`` keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole
-batch, ``bad`` fails alone with 422, ``short`` answers too few items, ``garbage`` answers no batch,
+``slow:0.2`` sleeps, ``wait:PATH`` waits until nobody else holds the lock of that file, ``hang``
+keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with
+422, ``short`` answers too few items, ``garbage`` answers no batch,
 ``badhead`` heads that are none; anything else is echoed.
-``start_delay`` and ``start_exit`` in the environment make the start slow or hopeless.
+``start_gate`` in the environment names a file whose lock the start waits for, and ``start_exit``
+makes it hopeless.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socketserver
 import sys
@@ -41,6 +44,9 @@ class Handler(socketserver.StreamRequestHandler):
         with LOCK:
             delays = [float(w.partition(":")[2]) for w in words if w.startswith("slow:")]
             threading.Event().wait(None if "hang" in words else max(delays, default=0.0))
+            for word in words:
+                if word.startswith("wait:"):
+                    passed(word.partition(":")[2])
         if "crash" in words:
             os._exit(3)
         if "fail" in words:
@@ -60,6 +66,12 @@ class Handler(socketserver.StreamRequestHandler):
         return 200, answer
 
 
+def passed(gate: str) -> None:
+    """Wait until the lock of the file ``gate`` is free."""
+    with Path(gate).open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
 class Server(socketserver.ThreadingUnixStreamServer):
     """Listens where the sidecar says."""
 
@@ -68,7 +80,8 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
 def main() -> None:
     """Start as the environment says."""
-    threading.Event().wait(float(os.environ.get("start_delay", "0")))
+    if gate := os.environ.get("start_gate"):
+        passed(gate)
     if "start_exit" in os.environ:
         sys.exit("model.onnx is not there: put it beside handler.py")
     path = os.environ["handler_listen"].removeprefix("unix:")

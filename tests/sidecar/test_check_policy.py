@@ -55,9 +55,9 @@ CASES: list[tuple[type[Any], Any, str, str]] = [
 def test_the_built_in_policies_keep_every_promise(name: str, params: Mapping[str, Any]) -> None:
     """What is shipped passes what others are asked to pass."""
     report = check_policy(name, params, scenarios=scaled(150))
-    assert (name, scaled(150), promises.PROMISES) == (report.policy, report.scenarios, report.promises)
+    assert (name, promises.PROMISES) == (report.policy, report.promises)
     assert report.requests > report.batches > 0
-    assert str(report).startswith(f"{name} keeps every promise (150 scenarios, ")
+    assert str(report).startswith(f"{name} keeps every promise ({scaled(150)} scenarios, ")
 
 
 @pytest.mark.parametrize(("policy", "answer", "promise", "detail"), CASES)

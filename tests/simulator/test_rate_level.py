@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from scaler.core.scenario import Scenario
     from scaler.core.snapshot import FunctionView
 
+pytestmark = pytest.mark.xdist_group("rate level")  # one worker computes both modes
+
 BOTH_GIVE = (
     *("mean_batch", "cost", "cost_per_1k", "cpu_core_s", "rps_per_resource", "idle_core_s"),
 )

@@ -125,7 +125,7 @@ class Handler:
         return self
 
     def wait_log(self, text: str) -> None:
-        wait_until(lambda: text in self.log, 20.0, f"{text!r} in the log")
+        wait_until(lambda: text in self.log, what=f"{text!r} in the log")
 
     def exit_code(self, timeout_s: float = 20.0) -> int:
         return self.process.wait(timeout_s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 from watchdog_plugin.engine import Engine, ModelLock, ModelThread
 from watchdog_plugin.function import BatchFailed
 
@@ -26,7 +26,7 @@ def model_thread() -> Iterator[ModelThread]:
     thread.start()
     yield model_thread
     model_thread.stop()
-    thread.join(5)
+    thread.join(HANG_S)
 
 
 def divide() -> None:
@@ -78,7 +78,7 @@ class Staged:
         assert work == 0
         self.running += 1
         self.most_running = max(self.most_running, self.running)
-        self.go.wait(10)
+        self.go.wait(HANG_S)
         self.running -= 1
 
     def encode(self, work: int) -> list[Answer]:
@@ -101,5 +101,5 @@ def test_the_next_batch_is_decoded_while_one_runs(
     wait_until(lambda: staged.decoded == 3)
     staged.go.set()
     for caller in callers:
-        caller.join(5)
+        caller.join(HANG_S)
     assert 1 == staged.most_running

@@ -174,7 +174,7 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
             "CREATE TRIGGER no BEFORE INSERT ON runs BEGIN"
             " SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
-    command = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1s", "--json"]
+    command = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1ms", "--json"]
     with pytest.raises(ConfigError, match=r"disk is full.*make room"):
         profile_command.main([*command, "--database", str(database)])
     told = json.loads(capsys.readouterr().out)
@@ -203,7 +203,7 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
     model, database = _branching(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     with pytest.raises(ConfigError, match=r"operator If .*expected a graph without control flow"):
         predict_command.main([str(model)])
-    command = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1s", "--json"]
+    command = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1ms", "--json"]
     assert 0 == profile_command.main([*command, "--database", str(database)])
     captured = capsys.readouterr()
     assert "measuring the whole model alone" in captured.err
@@ -217,7 +217,7 @@ def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Frobnicate.*its own handler can still serve it"):
         read_graph(model)
     with pytest.raises(LoadError, match="its own handler can still serve it"):
-        profile_command.main([str(model), "--budget", "1s"])
+        profile_command.main([str(model), "--budget", "1ms"])
 
 
 def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     with pytest.raises(LoadError, match=r"fails on inputs of \[4, 8\].*--batch and --dim"):
-        profile_command.main([str(path), "--batch", "1,4", "--cpu", "1", "--budget", "1s"])
+        profile_command.main([str(path), "--batch", "1,4", "--cpu", "1", "--budget", "1ms"])
 
 
 def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path)
     (tmp_path / "w.bin").unlink()
     assert 1 == len(read_graph(path).operators)
     with pytest.raises(LoadError, match="in a file of their own that is missing"):
-        profile_command.main([str(path), "--budget", "1s"])
+        profile_command.main([str(path), "--budget", "1ms"])
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_batches_pass_a_real_watchdog_and_its_drain(tmp_path: Path) -> None:
     ):
         address = f"127.0.0.1:{port}"
         try:
-            wait_until(lambda: probe(address) == 200, 20, "the watchdog's readiness")
+            wait_until(lambda: probe(address) == 200, what="the watchdog's readiness")
             with Client(address) as client:
                 for _ in range(3):
                     assert [b"a", b"b"] == [answer.body for answer in client.batch([b"a", b"b"])]

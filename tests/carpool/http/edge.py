@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from carpool.http.connection import Connection
 from carpool.http.server import Exchange, Limits, Server, serve
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -165,12 +166,12 @@ async def _send(writer: asyncio.StreamWriter, pieces: Iterable[bytes]) -> None:
 
 
 async def spoken(server: Server, *pieces: bytes) -> bytes:
-    """Send ``pieces`` one write each, and return all that comes back within five seconds."""
+    """Send ``pieces`` one write each, and return all that comes back."""
     reader, writer = await connect(server)
     for piece in pieces:
         writer.write(piece)
         await writer.drain()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_S):
         answer = await reader.read()
     writer.close()
     return answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from carpool.http.server import Exchange, Limits, Server
 from tests.carpool.http.edge import CLOSE, Socketless, connect, deaf_client, echo, serving, spoken
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_beyond_the_memory_limit_uploads_are_refused_and_small_requests_served()
             else:
                 asked.append(exchange)
 
-        async with serving(app, NARROW) as server, asyncio.timeout(5):
+        async with serving(app, NARROW) as server, asyncio.timeout(HANG_S):
             writers = await hold(server, asked, 3)
             refused = await spoken(server, UPLOAD)
             assert refused.startswith(b"HTTP/1.1 503 ")

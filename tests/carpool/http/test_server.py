@@ -9,6 +9,7 @@ import pytest
 
 from carpool.errors import Overloaded, QueueFull
 from tests.carpool.http.edge import CLOSE, connect, once, serving
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
@@ -74,7 +75,7 @@ def test_expect_100_continue_is_answered() -> None:
     """A client that asks before it sends is told to go on, once; not where it has sent already."""
 
     async def run() -> tuple[bytes, bytes]:
-        async with serving() as server, asyncio.timeout(5):
+        async with serving() as server, asyncio.timeout(HANG_S):
             reader, writer = await connect(server)
             writer.write(
                 b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n" + CLOSE
@@ -137,7 +138,7 @@ def test_a_client_that_leaves_is_noticed() -> None:
             exchange.on_gone = left
             arrived.set()
 
-        async with serving(app) as server, asyncio.timeout(5):
+        async with serving(app) as server, asyncio.timeout(HANG_S):
             _, writer = await connect(server)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             await arrived.wait()
@@ -184,7 +185,7 @@ def test_closing_answers_what_was_asked() -> None:
             waiting.append(exchange)
             arrived.set()
 
-        async with serving(app) as server, asyncio.timeout(5):
+        async with serving(app) as server, asyncio.timeout(HANG_S):
             reader, writer = await connect(server)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             await arrived.wait()

@@ -24,6 +24,8 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.xdist_group("control groups")  # whose next provider clears them away
+
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
 MACHINE = Capacity(CORES, len(CORES), 2**33)
 HALF = Resources(cpu=0.5, memory_bytes=2**26)
@@ -162,7 +164,7 @@ def test_groups_that_nobody_locks_are_removed_at_the_next_start() -> None:
             orphan.process.poll()  # a group can be removed when who was in it is reaped
             return other.poll() is not None
 
-        wait_until(ended, 60, "the end of the next provider")
+        wait_until(ended, what="the end of the next provider")
         assert (0, -9) == (other.returncode, orphan.process.wait())
         assert orphan.process.stdout is not None
         orphan.process.stdout.close()

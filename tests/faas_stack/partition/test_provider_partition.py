@@ -21,6 +21,8 @@ from tests.waiting import wait_until, wait_until_async
 if TYPE_CHECKING:
     from tests.faas_stack.rig import Rig
 
+pytestmark = pytest.mark.xdist_group("control groups")  # whose next provider clears them away
+
 STAGE = ProcessStage()
 MIB = 2**20
 CORES = tuple(sorted(os.sched_getaffinity(0)))[:2]
@@ -189,7 +191,7 @@ def test_groups_of_a_killed_provider_are_removed(tmp_path: Path) -> None:
     assert 3 == len(left(name))
     provider.kill()
     provider.wait()
-    wait_until(lambda: not left(name), 20, "no group")
+    wait_until(lambda: not left(name), what="no group")
 
 
 @needs_v1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -13,23 +14,25 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
 from faas_stack.provider import isolation
-from tests.waiting import wait_until, wait_until_async
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
 
     Handlers = Callable[[str], str]
+    T = TypeVar("T")
     Start = Callable[..., AbstractAsyncContextManager["Sidecar"]]
 
 ROOT = Path(__file__).parents[3]
 HANDLER = ROOT / "tests" / "services" / "scripted_handler.py"
+_POLL_S = 0.01
 EXPLAIN = ("x-carpool-explain", "1")
 
 
@@ -52,12 +55,12 @@ class Sidecar:
 
     async def ask(self, body: str, *headers: tuple[str, str], target: str = "/") -> Response:
         """One request."""
-        return await self.pool.request("POST", target, headers, body.encode(), 30.0)
+        return await self.pool.request("POST", target, headers, body.encode(), HANG_S)
 
     async def ready(self) -> int:
         """Status of /_/ready; 0 while nobody listens."""
         try:
-            return (await self.pool.request("GET", "/_/ready", timeout_s=5.0)).status
+            return (await self.pool.request("GET", "/_/ready", timeout_s=HANG_S)).status
         except ConnectionFailed:
             return 0
 
@@ -67,18 +70,32 @@ class Sidecar:
 
     async def until_ready(self) -> None:
         """Wait until the function is ready."""
-
-        async def poll() -> None:
+        async with asyncio.timeout(HANG_S):
             while await self.ready() != 200:  # noqa: ASYNC110 - another process changes it
-                await asyncio.sleep(0.02)
-
-        await asyncio.wait_for(poll(), 20)
+                await asyncio.sleep(_POLL_S)
 
     async def metric(self, name: str) -> float:
         """The value of one series of /metrics."""
         text = (await self.pool.request("GET", "/metrics")).body.decode()
         lines = [line for line in text.splitlines() if line.startswith(f"{name} ")]
         return float(lines[0].rpartition(" ")[2]) if lines else 0.0
+
+    async def until_metric(self, name: str, least: float) -> None:
+        """Wait until a series is at ``least`` or more."""
+        async with asyncio.timeout(HANG_S):
+            while await self.metric(name) < least:  # noqa: ASYNC110 - another process changes it
+                await asyncio.sleep(_POLL_S)
+
+    async def together(self, gate: Gate, *asked: Coroutine[Any, Any, T]) -> list[T]:
+        """What becomes of requests that all wait before any of them is sent."""
+        gate.close()
+        busy = asyncio.create_task(self.ask(gate.word))
+        await self.until_metric("batch_in_flight", 1)
+        answers = asyncio.gather(*asked)
+        await self.until_metric("batch_queue_requests", len(asked))
+        gate.open()
+        assert 200 == (await busy).status
+        return await answers
 
     def handler_pid(self) -> int:
         """The process id of the handler."""
@@ -90,6 +107,40 @@ def accepts(address: str) -> bool:
     """Whether somebody listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(address.removeprefix("unix:")) == 0
+
+
+class Gate:
+    """Where the scripted handler stops until a test lets it go on.
+
+    Attributes:
+        word: the body that has it stop there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.word = f"wait:{path}"
+        self._file = path.open("w")
+        self.close()
+
+    def close(self) -> None:
+        """From now on it stops."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def open(self) -> None:
+        """It goes on."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def remove(self) -> None:
+        """It is open, for good."""
+        self._file.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """A closed gate."""
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.remove()
 
 
 def error(body: bytes) -> str:
@@ -132,7 +183,7 @@ def sidecar(tmp_path: Path) -> Start:
             running.pool.close()
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-            await wait_until_async(lambda: process.poll() is not None, 20, "the sidecar's end")
+            await wait_until_async(lambda: process.poll() is not None, what="the sidecar's end")
 
     return start
 
@@ -146,9 +197,9 @@ def handler(tmp_path: Path) -> Iterator[Handlers]:
             path = tmp_path / f"{name}.sock"
             env = {**os.environ, "PYTHONPATH": str(ROOT), "handler_listen": f"unix:{path}"}
             process = subprocess.Popen([sys.executable, HANDLER], env=env)
-            running.callback(process.wait, 10)
+            running.callback(process.wait, HANG_S)
             running.callback(process.kill)
-            wait_until(lambda: accepts(f"unix:{path}"), 10)
+            wait_until(lambda: accepts(f"unix:{path}"), what=f"handler {name}")
             return f"unix:{path}"
 
         yield start
@@ -165,12 +216,12 @@ class SideDoor:
         """Propose a plan."""
         body = {"plan": plan, **({"instances": instances} if instances else {})}
         return await self.pool.request(
-            "PUT", "/v1/plan", self.headers, json.dumps(body).encode(), 10.0
+            "PUT", "/v1/plan", self.headers, json.dumps(body).encode(), HANG_S
         )
 
     async def get(self, target: str) -> Any:
         """What is at ``target``."""
-        response = await self.pool.request("GET", target, self.headers, timeout_s=10.0)
+        response = await self.pool.request("GET", target, self.headers, timeout_s=HANG_S)
         return json.loads(response.body)
 
 

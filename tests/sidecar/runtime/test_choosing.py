@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.sync import SyncAnswer
 from tests.sidecar.runtime.conftest import on_loop
-from tests.sidecar.runtime.test_sync import _version, scaler, sidecar
+from tests.sidecar.runtime.test_sync import scaler, sidecar, version_of
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
         await small.until_ready()
         await large.until_ready()
         follow(scripted, tmp_path, {})
-        await wait_until_async(lambda: _version(scripted) == 1, 10, "followed")
+        await wait_until_async(lambda: version_of(scripted) == 1, what="followed")
         await front.until_ready()
 
         assert "small" == await variant(front)
@@ -94,12 +94,12 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
 
         follow(scripted, tmp_path, {f"unix:{tmp_path}/small": "overloaded"})
         before = len(scripted.reports)
-        await wait_until_async(lambda: len(scripted.reports) > before + 2, 10, "told")
+        await wait_until_async(lambda: len(scripted.reports) > before + 2, what="told")
         assert "large" == await variant(front, latency="5s")
         assert "small" == await variant(front), "routes of applications are followed all the same"
         follow(scripted, tmp_path, {})
         before = len(scripted.reports)
-        await wait_until_async(lambda: len(scripted.reports) > before + 2, 10, "told")
+        await wait_until_async(lambda: len(scripted.reports) > before + 2, what="told")
         assert "small" == await variant(front, latency="5s")
 
         counted = {app.name for report in scripted.reports for app in report.apps}

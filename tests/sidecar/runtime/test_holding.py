@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.sidecar.runtime.conftest import on_loop
-from tests.sidecar.runtime.test_sync import plan, scaler, sidecar
+from tests.sidecar.runtime.test_sync import plan, scaler, sidecar, version_of
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.sidecar.runtime.conftest import Sidecar
+    from tests.sidecar.runtime.conftest import Gate
     from tests.sidecar.runtime.test_sync import Scaler
 
 SHORT = "30ms"  # much less than a process takes to start
@@ -36,36 +36,33 @@ async def test_an_objective_shorter_than_a_start_refuses_nobody(tmp_path: Path) 
         assert (504, True) == (impatient.status, b"deadline passed" in impatient.body)
         async with sidecar(tmp_path, "one", sidecar_class="big"):
             patient = [asyncio.ensure_future(f.ask("ok", ("x-timeout", "30s"))) for _ in range(2)]
-            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(3), "e:1")
             assert [200] * 5 == [(await each).status for each in (*held, *patient)]
             told = {"done": 5, "expired": 1, "late": 5}
-            await wait_until_async(lambda: told == fates(scripted), 10, "what became of them")
+            await wait_until_async(lambda: told == fates(scripted), what="what became of them")
 
 
 @on_loop
-async def test_who_waits_when_the_last_instance_goes_is_held_too(tmp_path: Path) -> None:
+async def test_who_waits_when_the_last_instance_goes_is_held_too(
+    tmp_path: Path, gate: Gate
+) -> None:
     """Deadlines that stood are put off; with an instance there, objectives hold as ever."""
-    async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo="400ms") as f:
+    async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo="1s") as f:
         async with sidecar(tmp_path, "one", sidecar_class="big") as one:
-            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(1, batch=1), "e:1")
-            assert 200 == (await f.ask("ok")).status
-            busy = asyncio.ensure_future(f.ask("slow:1.5"))
+            await wait_until_async(lambda: version_of(scripted) == 1, what="followed")
+            busy = asyncio.ensure_future(f.ask(gate.word))
+            await f.until_metric("batch_in_flight", 1)
             expired = asyncio.ensure_future(f.ask("ok"))
             assert 504 == (await expired).status
             waiting = asyncio.ensure_future(f.ask("ok"))
-            await _queued(f, 1)
+            await f.until_metric("batch_queue_requests", 1)
             one.process.kill()
             assert 504 == (await busy).status  # it had run, and for longer than it may
         scripted.said.clear()
         async with sidecar(tmp_path, "two", sidecar_class="big"):
-            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(2, batch=1), "e:2")
             assert 200 == (await waiting).status
-
-
-async def _queued(front: Sidecar, count: int) -> None:
-    """Wait until so many wait."""
-    while await front.metric("batch_queue_requests") != count:  # noqa: ASYNC110 - its own process
-        await asyncio.sleep(0.01)

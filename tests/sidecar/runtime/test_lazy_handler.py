@@ -156,9 +156,4 @@ def lazy(folder: Path) -> dict[str, str]:
 
 async def until_in_flight(running: Any) -> None:
     """Wait until the handler has several batches."""
-
-    async def poll() -> None:
-        while await running.metric("batch_in_flight") < 2:  # noqa: ASYNC110 - it is another process
-            await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(poll(), 20)
+    await running.until_metric("batch_in_flight", 2)

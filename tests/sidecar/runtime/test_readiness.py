@@ -9,7 +9,7 @@ from tests.sidecar.runtime.conftest import error
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Start
+    from tests.sidecar.runtime.conftest import Gate, Start
 
 
 def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
@@ -28,14 +28,17 @@ def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_a_slow_start_holds_requests(sidecar: Start) -> None:
+def test_a_slow_start_holds_requests(sidecar: Start, gate: Gate) -> None:
     """Not ready until the handler answers; what comes before waits for it."""
 
     async def run() -> None:
-        async with sidecar(ready=False, start_delay="0.5") as running:
+        async with sidecar(ready=False, start_gate=str(gate.path)) as running:
             await wait_until_async(running.listening)
             assert 503 == await running.ready()
-            assert (200, b"early") == (await running.ask("early"))[::2]
+            early = asyncio.create_task(running.ask("early"))
+            await running.until_metric("batch_queue_requests", 1)
+            gate.open()
+            assert (200, b"early") == (await early)[::2]
             assert 200 == await running.ready()
 
     asyncio.run(run())

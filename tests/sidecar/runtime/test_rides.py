@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.sidecar.runtime.conftest import EXPLAIN, error
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Start
+    from tests.sidecar.runtime.conftest import Gate, Start
 
 _MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a head"}
 
 
-def test_answers_never_cross(sidecar: Start) -> None:
+def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
     """Two thousand marked requests from a hundred callers: each gets back his own mark."""
 
     async def run() -> None:
-        async with sidecar(carpool_slo="5s") as running:
+        async with sidecar() as running:
             sizes: list[int] = []
 
             async def caller(number: int) -> None:
@@ -27,22 +29,20 @@ def test_answers_never_cross(sidecar: Start) -> None:
                     assert (200, mark) == (response.status, response.body.decode())
                     sizes.append(int(response.header(b"x-carpool-batch") or 0))
 
-            await asyncio.gather(*map(caller, range(100)))
-            assert 2000 == await running.metric('batch_requests_total{state="done"}')
+            await running.together(gate, *map(caller, range(100)))
+            assert 2001 == await running.metric('batch_requests_total{state="done"}')
             assert max(sizes) > 4
 
     asyncio.run(run())
 
 
-def test_one_bad_item_harms_nobody(sidecar: Start) -> None:
+def test_one_bad_item_harms_nobody(sidecar: Start, gate: Gate) -> None:
     """An item that the function refuses gets its own status; its neighbours their answers."""
 
     async def run() -> None:
-        async with sidecar(
-            carpool_slo="5s", carpool_batch_policy="fixed", carpool_batch_wait="50ms"
-        ) as s:
+        async with sidecar() as s:
             asked = [s.ask(word, EXPLAIN) for word in ("a", "b", "bad", "c")]
-            responses = await asyncio.gather(*asked)
+            responses = await s.together(gate, *asked)
             assert [200, 200, 422, 200] == [r.status for r in responses]
             assert [b"a", b"b", b"bad", b"c"] == [r.body for r in responses]
             assert {b"4"} == {r.header(b"x-carpool-batch") for r in responses}
@@ -64,15 +64,16 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
+@pytest.mark.parametrize("word", ["fail", "garbage", "badhead", "crash"])
+def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start, gate: Gate, word: str) -> None:
     """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
 
-    async def run(word: str) -> None:
-        window = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "100ms"}
-        async with sidecar(carpool_batch_max="16", **window) as running:
+    async def run() -> None:
+        async with sidecar(carpool_batch_max="16") as running:
             words = [str(number) for number in range(16)]
             words[11] = word
-            responses = await asyncio.gather(*[running.ask(w, EXPLAIN) for w in words])
+            asked = [running.ask(each, EXPLAIN) for each in words]
+            responses = await running.together(gate, *asked)
             statuses = [response.status for response in responses]
             assert 502 == statuses[11]
             assert [200] * 15 == statuses[:11] + statuses[12:]
@@ -80,11 +81,9 @@ def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start) -> None:
                 (w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word
             ]
             assert all(asked == answered for asked, answered in good)
-            again = await asyncio.gather(
-                running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)
-            )
+            asked = [running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)]
+            again = await running.together(gate, *asked)
             assert (200, 502) == (again[0].status, again[1].status)
             assert b"1" == again[0].header(b"x-carpool-batch")
 
-    for word in ("fail", "garbage", "badhead", "crash"):
-        asyncio.run(run(word))
+    asyncio.run(run())

@@ -58,6 +58,7 @@ async def waits(door: SideDoor, batches: int) -> list[dict[str, float]]:
     return [{r["app"]: r["wait_s"] for r in entry["requests"]} for entry in reversed(entries)]
 
 
+@pytest.mark.timing
 @on_loop
 async def test_each_application_keeps_its_own_window(
     sidecar: Start, handler: Handlers, tmp_path: Path, plan: Plan

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Sidecar, Start
+    from tests.sidecar.runtime.conftest import Gate, Start
 
 
-def test_unlike_requests_travel_apart(sidecar: Start) -> None:
+def test_unlike_requests_travel_apart(sidecar: Start, gate: Gate) -> None:
     """Different paths and content types never share a batch."""
 
     async def run() -> None:
-        async with sidecar(carpool_batch_policy="fixed", carpool_batch_wait="50ms") as running:
+        async with sidecar() as running:
             json_type = ("content-type", "application/json")
-            responses = await asyncio.gather(
+            responses = await running.together(
+                gate,
                 running.ask("a", EXPLAIN, target="/x"),
                 running.ask("b", EXPLAIN, target="/y"),
                 running.ask("c", EXPLAIN, json_type, target="/x"),
@@ -35,54 +36,57 @@ def test_unlike_requests_travel_apart(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-def test_deadlines_are_kept(sidecar: Start) -> None:
+def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
     """A request that waits longer than its objective is answered 504 and never sent."""
 
     async def run() -> None:
-        async with sidecar(carpool_slo="10s", carpool_batch_max="1") as running:
-            busy = asyncio.create_task(running.ask("slow:0.5"))
-            await wait_in_flight(running)
-            began = time.monotonic()
-            late = await running.ask("late", ("x-timeout", "100ms"))
+        async with sidecar(carpool_slo="60s", carpool_batch_max="1") as running:
+            busy = asyncio.create_task(running.ask(gate.word))
+            await running.until_metric("batch_in_flight", 1)
+            late = await running.ask("crash", ("x-timeout", "100ms"))
             assert 504 == late.status
-            assert time.monotonic() - began < 0.4
-            spent = ("x-start-time", str(time.time_ns() - 20 * 10**9))
-            assert 504 == (await running.ask("stamped", spent)).status
+            spent = ("x-start-time", str(time.time_ns() - 120 * 10**9))
+            assert 504 == (await running.ask("crash", spent)).status
+            assert not busy.done()
+            gate.open()
             assert 200 == (await busy).status
+            assert 200 == (await running.ask("next")).status
             assert 400 == (await running.ask("x", ("x-timeout", "soon"))).status
 
     asyncio.run(run())
 
 
-def test_a_caller_that_leaves_frees_his_seat(sidecar: Start) -> None:
+def test_a_caller_that_leaves_frees_his_seat(sidecar: Start, gate: Gate) -> None:
     """A cancelled request is not sent; the counters say so."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1") as running:
-            busy = asyncio.create_task(running.ask("slow:0.3"))
-            await wait_in_flight(running)
+            busy = asyncio.create_task(running.ask(gate.word))
+            await running.until_metric("batch_in_flight", 1)
             leaver = asyncio.create_task(running.ask("crash"))
-            await wait_metric(running, "batch_queue_requests", 1)
+            await running.until_metric("batch_queue_requests", 1)
             leaver.cancel()
-            await wait_metric(running, 'batch_requests_total{state="cancelled"}', 1)
+            await running.until_metric('batch_requests_total{state="cancelled"}', 1)
+            gate.open()
             assert 200 == (await busy).status
             assert 200 == (await running.ask("next")).status
 
     asyncio.run(run())
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start) -> None:
+def test_a_full_queue_refuses_and_says_when_to_come_back(sidecar: Start, gate: Gate) -> None:
     """429 at once, with Retry-After, instead of an ever longer wait."""
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="1", carpool_queue_max="1") as running:
-            busy = asyncio.create_task(running.ask("slow:0.3"))
-            await wait_in_flight(running)
+            busy = asyncio.create_task(running.ask(gate.word))
+            await running.until_metric("batch_in_flight", 1)
             queued = asyncio.create_task(running.ask("queued"))
-            await wait_metric(running, "batch_queue_requests", 1)
+            await running.until_metric("batch_queue_requests", 1)
             refused = await running.ask("one too many")
             assert 429 == refused.status
             assert int(refused.header(b"retry-after") or 0) >= 1
+            gate.open()
             assert (200, 200) == ((await busy).status, (await queued).status)
 
     asyncio.run(run())
@@ -92,7 +96,7 @@ def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
     """SIGKILL under load: every request gets an answer, and soon all of them are 200 again."""
 
     async def run() -> None:
-        async with sidecar(carpool_slo="10s") as running:
+        async with sidecar(carpool_slo="60s") as running:
             statuses: list[int] = []
             stop = asyncio.Event()
 
@@ -106,7 +110,7 @@ def test_a_killed_handler_comes_back_under_load(sidecar: Start) -> None:
                 await wait_until_async(lambda done=done: len(statuses) > done + 50)  # type: ignore[misc]
                 os.kill(running.handler_pid(), signal.SIGKILL)
             done = len(statuses)
-            await wait_until_async(lambda: len(statuses) > done + 200, 20)
+            await wait_until_async(lambda: len(statuses) > done + 200)
             stop.set()
             await asyncio.gather(*callers)
             assert set(statuses) <= {200, 502}
@@ -120,12 +124,12 @@ def test_sigterm_loses_nothing(sidecar: Start) -> None:
     """Under load: unready, what was accepted is answered, partial batches leave at once, exit 0."""
 
     async def run() -> None:
-        policy: dict[str, Any] = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "20s"}
+        policy: dict[str, Any] = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "1h"}
         async with sidecar(carpool_batch_max="8", **policy) as running:
             asked = [asyncio.create_task(running.ask(f"slow:0.0{i % 9}1")) for i in range(20)]
-            await wait_metric(running, "batch_queue_requests", 4)
+            await running.until_metric("batch_queue_requests", 4)
             running.process.send_signal(signal.SIGTERM)
-            responses = await asyncio.wait_for(asyncio.gather(*asked), 10)
+            responses = await asyncio.wait_for(asyncio.gather(*asked), HANG_S)
             assert {200} == {response.status for response in responses}
             await wait_until_async(lambda: running.process.poll() is not None)
             assert 0 == running.process.returncode
@@ -159,7 +163,7 @@ def test_bad_settings_are_all_named_at_once() -> None:
         env={**os.environ, **bad},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=HANG_S,
         check=False,
     )
     assert 2 == result.returncode
@@ -175,18 +179,6 @@ def alive(pid: int) -> bool:
         return stat.rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-async def wait_in_flight(running: Sidecar) -> None:
-    """Wait until a batch is in flight."""
-    await wait_metric(running, "batch_in_flight", 1)
-
-
-async def wait_metric(running: Sidecar, name: str, value: float) -> None:
-    """Wait until a series has a value."""
-    async with asyncio.timeout(10):
-        while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
-            await asyncio.sleep(0.005)
 
 
 def test_a_failing_policy_is_replaced_and_counted(sidecar: Start, tmp_path: Path) -> None:

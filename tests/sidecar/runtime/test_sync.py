@@ -119,12 +119,12 @@ async def sidecar(folder: Path, name: str, **env: str) -> AsyncIterator[Sidecar]
     )
     running = Sidecar(process, Pool(listen, max_connections=64))
     try:
-        await wait_until_async(running.listening, 20, "it listens")
+        await wait_until_async(running.listening, what="it listens")
         yield running
     finally:
         running.pool.close()
         process.send_signal(signal.SIGTERM)
-        await wait_until_async(lambda: process.poll() is not None, 20, "the sidecar's end")
+        await wait_until_async(lambda: process.poll() is not None, what="the sidecar's end")
 
 
 async def explained(running: Sidecar, count: int = 1) -> list[dict[str, Any]]:
@@ -143,16 +143,16 @@ async def test_a_front_holds_requests_until_an_instance_announces_itself(tmp_pat
         assert 503 == await front.ready()
         held = [asyncio.ensure_future(front.ask("ok")) for _ in range(8)]
         # The first to wait is told of at once: the others may come after that.
-        await wait_until_async(lambda: _queued_while_starving(scripted) == 8, 10, "starving")
+        await wait_until_async(lambda: _queued_while_starving(scripted) == 8, what="starving")
         async with sidecar(tmp_path, "one", sidecar_class="big"):
-            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(3), "e:1")
             assert [200] * 8 == [(await each).status for each in held]
             assert 200 == await front.ready()
-            await wait_until_async(lambda: scripted.reports[-1].version == 3, 10, "followed")
+            await wait_until_async(lambda: scripted.reports[-1].version == 3, what="followed")
             assert f"unix:{tmp_path}/one" == scripted.reports[-1].instances[0].address
             # Nor need the first report under the plan know of their answers.
-            await wait_until_async(lambda: _counted(scripted)[2] == 8, 10, "the last is counted")
+            await wait_until_async(lambda: _counted(scripted)[2] == 8, what="the last is counted")
             assert (8, 8, 8) == _counted(scripted)
         leaving = [said.state for said in scripted.said]
         assert "loading" == leaving[0]
@@ -164,15 +164,15 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
     """The scaler's end changes nothing; counts wait for the next one, each is told once."""
     async with sidecar(tmp_path, "one", sidecar_class="big"), sidecar(tmp_path, "front") as front:
         async with scaler(tmp_path) as (first, _):
-            await wait_until_async(lambda: first.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: first.ready["big"], what="an announcement")
             first.order(plan(1), "e:1")
             assert [(200, b"1")] == [(a["status"], a["plan"]) for a in await explained(front)]
             first.mute = 3  # answers are lost: the message comes again
-            await wait_until_async(lambda: not first.mute, 10)
-            await wait_until_async(lambda: sum(_arrivals(first)) == 1, 10)
+            await wait_until_async(lambda: not first.mute)
+            await wait_until_async(lambda: sum(_arrivals(first)) == 1)
         assert [200] * 5 == [a["status"] for a in await explained(front, 5)]
         async with scaler(tmp_path) as (second, _):
-            await wait_until_async(lambda: sum(_arrivals(second)) == 5, 20, "the counts")
+            await wait_until_async(lambda: sum(_arrivals(second)) == 5, what="the counts")
             assert 1 == second.reports[-1].version
             sequences = [r.sequence for r in second.reports]
             assert sorted(set(sequences)) == sequences
@@ -185,9 +185,9 @@ async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path
     keeps = {"sidecar_plan_folder": str(tmp_path / "notes")}
     async with sidecar(tmp_path, "one", sidecar_class="big"):
         async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front", **keeps) as front:
-            await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+            await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(3), "e:1")
-            await wait_until_async(lambda: _version(scripted) == 3, 10, "followed")
+            await wait_until_async(lambda: version_of(scripted) == 3, what="followed")
             front.process.kill()
             front.process.wait()
         async with sidecar(tmp_path, "again", **keeps) as front:
@@ -205,25 +205,25 @@ async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> 
         sidecar(tmp_path, "one", sidecar_class="big"),
         sidecar(tmp_path, "front") as front,
     ):
-        await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+        await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
         scripted.order(plan(5), "e:1")
-        await wait_until_async(lambda: _version(scripted) == 5, 10, "followed")
+        await wait_until_async(lambda: version_of(scripted) == 5, what="followed")
         for given, revision in ((plan(4), "e:2"), (plan(9, "other"), "e:3")):
             scripted.order(given, revision)
             before = len(scripted.reports)
-            await wait_until_async(lambda: len(scripted.reports) > before + 3, 10)  # noqa: B023
-            assert 5 == _version(scripted)
+            await wait_until_async(lambda: len(scripted.reports) > before + 3)  # noqa: B023
+            assert 5 == version_of(scripted)
         scripted.proof_of = "guessed"
         scripted.order(plan(9), "e:4")
         before = len(scripted.reports)
-        await wait_until_async(lambda: len(scripted.reports) > before + 3, 10)
-        assert 5 == _version(scripted)
+        await wait_until_async(lambda: len(scripted.reports) > before + 3)
+        assert 5 == version_of(scripted)
         assert [(200, b"5")] == [(a["status"], a["plan"]) for a in await explained(front)]
         assert 2 <= await front.metric('batch_plans_refused_total{reason="plan"}')
         assert 2 <= await front.metric('batch_plans_refused_total{reason="proof"}')
         scripted.proof_of = TOKEN
         scripted.order(plan(6), "e:5")
-        await wait_until_async(lambda: _version(scripted) == 6, 10, "followed again")
+        await wait_until_async(lambda: version_of(scripted) == 6, what="followed again")
 
 
 @on_loop
@@ -236,7 +236,7 @@ async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
     ):
         await one.until_ready()
         assert 200 == (await one.ask("ok")).status
-        await wait_until_async(lambda: scripted.ready["big"], 20, "an announcement")
+        await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
         scripted.order(plan(1, batch=8), "e:1")
         assert [200] * 16 == [a["status"] for a in await explained(front, 16)]
         assert 1 == await one.metric("batch_size_count")  # its own; what passed is the front's
@@ -275,7 +275,8 @@ def _arrivals(scripted: Scaler) -> list[int]:
     return [app.arrivals for report in scripted.reports for app in report.apps]
 
 
-def _version(scripted: Scaler) -> int | None:
+def version_of(scripted: Scaler) -> int | None:
+    """Of the plan that the front follows, by its last report."""
     return scripted.reports[-1].version if scripted.reports else None
 
 
@@ -294,11 +295,11 @@ def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
 async def test_a_jump_of_the_load_is_reported_out_of_turn(tmp_path: Path) -> None:
     """Whoever is told to speak once an hour does so at once when much more comes than before."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
-        await wait_until_async(lambda: scripted.reports, 10, "a report")
+        await wait_until_async(lambda: scripted.reports, what="a report")
         scripted.answer = SyncAnswer(3600.0)
         spoken = len(scripted.reports)
-        await wait_until_async(lambda: len(scripted.reports) > spoken, 10, "the new interval")
+        await wait_until_async(lambda: len(scripted.reports) > spoken, what="the new interval")
         calls = [asyncio.ensure_future(front.ask("ok")) for _ in range(40)]
-        await wait_until_async(lambda: scripted.reports[-1].surging, 10, "the news")
+        await wait_until_async(lambda: scripted.reports[-1].surging, what="the news")
         for call in calls:
             call.cancel()

@@ -236,11 +236,11 @@ def test_nothing_is_left_running_by_a_killed_registration(tmp_path: Path) -> Non
     wanted = ["--app", "demo", "--validation", "validation.npz", "--recipes", "plain"]
     command = [sys.executable, "-m", "carpool", "register", "small.onnx", *wanted]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as registering:
-        wait_until(lambda: len(descendants(registering.pid)) == 1, 30, "it measures")
+        wait_until(lambda: len(descendants(registering.pid)) == 1, what="it measures")
         (measuring,) = descendants(registering.pid)
         wait_until(lambda: b"registration.trial" in Path(f"/proc/{measuring}/cmdline").read_bytes())
         registering.kill()  # before it has as much as imported anything
-    wait_until(lambda: not Path(f"/proc/{measuring}").exists(), 10, "it has gone")
+    wait_until(lambda: not Path(f"/proc/{measuring}").exists(), what="it has gone")
 
 
 @pytest.mark.usefixtures("model")
