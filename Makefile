@@ -19,6 +19,9 @@ DEV := $(VENV)/.ready-dev
 jobs ?= auto
 PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
 
+# A test run starts hundreds of processes: each would compile again what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu base-images lock clean
 

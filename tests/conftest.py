@@ -9,6 +9,7 @@ import pytest
 import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then sends nothing
 import tests.effort  # noqa: F401 - its profiles are known before any test asks for one
 from tests.made_once import made_once
+from tests.measured import MEASURED, STAND_INS, Data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with containers may take longer than others."""
+    """Tests with containers share an engine, so one worker runs them; they may take longer."""
     for item in items:
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
+            item.add_marker(pytest.mark.xdist_group("docker"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,6 +36,13 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(params=[STAND_INS, *MEASURED], ids=lambda d: "measured" if d.measured else "own")
+def data(request: pytest.FixtureRequest) -> Data:
+    """Latencies and loads: stand-ins, and measured ones where they are there."""
+    chosen: Data = request.param
+    return chosen
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,54 @@
-"""Measured profiles, coefficients and traces of others, kept beside the checkout and not in it."""
+"""Latency tables, coefficients and traces: stand-ins of ours everywhere, and what others measured.
+
+Measured data is kept beside the checkout and not in it. Where it is there, each test that asks for
+`data` (`conftest.py`) runs with it too.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-import pytest
+__all__ = ["MEASURED", "STAND_INS", "Data"]
 
-__all__ = ["measured"]
+_ROOT = Path(__file__).resolve().parents[1]
+_SCENARIOS = _ROOT / "examples" / "scenarios"
+_MEASURED = _ROOT / "../shared/data"
 
-_FOLDER = Path(__file__).resolve().parents[1] / "../shared/data"
+T = TypeVar("T")
 
 
-def measured(name: str) -> Path:
-    """The file ``name``; the test is skipped where it is missing."""
-    path = _FOLDER / name
-    if not path.is_file():
-        pytest.skip(f"the measured data {path} is not there")
-    return path
+@dataclass(frozen=True)
+class Data:
+    """Files of one origin.
+
+    Attributes:
+        measured: Whether others have measured them; else they are the examples' stand-ins.
+    """
+
+    measured: bool
+
+    def table(self, model: str) -> Path:
+        """Latencies of a model by size, as INFless (ASPLOS'22) has them."""
+        return _MEASURED / "profiles" / f"{model}.csv" if self.measured else self._own(model)
+
+    def trace(self, name: str) -> Path:
+        """A load over time."""
+        return _MEASURED / "traces" / f"{name}.csv" if self.measured else self._own(name)
+
+    @property
+    def coefficients(self) -> Path:
+        """Of VGG-19 on Function Compute, as HarmonyBatch (IWQoS'24) has them, or nearly those."""
+        return _MEASURED / "harmonybatch/vgg19.json" if self.measured else self._own("tagging.json")
+
+    def either(self, stand_in: T, measured: T) -> T:
+        """What a test expects of this data."""
+        return measured if self.measured else stand_in
+
+    def _own(self, name: str) -> Path:
+        return (_SCENARIOS / name).with_suffix(Path(name).suffix or ".csv")
+
+
+STAND_INS = Data(measured=False)
+MEASURED = [Data(measured=True)] if _MEASURED.is_dir() else []

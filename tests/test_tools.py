@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.made_once import made_once
 from tests.tools import require_tool
 from tests.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUPED = """
+import pytest
+
+@pytest.mark.xdist_group("together")
+@pytest.mark.parametrize("number", range(6))
+def test_grouped(number):
+    pass
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +63,32 @@ def test_waiting_returns_when_it_is_true_and_fails_when_it_never_is() -> None:
         wait_until(lambda: False, 0.02, "the moon")
     with pytest.raises(AssertionError, match="the moon"):
         asyncio.run(wait_until_async(lambda: False, 0.02, "the moon"))
+
+
+def test_what_must_not_run_beside_its_like_runs_in_one_worker(tmp_path: Path) -> None:
+    """Groups have their effect with the installed versions of pytest and pytest-xdist."""
+    (tmp_path / "test_grouped.py").write_text(GROUPED)
+    options = ("--numprocesses=2", "--dist=loadgroup", "--verbose", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *options]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    workers = re.findall(r"\[(gw\d)\].* PASSED", ran.stdout)
+    assert (6, 1) == (len(workers), len(set(workers)))
+
+
+def test_a_folder_is_made_once_and_whole(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What another process has left half done is made again; what is there is taken."""
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        (folder / "file").write_text("whole")
+        if len(made) == 1:
+            message = "killed"
+            raise OSError(message)
+
+    with pytest.raises(OSError, match="killed"):
+        made_once(tmp_path_factory, "of the test", make)
+    folders = {made_once(tmp_path_factory, "of the test", make) for _ in range(2)}
+    (folder,) = folders
+    assert 2 == len(made)
+    assert ["whole"] == [path.read_text() for path in folder.iterdir()]

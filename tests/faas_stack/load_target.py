@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from carpool.http.server import serve
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +37,12 @@ def running(app: Application) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(HANG_S)
     try:
         yield f"http://{address}"
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(HANG_S)
 
 
 def delayed(delay_s: float, status: int = 200) -> Application:

@@ -159,24 +159,28 @@ async def test_what_nobody_begins_with_is_refused_as_the_last_one_says(rig: Rig)
 
 @contextlib.asynccontextmanager
 async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Response]]]:
-    """Eight calls of two replicas, one of which was stopped before; it has four, and is silent."""
+    """Eight calls of two replicas, one of which was stopped before; it has four, and is silent.
+
+    The other one is stopped too until all eight are under way: what it has answered makes room.
+    """
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
-    stopped = rig.instances("fn")[0]
-    pid = stopped.life.pid  # type: ignore[attr-defined]
-    calls: list[asyncio.Future[Response]] = []
-    with (
-        patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5),
-        patch.object(supervised, "_SILENCE_S", math.inf),  # else it is replaced in the end
-    ):
+    stopped, other = rig.instances("fn")
+    pid, other_pid = stopped.life.pid, other.life.pid  # type: ignore[attr-defined]
+    with patch.object(supervised, "_SILENCE_S", math.inf):  # else it is replaced in the end
         os.kill(pid, signal.SIGSTOP)
         try:
-            calls += [asyncio.ensure_future(rig.call("GET", "/function/fn")) for _ in range(8)]
+            os.kill(other_pid, signal.SIGSTOP)
+            try:
+                calls = [await begun(rig, "") for _ in range(8)]
+            finally:
+                os.kill(other_pid, signal.SIGCONT)
             await wait_until_async(lambda: sum(call.done() for call in calls) == 4)
-            stopped.suspect()  # as a call does that cannot reach it
-            await wait_until_async(lambda: stopped.silent)
-            await swept(rig, 0)
-            yield calls
+            with patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5):
+                stopped.suspect()  # as a call does that cannot reach it
+                await wait_until_async(lambda: stopped.silent)
+                await swept(rig, 0)
+                yield calls
         finally:
             os.kill(pid, signal.SIGCONT)
 

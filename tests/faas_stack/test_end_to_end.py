@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tests.faas_stack.test_up import carpool, descendants
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 HANDLER = """\
 import time
@@ -29,7 +29,7 @@ functions:
     handler: ./echo
     image: echo:latest
     labels:
-      com.carpool.slo: 1s
+      com.carpool.slo: 60s
       com.carpool.batch.policy: deadline
       com.carpool.batch.max: "16"
 """
@@ -61,7 +61,7 @@ def test_handler_killed_under_load(folder: Path) -> None:
         sizes: set[int] = set()
 
         def call(number: int) -> None:
-            answer = requests.post(url, data=str(number), timeout=30)
+            answer = requests.post(url, data=str(number), timeout=HANG_S)
             answered.append(answer.status_code)
             if answer.status_code == 200:
                 assert str(number) == answer.json()["echo"]
@@ -77,11 +77,11 @@ def test_handler_killed_under_load(folder: Path) -> None:
         killer = threading.Thread(target=kill)
         killer.start()
         with ThreadPoolExecutor(16) as pool:
-            list(pool.map(call, range(1500)))
+            list(pool.map(call, range(900)))
         killer.join()
-        assert 1500 == len(answered)
+        assert 900 == len(answered)
         assert {200} <= set(answered) <= {200, 502, 503}
-        assert answered.count(200) > 1400
+        assert answered.count(200) > 800
         assert 200 == answered[-1]
         assert max(sizes) > 1
         up.process.send_signal(signal.SIGTERM)

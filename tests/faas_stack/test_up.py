@@ -19,7 +19,7 @@ import requests
 
 from carpool import basic_auth
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ functions:
     handler: ./shout
     image: shout:latest
     labels:
-      com.carpool.slo: 200ms
+      com.carpool.slo: 20s
       com.carpool.batch.policy: fixed
       com.carpool.batch.wait: 20ms
       com.carpool.scale.min: "2"
@@ -84,15 +84,15 @@ class Up:
 
     def ended(self) -> tuple[int, str]:
         """Exit status and what was said on standard error."""
-        code = self.process.wait(30)
-        self._reader.join(10)
+        code = self.process.wait(HANG_S)
+        self._reader.join(HANG_S)
         return code, "".join(self.said)
 
 
 def system(result: dict[str, Any], path: str) -> requests.Response:
     """What a running stack answers to one who has its credentials, as it says where they are."""
     pair = basic_auth.credentials(Path(result["credentials"]))
-    return requests.get(result["url"] + path, auth=pair, timeout=10)
+    return requests.get(result["url"] + path, auth=pair, timeout=HANG_S)
 
 
 @contextlib.contextmanager
@@ -128,7 +128,7 @@ def test_up_serves_and_drains(folder: Path) -> None:
                 "url": f"{url}/function/shout",
                 "replicas": 2,
                 "batch_policy": "fixed",
-                "slo_s": 0.2,
+                "slo_s": 20.0,
             },
             {
                 "name": "plain",
@@ -140,7 +140,7 @@ def test_up_serves_and_drains(folder: Path) -> None:
         ] == result["functions"]
         assert "x" == (folder / "build" / "shout" / "function" / "data.txt").read_text()
         for row in result["functions"]:
-            answer = requests.post(row["url"], data=b"abc", timeout=10)
+            answer = requests.post(row["url"], data=b"abc", timeout=HANG_S)
             assert (200, b"ABC") == (answer.status_code, answer.content)
         logs = system(result, "/system/logs?name=shout").text
         assert 2 == logs.count('"handler hello"')
@@ -155,34 +155,34 @@ def test_up_serves_and_drains(folder: Path) -> None:
 
 def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
     """A call that was accepted before SIGTERM is answered."""
-    (folder / "stack.yaml").write_text(STACK.replace("20ms", "1s").replace("200ms", "5s"))
+    (folder / "stack.yaml").write_text(STACK.replace("20ms", "1s"))
     with carpool(folder, "up", "--port", "0", "--json") as up:
         result = up.result()
         answers: list[requests.Response] = []
         call = threading.Thread(
             target=lambda: answers.append(
-                requests.post(result["functions"][0]["url"], data=b"abc", timeout=20)
+                requests.post(result["functions"][0]["url"], data=b"abc", timeout=HANG_S)
             )
         )
         call.start()
         status = "/system/function/shout"
         wait_until(lambda: system(result, status).json()["invocationCount"] == 1)
         up.process.send_signal(signal.SIGTERM)
-        call.join(20)
+        call.join(HANG_S)
         assert 0 == up.ended()[0]
     assert [(200, b"ABC")] == [(answer.status_code, answer.content) for answer in answers]
 
 
 def test_second_interrupt_kills(folder: Path) -> None:
     """A second Ctrl-C does not wait for calls, and still leaves nothing behind."""
-    (folder / "stack.yaml").write_text(STACK.replace("20ms", "50s").replace("200ms", "90s"))
+    (folder / "stack.yaml").write_text(STACK.replace("20ms", "50s").replace("20s", "90s"))
     with carpool(folder, "up", "--port", "0", "--json") as up:
         result = up.result()
         url = result["functions"][0]["url"]
 
         def call() -> None:
             with contextlib.suppress(requests.ConnectionError):
-                assert 502 == requests.post(url, data=b"abc", timeout=20).status_code
+                assert 502 == requests.post(url, data=b"abc", timeout=HANG_S).status_code
 
         caller = threading.Thread(target=call)
         caller.start()
@@ -194,7 +194,7 @@ def test_second_interrupt_kills(folder: Path) -> None:
         wait_until(lambda: any("draining" in line for line in up.said))
         up.process.send_signal(signal.SIGINT)
         assert 130 == up.ended()[0]
-        caller.join(20)
+        caller.join(HANG_S)
     wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
 
 
@@ -216,7 +216,7 @@ def test_table_for_people(folder: Path) -> None:
         assert up.process.stdout is not None
         lines = [up.process.stdout.readline().split() for _ in range(3)]
         assert ["FUNCTION", "URL", "REPLICAS", "BATCH", "SLO"] == lines[0]
-        assert ["shout", "2", "fixed", "200ms"] == [lines[1][0], *lines[1][2:]]
+        assert ["shout", "2", "fixed", "20s"] == [lines[1][0], *lines[1][2:]]
         assert ["plain", "1", "none", "-"] == [lines[2][0], *lines[2][2:]]
 
 
@@ -224,7 +224,7 @@ def test_function_that_does_not_start(folder: Path) -> None:
     """A function that never gets ready ends the command with 1 and its last words."""
     broken = STACK.replace("word: hello", "fail: no model here")
     (folder / "stack.yaml").write_text(broken)
-    with carpool(folder, "up", "--port", "0", "--ready-timeout", "5s") as up:
+    with carpool(folder, "up", "--port", "0", "--ready-timeout", "60s") as up:
         code, said = up.ended()
     assert 1 == code
     assert "carpool up: shout " in said

@@ -33,6 +33,7 @@ _EXEC_TIMEOUT = {"exec_timeout": "5s"}  # a stopped handler is replaced after th
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 240)
 def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path) -> None:
     """Scaler, sidecars and handlers die at random: an answer each, or a break at a killed hop."""
@@ -47,6 +48,7 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.timeout(_DURATION_S + 300)
 def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
     """Started again, it has what it had; only who calls while it is away gets no answer."""
@@ -112,6 +114,7 @@ def _judge(running: Stack, outcome: Outcome, blows: list[Blow], told: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.timeout(120)
 def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: Path) -> None:
     """SIGKILL to the provider leaves no process; the next scaler knows what the last one knew."""

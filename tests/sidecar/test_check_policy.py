@@ -15,7 +15,7 @@ from carpool import __main__ as command
 from carpool import plugins
 from carpool.errors import ConfigError
 from carpool.testing import BrokenPromise, check_policy
-from sidecar.conformance import promises
+from sidecar.conformance import promises, suite
 from sidecar.conformance.scenarios import drawn
 from sidecar.policies.planned import Planned
 from tests.effort import scaled
@@ -23,6 +23,13 @@ from tests.sidecar import broken_policies as broken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+@pytest.fixture(autouse=True)
+def _long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half as long in a quick run: windows of the past are full by then all the same."""
+    monkeypatch.setattr(suite, "_LONG", max(1500, scaled(suite._LONG)))
+
 
 HERE = "tests.sidecar.broken_policies"
 BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BUILT_IN["batch"]]

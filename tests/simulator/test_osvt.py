@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,9 @@ from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
 from simulator.metrics import measured as metrics_of
-from tests.measured import measured
+
+if TYPE_CHECKING:
+    from tests.measured import Data
 
 FOLDER = Path(__file__).parents[2] / "examples" / "scenarios"
 MODELS = ("ssd", "mobilenet", "resnet-50")
@@ -24,15 +26,14 @@ def run(path: Path, policy: str) -> dict[str, Any]:
     return metrics_of(Simulation(scenario, chosen_policy(policy, scenario.policies)).run())
 
 
-@pytest.fixture(params=["stand-ins", "measured"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture
+def folder(data: Data, tmp_path: Path) -> Path:
     """The examples, with their own tables or with the measured ones of the publication."""
-    if request.param == "stand-ins":
+    if not data.measured:
         return FOLDER
-    tables = [measured(f"profiles/{model}.csv") for model in MODELS]
     shutil.copytree(FOLDER, tmp_path / "scenarios")
-    for table in tables:
-        shutil.copy(table, tmp_path / "scenarios")
+    for model in MODELS:
+        shutil.copy(data.table(model), tmp_path / "scenarios")
     return tmp_path / "scenarios"
 
 

@@ -11,6 +11,7 @@ from scaler.core.cost import Prices
 from simulator.engine import Simulation
 from simulator.metrics import measured
 from simulator.settings import Settings
+from tests.effort import scaled
 from tests.simulator.load import Scripted, function, linear, plan
 from tests.simulator.load import scenario as of
 
@@ -35,12 +36,12 @@ def following(_: float, view: FunctionView) -> Plan:
 
 
 def waves() -> Scenario:
-    """Two hours, up and down between 10 and 100 requests a second."""
-    rates = (10.0, 40.0, 100.0, 60.0) * 6
+    """Two hours, or a part of them, up and down between 10 and 100 requests a second."""
+    rates = (10.0, 40.0, 100.0, 60.0) * scaled(6)
     trace = Trace(tuple(300.0 * n for n in range(len(rates))), rates, 300.0 * len(rates))
     model = linear(0.05, 0.02, load_s=2.0)
     prices = Prices(cpu_core_s=1e-4, call=1e-6)
-    return of(function(trace, model, slo_s=0.5), horizon_s=7200.0, prices=prices)
+    return of(function(trace, model, slo_s=0.5), horizon_s=trace.end_s, prices=prices)
 
 
 def both(scenario: Scenario) -> tuple[dict[str, Any], dict[str, Any], int]:

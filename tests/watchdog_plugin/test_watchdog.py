@@ -11,7 +11,7 @@ from pathlib import Path
 
 from carpool import wire
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin.processes import Client
 
 ECHO = """
@@ -68,7 +68,7 @@ def test_batches_pass_a_real_watchdog_and_its_drain(tmp_path: Path) -> None:
                     assert [b"a", b"b"] == [answer.body for answer in client.batch([b"a", b"b"])]
                 process.terminate()
                 assert b"c" == client.batch([b"c"])[0].body
-            assert 0 == process.wait(20)
+            assert 0 == process.wait(HANG_S)
         finally:
             process.kill()
     assert wire.CONTENT_TYPE not in (tmp_path / "log").read_text(errors="replace")

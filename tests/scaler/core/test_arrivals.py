@@ -20,11 +20,12 @@ from scaler.core.arrivals.processes import (
     read_trace,
     timestamps,
 )
-from tests.measured import measured
 from tests.scaler.windows import mean_batch_and_wait
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.measured import Data
 
 HEADER = "start_s,requests_per_minute"
 STEPS = Trace((0.0, 100.0, 200.0), (50.0, 0.0, 200.0), 300.0)
@@ -180,10 +181,11 @@ def test_a_rate_is_a_rate(rate_rps: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["periodic", "sporadic"])
-def test_measured_traces(name: str) -> None:
-    """Nearly seven days of ten-minute means, whose requests are as many as the rows say."""
-    trace = read_trace(measured(f"traces/{name}.csv"), scale=60.0)
-    expected = 600 * sum(trace.rates_rps)
-    assert (1007, 1007 * 600.0) == (len(trace.starts_s), trace.end_s)
+def test_traces_of_real_loads(data: Data, name: str) -> None:
+    """Four hours by the minute, or nearly seven days of ten-minute means; as the rows say."""
+    trace = read_trace(data.trace(name), scale=60.0)
+    rows, step_s = data.either((240, 60.0), (1007, 600.0))
+    expected = step_s * sum(trace.rates_rps)
+    assert (rows, rows * step_s) == (len(trace.starts_s), trace.end_s)
     assert pytest.approx(expected / trace.end_s) == trace.mean_rate
     assert pytest.approx(expected, rel=0.01) == len(timestamps(trace, trace.end_s, seed=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,10 @@ from carpool.latency.table import read_table
 from scaler.core.dispatch import rate_high
 from scaler.core.search.covering import Demand, Shop, cheapest, undominated
 from scaler.core.sizing import Objective, Size, sizes
-from tests.measured import measured
 from tests.scaler.views import size
+
+if TYPE_CHECKING:
+    from tests.measured import Data
 
 
 def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: float = 0.0) -> Size:
@@ -131,15 +134,15 @@ def test_dear_cores_turn_to_gpus() -> None:
     assert None is cheapest([])
 
 
-def test_resnet_is_most_efficient_without_batches() -> None:
-    """Within 200 ms: 6.6 requests/s and resource unit on two threads, 1.9 at batch 4."""
-    found = sizes(read_table(measured("profiles/resnet-50.csv")), Objective(0.2))
+def test_resnet_is_most_efficient_without_batches(data: Data) -> None:
+    """Within 200 ms, as measured: 6.6 requests/s and unit on two threads, 1.9 at batch 4."""
+    found = sizes(read_table(data.table("resnet-50")), Objective(0.2))
     best = cheapest(found)
     assert best is not None
     assert "b1-c2" == best.name
-    assert pytest.approx(6.6, abs=0.05) == best.efficiency
+    assert pytest.approx(data.either(6.7, 6.6), abs=0.05) == best.efficiency
     fours = [one.efficiency for one in found if one.batch == 4]
-    assert pytest.approx(1.9, abs=0.05) == max(fours)
+    assert pytest.approx(data.either(3.1, 1.9), abs=0.05) == max(fours)
 
 
 @given(found=SIZES)

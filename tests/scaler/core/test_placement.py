@@ -13,10 +13,11 @@ from carpool.errors import ConfigError
 from carpool.latency import Configuration, Resources
 from carpool.latency.table import Table, read_table
 from scaler.core.placement import CORE_WEIGHT, Cluster, Node, Placement, resource_units
-from tests.measured import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.measured import Data
 
 SIZES = [
     Resources(cpu, gpu, memory_mb)
@@ -266,9 +267,9 @@ def most_efficient(rates: dict[Configuration, int], cluster: Cluster) -> Chosen 
     return max(found, key=lambda each: each.efficiency, default=None)
 
 
-def test_algorithm_1_on_resnet() -> None:
+def test_algorithm_1_on_resnet(data: Data) -> None:
     """ResNet-50 at 300 requests a second within 200 ms, on three servers with 20 threads each."""
-    table = read_table(measured("profiles/resnet-50.csv"))
+    table = read_table(data.table("resnet-50"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 300, 0.2)
     small, large, one = (
@@ -278,25 +279,29 @@ def test_algorithm_1_on_resnet() -> None:
     )
     assert [small] * 4 + [large] + [small] * 2 + [one] * 2 == [each.config for each in chosen]
     assert [0] * 5 == [each.node for each in chosen[:5]]
-    assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, 1.8306], abs=5e-5) == [
+    last = data.either(1.6897, 1.8306)
+    assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, last], abs=5e-5) == [
         each.efficiency for each in chosen[:5]
     ]
 
 
-def test_algorithm_1_with_an_exact_fit() -> None:
-    """Within 350 ms: large batches, and one configuration that leaves nothing behind."""
-    table = read_table(measured("profiles/resnet-50.csv"))
+def test_algorithm_1_with_an_exact_fit(data: Data) -> None:
+    """Within 350 ms: large batches; of those measured, one leaves nothing behind."""
+    table = read_table(data.table("resnet-50"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 300, 0.35)
-    assert [(16, 8, 40), (16, 8, 50), (16, 8, 40), (8, 4, 10), (2, 2, 50)] == [
-        tuple(each.config) for each in chosen
-    ]
-    assert math.inf == chosen[3].efficiency
+    expected = data.either(
+        [(16, 16, 40)] * 3 + [(8, 4, 50)],
+        [(16, 8, 40), (16, 8, 50), (16, 8, 40), (8, 4, 10), (2, 2, 50)],
+    )
+    assert expected == [tuple(each.config) for each in chosen]
+    assert data.measured == (math.inf == chosen[3].efficiency)
 
 
-def test_algorithm_1_on_ssd() -> None:
+def test_algorithm_1_on_ssd(data: Data) -> None:
     """SSD at 60 requests a second within 600 ms runs without a GPU."""
-    table = read_table(measured("profiles/ssd.csv"))
+    table = read_table(data.table("ssd"))
     cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
     chosen = printed_algorithm_1(table, cluster, 60, 0.6)
-    assert [Configuration(4, 8, 0)] * 4 == [each.config for each in chosen]
+    expected = data.either([Configuration(8, 16, 0)] * 2, [Configuration(4, 8, 0)] * 4)
+    assert expected == [each.config for each in chosen]

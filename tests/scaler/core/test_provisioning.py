@@ -15,6 +15,7 @@ from scaler.core.harmony.offers import offers
 from scaler.core.harmony.pooling import Pooled
 from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.snapshot import AppLoad
+from tests.measured import STAND_INS, Data
 from tests.scaler.vgg19 import CASES, PRICES, Case, members, vgg19
 
 if TYPE_CHECKING:
@@ -29,16 +30,20 @@ def cost(groups: list[Group]) -> float:
     return money / sum(group.rate_rps for group in groups)
 
 
-def provisioner(miss: float = 0.0075) -> Provisioner:
+def provisioner(data: Data = STAND_INS) -> Provisioner:
     """For VGG-19, with a quarter of the late requests to spare."""
-    return Provisioner(vgg19(), RULE, 32, miss, 1e-3)
+    return Provisioner(vgg19(data), RULE, 32, 0.0075, 1e-3)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_totals_of_the_artefact(name: str) -> None:
-    """As published, with full batches: apart, two stages, and all divisions, to three digits."""
+def test_totals_of_the_artefact(data: Data, name: str) -> None:
+    """As published, with full batches: apart, two stages, and all divisions, to three digits.
+
+    What is published is within half a percent of what our own coefficients come to, except where
+    two stages end elsewhere.
+    """
     case = CASES[name]
-    published = Published(vgg19(), RULE)
+    published = Published(vgg19(data), RULE)
     riders = members(case.slos_s, case.rates_rps)
     totals: dict[Literal["apart", "two-stages", "optimal"], float] = {
         "apart": case.apart,
@@ -49,37 +54,42 @@ def test_totals_of_the_artefact(name: str) -> None:
         groups = published.groups(riders, how)
         rates = [sum(case.rates_rps[g.first : g.last + 1]) for g in groups]
         total = sum(g.cost * rate for g, rate in zip(groups, rates, strict=True)) / sum(rates)
-        assert pytest.approx(expected, rel=1.2e-3) == total
+        if data.measured or how != "two-stages":
+            assert pytest.approx(expected, rel=data.either(5e-3, 1.2e-3)) == total
+        else:
+            assert case.optimal * 0.995 <= total <= case.apart * 1.005
 
 
-def really(case: Case) -> float:
+def really(case: Case, data: Data) -> float:
     """What the artefact's best plan costs if its batches are as large as they really get."""
     riders = members(case.slos_s, case.rates_rps)
-    settling = provisioner().settling
+    settling = provisioner(data).settling
     return cost(
         [
             settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
-            for g in Published(vgg19(), RULE).groups(riders, "optimal")
+            for g in Published(vgg19(data), RULE).groups(riders, "optimal")
         ]
     )
 
 
 @pytest.mark.parametrize(("name", "exact"), [("three", 2.369e-5), ("four", 3.05e-5)])
-def test_plans_cost_what_they_say_and_less_than_published(name: str, exact: float) -> None:
+def test_plans_cost_what_they_say_and_less_than_published(
+    data: Data, name: str, exact: float
+) -> None:
     """The exact windows make batches larger than those of the plan that takes them for full."""
     case = CASES[name]
-    mine = cost(provisioner().groups(members(case.slos_s, case.rates_rps), "optimal"))
-    assert mine <= exact
-    assert mine < 0.94 * really(case)
+    mine = cost(provisioner(data).groups(members(case.slos_s, case.rates_rps), "optimal"))
+    assert mine <= exact * data.either(1.01, 1.0)
+    assert mine < data.either(0.95, 0.94) * really(case, data)
 
 
 @pytest.mark.parametrize(("name", "target"), [("three", 2369), ("four", 2854), ("eight", 3241)])
 def test_counted_as_the_artefact_does_plans_cost_no_more_than_its_best(
-    name: str, target: int
+    data: Data, name: str, target: int
 ) -> None:
     """With every batch taken for full and its whole seconds billed."""
-    case, model = CASES[name], vgg19()
-    groups = provisioner().groups(members(case.slos_s, case.rates_rps), "optimal")
+    case, model = CASES[name], vgg19(data)
+    groups = provisioner(data).groups(members(case.slos_s, case.rates_rps), "optimal")
     counted = 0.0
     for group in groups:
         full_s = model.predict(*group.configuration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,17 @@ from carpool.latency.table import read_table
 from scaler.core.draft import Draft
 from scaler.core.search.published import add_published, packing_efficiency
 from scaler.core.sizing import Objective, sizes
-from tests.measured import measured
 from tests.scaler.views import CLASSIFIER, servers, view
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def added(model: str, slo_s: float, rate_rps: float) -> list[str]:
+    from tests.measured import Data
+
+
+def added(path: Path, slo_s: float, rate_rps: float) -> list[str]:
     """What is placed on three servers of 20 threads and a GPU, in order, by the printed rates."""
-    table = read_table(measured(f"profiles/{model}.csv"))
+    table = read_table(path)
     found = sizes(table, Objective(slo_s, offset=0.0, rounded=True))
     draft = Draft(view(rate_rps, model=table, slo_s=slo_s), found, needed_rps=rate_rps)
     cluster = servers(3, 20, 1)
@@ -31,27 +36,30 @@ def added(model: str, slo_s: float, rate_rps: float) -> list[str]:
     return order
 
 
-def test_resnet_within_200_ms() -> None:
+def test_resnet_within_200_ms(data: Data) -> None:
     """Batches of four on ten percent until the server is nearly full, then what fills it."""
     small, single = "b4-c4-g10", "b1-c2"
     expected = [*[small] * 4, "b4-c4-g50", *[small] * 2, single, single]
-    assert expected == added("resnet-50", 0.2, 300)
+    assert expected == added(data.table("resnet-50"), 0.2, 300)
 
 
-def test_resnet_within_350_ms() -> None:
-    """Large batches first; the fourth instance is an exact fit, the best there is."""
-    expected = ["b16-c8-g40", "b16-c8-g50", "b16-c8-g40", "b8-c4-g10", "b2-c2-g50"]
-    assert expected == added("resnet-50", 0.35, 300)
+def test_resnet_within_350_ms(data: Data) -> None:
+    """Large batches first; with the measured times the fourth instance is an exact fit."""
+    expected = data.either(
+        ["b16-c16-g40"] * 3 + ["b8-c4-g50"],
+        ["b16-c8-g40", "b16-c8-g50", "b16-c8-g40", "b8-c4-g10", "b2-c2-g50"],
+    )
+    assert expected == added(data.table("resnet-50"), 0.35, 300)
 
 
-def test_ssd_within_600_ms() -> None:
-    """Four instances without a GPU."""
-    assert ["b4-c8"] * 4 == added("ssd", 0.6, 60)
+def test_ssd_within_600_ms(data: Data) -> None:
+    """Instances without a GPU."""
+    assert data.either(["b8-c16"] * 2, ["b4-c8"] * 4) == added(data.table("ssd"), 0.6, 60)
 
 
-def test_eq_10_on_the_way() -> None:
+def test_eq_10_on_the_way(data: Data) -> None:
     """The printed scores, with the numerator divided by the best of its batch."""
-    table = read_table(measured("profiles/resnet-50.csv"))
+    table = read_table(data.table("resnet-50"))
     found = sizes(table, Objective(0.2, offset=0.0, rounded=True))
     by_name = {size.name: size for size in found}
     best = max(size.efficiency for size in found if size.batch == 4)
@@ -59,7 +67,8 @@ def test_eq_10_on_the_way() -> None:
     for name in [*["b4-c4-g10"] * 4, "b4-c4-g50"]:
         scores.append(packing_efficiency(by_name[name], cluster.left(0)) / best)
         cluster.place(by_name[name].resources, 0)
-    assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, 1.8306], abs=5e-5) == scores
+    last = data.either(1.6897, 1.8306)
+    assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, last], abs=5e-5) == scores
 
 
 def test_an_exact_fit_is_the_best() -> None:

@@ -17,12 +17,12 @@ from scaler.core.arrivals.processes import Poisson, Trace
 from scaler.core.cost import Prices
 from scaler.core.placement import Node
 from scaler.core.scenario_file import read_scenario
-from tests.measured import measured
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scaler.core.scenario import Scenario
+    from tests.measured import Data
 
 WHOLE = """\
 cluster:
@@ -314,11 +314,11 @@ def test_files_report_with_their_own_lines(folder: Path) -> None:
     assert ["profiles/resnet-50.csv:5", *["vgg19.json:1:"] * 4, *["periodic.csv:2:"] * 2] == names
 
 
-def test_measured_files_are_read(tmp_path: Path) -> None:
-    """The measured profile, coefficients and trace serve as they are."""
-    data = measured("profiles/resnet-50.csv").parents[1]
-    text = WHOLE.replace("profiles/resnet-50.csv", f"{data}/profiles/resnet-50.csv")
-    text = text.replace("vgg19.json", f"{data}/harmonybatch/vgg19.json")
-    scenario = read(tmp_path, text.replace("periodic.csv", f"{data}/traces/periodic.csv"))
-    assert 0.09875 == scenario.functions[0].model.predict(4, 4, 10)
-    assert 3.0 < scenario.functions[0].apps[2].arrivals.mean_rate < 3.2
+def test_files_of_real_models_and_loads_are_read(data: Data, tmp_path: Path) -> None:
+    """A profile, coefficients and a trace serve as they are."""
+    text = WHOLE.replace("profiles/resnet-50.csv", str(data.table("resnet-50")))
+    text = text.replace("vgg19.json", str(data.coefficients))
+    scenario = read(tmp_path, text.replace("periodic.csv", str(data.trace("periodic"))))
+    assert data.either(0.092, 0.09875) == scenario.functions[0].model.predict(4, 4, 10)
+    rate_rps = scenario.functions[0].apps[2].arrivals.mean_rate
+    assert pytest.approx(data.either(60.0, 3.1), rel=0.03) == rate_rps

@@ -17,13 +17,13 @@ from scaler.core.placement import Node, resource_units
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
 from scaler.testing import Rounds
 from tests.effort import scaled
-from tests.measured import measured
 from tests.scaler.views import counts, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.policy import Planning
     from scaler.policies.infless import Infless
+    from tests.measured import Data
 
 SEARCHES = pytest.mark.parametrize("search", ["priced", "published"])
 
@@ -61,10 +61,10 @@ def test_a_plan_takes_the_rate(search: str) -> None:
     assert plan.explain[0].startswith("300 requests/s within 200 ms: ")
 
 
-def test_the_better_search_saves_resources() -> None:
-    """On the measured tables within 200 ms, at ten times the load of one instance and more."""
+def test_the_better_search_saves_resources(data: Data) -> None:
+    """Within 200 ms, at ten times the load of one instance and more."""
     for name in ("resnet-50", "mobilenet", "ssd"):
-        model = read_table(measured(f"profiles/{name}.csv"))
+        model = read_table(data.table(name))
         shown = snapshot(view(500, model=model))
         ours, published = (infless(search=s).plan(shown) for s in ("priced", "published"))
         assert units(ours) <= units(published) * 1.2  # it has a reserve for random arrivals

@@ -19,6 +19,8 @@ from tests.watchdog_plugin import models
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.sidecar.runtime.conftest import Gate
+
 Start = Any  # a context manager's maker; conftest says which
 
 
@@ -35,28 +37,55 @@ def words(answer: bytes) -> list[int]:
     return next(output["data"] for output in outputs if output["name"] == "word")
 
 
+# Counts down from twice the input; what begins at 20 or more goes on until the gate is open.
+COUNTS_DOWN = """
+import fcntl
+import numpy as np
+
+steps_max = 10**9
+
+def decode_step(state):
+    left = state["y"]
+    long = left >= 20
+    ends = (left <= 2) | (long & is_open())
+    return {{"next.y": np.where(long, left, left - 2), "done": ends.all(1), "word": left[:, 0]}}
+
+def is_open():
+    with open({gate!r}) as gate:
+        try:
+            fcntl.flock(gate, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+"""
+
+
 @on_loop
 async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long_ones(
-    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each request is a batch of its own, everybody gets what he gets alone, the short first."""
-    lengths = [35, 35, 35, 2, 3, 2]
-    ended: list[int] = []
-    async with sidecar(**lazy(recurrent)) as running:
+    """Each request is a batch of its own; the short end while the long go on, step by step."""
+    models.doubler(tmp_path / "model.onnx")
+    (tmp_path / "handler.py").write_text(COUNTS_DOWN.format(gate=str(gate.path)))
+    explain = ("x-carpool-explain", "1")
 
-        async def ask(number: int) -> tuple[list[int], bytes | None]:
-            response = await running.ask(body(lengths[number], number), ("x-carpool-explain", "1"))
-            ended.append(number)
-            return words(response.body), response.header(b"x-carpool-batch")
+    def count(number: int) -> str:
+        return json.dumps({"instances": [[number] * 3]})
 
-        together = await asyncio.gather(*map(ask, range(len(lengths))))
-        first_ended = ended[:3]
-        alone = [await ask(number) for number in range(len(lengths))]
+    gate.open()
+    async with sidecar(**lazy(tmp_path), handler_lazy_rules='{"pays": false}') as running:
+        gate.close()
+        long = [asyncio.create_task(running.ask(count(35), explain)) for _ in range(3)]
+        await running.until_metric("batch_in_flight", 3)
+        short = await asyncio.gather(*[running.ask(count(n), explain) for n in (2, 3, 2)])
+        assert not any(task.done() for task in long)
+        gate.open()
+        answers = [*short, *await asyncio.gather(*long)]
 
-    assert lengths == [len(answer) for answer, _ in together]
-    assert [answer for answer, _ in alone] == [answer for answer, _ in together]
-    assert {b"1"} == {size for _, size in together}
-    assert {3, 4, 5} == set(first_ended)
+    told = [json.loads(answer.body)["predictions"][0] for answer in answers]
+    assert [[4, 2], [6, 4, 2], [4, 2]] == told[:3]
+    assert {70} == {word for words in told[3:] for word in words}
+    assert {b"1"} == {answer.header(b"x-carpool-batch") for answer in answers}
     capfd.readouterr()
 
 
@@ -68,7 +97,7 @@ async def test_two_models_in_one_function_run_side_by_side(
     shutil.copytree(recurrent, tmp_path / "models" / "words")
     models.deep(tmp_path / "models" / "deep" / "model.onnx")
     rows = [json.dumps({"instances": [[n + place / 16 for place in range(16)]]}) for n in range(8)]
-    settings = {**lazy(tmp_path), "carpool_slo": "20s"}
+    settings = {**lazy(tmp_path), "carpool_slo": "60s"}
     async with sidecar(**settings) as running:
 
         async def ask(number: int) -> object:

@@ -127,6 +127,7 @@ def test_sigterm_loses_nothing(sidecar: Start) -> None:
         policy: dict[str, Any] = {"carpool_batch_policy": "fixed", "carpool_batch_wait": "1h"}
         async with sidecar(carpool_batch_max="8", **policy) as running:
             asked = [asyncio.create_task(running.ask(f"slow:0.0{i % 9}1")) for i in range(20)]
+            await running.until_metric('batch_requests_total{state="done"}', 16)
             await running.until_metric("batch_queue_requests", 4)
             running.process.send_signal(signal.SIGTERM)
             responses = await asyncio.wait_for(asyncio.gather(*asked), HANG_S)
