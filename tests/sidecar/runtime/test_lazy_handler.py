@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -17,9 +18,10 @@ from tests.sidecar.runtime.conftest import on_loop
 from tests.watchdog_plugin import models
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.sidecar.runtime.conftest import Gate
+    from tests.sidecar.runtime.conftest import Gate, Sidecar
 
 Start = Any  # a context manager's maker; conftest says which
 
@@ -60,21 +62,29 @@ def is_open():
 """
 
 
+def count(number: int) -> str:
+    """A request whose answer counts down from twice the number."""
+    return json.dumps({"instances": [[number] * 3]})
+
+
+@contextlib.asynccontextmanager
+async def counting(start: Start, folder: Path, gate: Gate) -> AsyncIterator[Sidecar]:
+    """A sidecar whose function is `COUNTS_DOWN`, with the gate closed."""
+    models.doubler(folder / "model.onnx")
+    (folder / "handler.py").write_text(COUNTS_DOWN.format(gate=str(gate.path)))
+    gate.open()
+    async with start(**lazy(folder), handler_lazy_rules='{"pays": false}') as running:
+        gate.close()
+        yield running
+
+
 @on_loop
 async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long_ones(
     sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each request is a batch of its own; the short end while the long go on, step by step."""
-    models.doubler(tmp_path / "model.onnx")
-    (tmp_path / "handler.py").write_text(COUNTS_DOWN.format(gate=str(gate.path)))
     explain = ("x-carpool-explain", "1")
-
-    def count(number: int) -> str:
-        return json.dumps({"instances": [[number] * 3]})
-
-    gate.open()
-    async with sidecar(**lazy(tmp_path), handler_lazy_rules='{"pays": false}') as running:
-        gate.close()
+    async with counting(sidecar, tmp_path, gate) as running:
         long = [asyncio.create_task(running.ask(count(35), explain)) for _ in range(3)]
         await running.until_metric("batch_in_flight", 3)
         short = await asyncio.gather(*[running.ask(count(n), explain) for n in (2, 3, 2)])
@@ -125,13 +135,18 @@ async def test_two_models_in_one_function_run_side_by_side(
 
 @on_loop
 async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
-    sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
+    sidecar: Start, tmp_path: Path, gate: Gate, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All that was taken in is answered, in the middle of the model or not."""
-    async with sidecar(**lazy(recurrent)) as running:
-        asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(14)]
-        await until_in_flight(running)
+    async with counting(sidecar, tmp_path, gate) as running:
+        asked = []
+        for number in range(1, 13):  # all that it takes at once
+            asked.append(asyncio.create_task(running.ask(count(35))))
+            await running.until_metric("batch_in_flight", number)
+        asked += [asyncio.create_task(running.ask(count(2))) for _ in range(2)]
+        await running.until_metric("batch_queue_requests", 2)
         running.process.send_signal(signal.SIGTERM)
+        gate.open()
         answers = await asyncio.gather(*asked)
 
     assert [200] * 14 == [answer.status for answer in answers]
