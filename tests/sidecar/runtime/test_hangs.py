@@ -14,6 +14,7 @@ import pytest
 from carpool import wire
 from tests.sidecar.runtime.conftest import on_loop
 from tests.tools import require_tool
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,7 @@ def handle_batch(items):
 IMPATIENT = ("x-timeout", "1s")  # shorter than exec_timeout: it is not sent again
 BATCH = [("content-type", wire.CONTENT_TYPE)]
 HUNG = 'batch_restarts_total{reason="hung"}'
+DIED = 'batch_restarts_total{reason="died"}'
 
 
 @pytest.fixture
@@ -132,10 +134,12 @@ async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, s
 async def test_a_handler_that_closes_its_files_is_restarted(
     sidecar: Start, function: dict[str, str]
 ) -> None:
-    """It lives, and can never be reached again."""
+    """It ends when it notices, or can never be reached again."""
     async with started(sidecar, function, sidecar_silence_max="300ms") as running:
         closing = asyncio.create_task(running.ask("close", IMPATIENT))
-        await until_metric(running, HUNG, 1)
+        async with asyncio.timeout(HANG_S):
+            while not (await running.metric(HUNG) or await running.metric(DIED)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         await running.until_ready()
         assert 200 == (await running.ask("next")).status
         assert (await closing).status in {502, 504}
@@ -155,7 +159,7 @@ async def test_without_a_limit_a_batch_takes_as_long_as_it_likes(
         hanging.cancel()
         await until_metric(running, 'batch_requests_total{state="cancelled"}', 1)
         os.kill(running.handler_pid(), signal.SIGKILL)
-        await until_metric(running, 'batch_restarts_total{reason="died"}', 1)
+        await until_metric(running, DIED, 1)
         assert 0 == await running.metric(HUNG)
 
 
@@ -219,11 +223,11 @@ async def batch(running: Sidecar, word: str) -> Response:
     """Send a batch of one, as the sidecar in front of several does."""
     head = wire.build_head("POST /", [])
     message = wire.encode_request([1], [math.inf], [head], [word.encode()])
-    return await running.pool.request("POST", "/", BATCH, message, 30.0)
+    return await running.pool.request("POST", "/", BATCH, message, HANG_S)
 
 
 async def until_metric(running: Sidecar, name: str, value: float) -> None:
     """Wait until a series has a value."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while await running.metric(name) != value:  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.01)
