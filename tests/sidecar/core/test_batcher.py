@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sidecar.core.batch import Closed, Refusal
+from sidecar.core.batch import Batch, Closed, Refusal
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.isolation import Fault
@@ -274,7 +274,7 @@ def test_a_batch_behind_another_begins_when_that_has_come_back() -> None:
     batcher.upstreams.add(upstream)
     for size in (1, 4) * 10:
         upstream.exec_time.observe(size, 0.01)
-    batches = []
+    batches: list[Batch] = []
     for number in range(3):
         if number == 2:
             batcher.finished(batches[0], [False] * 4, 0.05)  # 40 ms later than expected
