@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import address as addresses
-from carpool.errors import ConfigError
+from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
 from carpool.strict import Problems
 
@@ -110,14 +110,26 @@ def folder_of(address: str, env: Mapping[str, str] = os.environ) -> Path:
     """Where the credentials of the gateway or provider at ``HOST:PORT`` are kept by default.
 
     ``XDG_STATE_HOME`` (``~/.local/state`` without it) has one folder for each address. All names
-    of this machine's loopback, and the wildcard, are one address.
+    of this machine's loopback, and the wildcard, are one address. A relative ``XDG_STATE_HOME``
+    does not count, as the standard has it: it would be another folder for every command.
     """
     where = addresses.parse(address)
-    state = Path(env.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
+    state = Path(env.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = _home() / ".local/state"
     name = where.path.strip("/").replace("/", "_")
     if not where.path:
         name = f"{_SAME.get(where.host, where.host)}_{where.port}"
     return state / "carpool" / "gateways" / name
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        expected = "a home folder, to keep credentials in"
+        hint = "set it or XDG_STATE_HOME, or name a folder with --basic-auth DIR"
+        raise ConfigError([Problem("HOME", "", expected, hint)]) from error
 
 
 def found(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:

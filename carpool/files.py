@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from carpool.strict import Problems
 
 __all__ = ["read_text", "replace_file"]
@@ -34,10 +35,12 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     Raises:
         OSError: it cannot be written; what was there before stays.
     """
-    fresh = path.with_name(f".{path.name}.new")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A name of its own: no other writer's file, and no link that somebody has put there.
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    fresh = Path(name)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.touch(mode=0o600)
+        os.close(handle)
         fresh.write_bytes(data)
         fresh.chmod(mode)
         fresh.replace(path)

@@ -14,15 +14,23 @@ T = TypeVar("T")
 
 __all__ = ["Problems", "nearest"]
 
+_MOST = 100  # problems that are told at once: nobody mends more in one pass
+_LONGEST = 80  # characters of a name that may be a misspelt one
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint ``did you mean 'x'?`` for a misspelt ``name``, or an empty string."""
+    if len(name) > _LONGEST:
+        return ""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
 class Problems:
-    """Collects what is wrong while reading goes on, so that a user mends everything in one pass."""
+    """Collects what is wrong while reading goes on, so that a user mends everything in one pass.
+
+    The first hundred problems are kept: documents come from strangers, too.
+    """
 
     def __init__(self) -> None:
         self._found: list[Problem] = []
@@ -31,18 +39,26 @@ class Problems:
         return len(self._found)
 
     @property
+    def full(self) -> bool:
+        """Whether so many have been noted that no more will be."""
+        return len(self._found) >= _MOST
+
+    @property
     def found(self) -> tuple[Problem, ...]:
         """What has been noted so far."""
         return tuple(self._found)
 
     def add(self, name: str, value: object, expected: str, hint: str = "") -> None:
         """Note that ``name`` was given ``value`` where ``expected`` was wanted."""
-        self._found.append(Problem(name, str(value), expected, hint))
+        if not self.full:
+            self._found.append(Problem(name, str(value), expected, hint))
 
     def unknown(
         self, name: str, known: Iterable[str], value: object = "", *, within: str = ""
     ) -> None:
         """Note a name nobody knows ``within`` a path, with the nearest one that is known."""
+        if self.full:
+            return
         names = sorted(known)
         hint = nearest(name, names)
         expected = "a known name" if hint else f"one of {', '.join(names)}"
@@ -59,7 +75,8 @@ class Problems:
     def extend(self, prefix: str, error: ConfigError) -> None:
         """Take over the problems of a nested reading, their names prefixed."""
         self._found += [
-            Problem(f"{prefix}{p.name}", p.value, p.expected, p.hint) for p in error.problems
+            Problem(f"{prefix}{p.name}", p.value, p.expected, p.hint)
+            for p in error.problems[: _MOST - len(self)]
         ]
 
     def raise_if_any(self) -> None:

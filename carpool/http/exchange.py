@@ -24,7 +24,7 @@ _NO_BODY = frozenset((204, 304))
 _JOIN_BELOW_BYTES = 64 * 1024  # above this a copy costs more than a second write
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)  # a type may be a caller's, and of 64 KiB
 def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
     """Status line, content type and date; cached, as an application repeats a few."""
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
@@ -32,18 +32,6 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
         return line + date
     kind = content_type.encode("latin-1", "replace")
     return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
-
-
-def whole(answer: errors.Answer, date: bytes) -> bytes:
-    """``answer`` as bytes, for a connection that stays open."""
-    lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in answer.headers]
-    first = _first_lines(answer.status, "application/json", date)
-    return b"%b%bcontent-length: %d\r\n\r\n%b" % (
-        first,
-        b"".join(lines),
-        len(answer.body),
-        answer.body,
-    )
 
 
 class Account(Protocol):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Hosts", "check_names"]
 
 _CACHED = 256
+_LONGEST = 512  # bytes of a Host and an Origin together: names have 253; nobody fills the cache
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - listened at, not by us here
 
 
@@ -53,7 +54,11 @@ class Hosts:
         """
         if not exchange.peer:
             return ""
-        return self._judge(exchange.header(b"host"), exchange.header(b"origin"))
+        host, origin = exchange.header(b"host"), exchange.header(b"origin")
+        length = len(host or b"") + len(origin or b"")
+        if length > _LONGEST:
+            return f"Host and Origin of {length} bytes: expected at most {_LONGEST}"
+        return self._judge(host, origin)
 
     def _judged(self, host: bytes | None, origin: bytes | None) -> str:
         here = (host or b"").decode("latin-1").lower()
@@ -72,9 +77,9 @@ class Hosts:
         if same or _name(there) in self._named:
             return ""
         return (
-            f"Origin {from_page!r} is another site than this server's: expected none, or that of "
-            f"{here or 'this server'}; if its pages may use this server, start it with "
-            f"--allow-host {_name(there) or 'NAME'}"
+            f"Origin {from_page!r} is another site than this server's: expected none, or "
+            f"that of {here or 'this server'}; if its pages may use this server, start it "
+            f"with --allow-host {_name(there) or 'NAME'}"
         )
 
     def _is_ours(self, name: str) -> bool:

@@ -75,7 +75,7 @@ class Deployment:
             env_process=take(document, "envProcess", "", problems),
             env_vars=env_vars,
             constraints=_texts(document, "constraints", problems),
-            secrets=_texts(document, "secrets", problems),
+            secrets=tuple(dict.fromkeys(_texts(document, "secrets", problems))),
             labels=labels,
             annotations=annotations,
             limits=_text_map(document, "limits", problems),

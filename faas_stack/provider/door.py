@@ -5,6 +5,7 @@ else, and a function's metrics, is for holders of the credentials who come by on
 names; only ``/healthz`` wants none. A change must say that it is JSON, which no web page can send
 to another site without being asked first (a CORS preflight, and that is never granted). A body
 without any type is let in where no browser has sent it: OpenFaaS's gateway scales from zero so.
+No document is so large that to read it would keep calls waiting.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ __all__ = ["Door", "is_call"]
 
 _JSON = b"application/json"
 _BY_BROWSERS = frozenset((b"origin", b"sec-fetch-site"))
-_FORBIDDEN, _UNSUPPORTED = 403, 415
+_DOCUMENT_BYTES = 2 * 1024 * 1024  # etcd, where Kubernetes keeps such documents, takes 1.5 MiB
+_FORBIDDEN, _TOO_LARGE, _UNSUPPORTED = 403, 413, 415
 
 
 class Door:
@@ -56,6 +58,10 @@ class Door:
             reason = f"content-type = {given!r}: expected {_JSON.decode()}; curl: --json"
             exchange.reply(_UNSUPPORTED, errors.body(reason))
             return _UNSUPPORTED
+        if len(exchange.body) > _DOCUMENT_BYTES:
+            reason = f"a body of {len(exchange.body)} bytes: expected at most {_DOCUMENT_BYTES}"
+            exchange.reply(_TOO_LARGE, errors.body(reason))
+            return _TOO_LARGE
         return None
 
 

@@ -110,12 +110,15 @@ class Fleet:
         Raises:
             NotFound: there is none.
         """
-        try:
-            return self._functions[name, namespace]
-        except KeyError:
-            hint = nearest(name, [n for n, ns in self._functions if ns == namespace])
-            message = f"no function {name!r} in namespace {namespace!r}"
-            raise NotFound(f"{message}; {hint}" if hint else message) from None
+        if function := self.get(name, namespace):
+            return function
+        hint = nearest(name, [n for n, ns in self._functions if ns == namespace])
+        message = f"no function {name!r} in namespace {namespace!r}"
+        raise NotFound(f"{message}; {hint}" if hint else message)
+
+    def get(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function | None:
+        """The function of that name, if there is one."""
+        return self._functions.get((name, namespace))
 
     def functions(self, namespace: str | None = None) -> list[Function]:
         """The functions of a namespace, or all; in order of name."""

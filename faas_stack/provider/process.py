@@ -13,6 +13,7 @@ accepted and have no effect here.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import os
@@ -53,6 +54,7 @@ _KEPT = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
     *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
 )
+_SECRETS = "secrets"
 _DEEPEST = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
 _LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 # Where the packages are, if not installed: instances run in another folder and need them too.
@@ -149,6 +151,8 @@ class ProcessBackend:
         elif not (deployment.env_process or context.fprocess):
             problems.add("envProcess", "", "the handler's command", "the template names none")
         for secret in deployment.secrets:
+            if problems.full:
+                break
             if self._secrets.path(secret, deployment.namespace) is None:
                 problems.add("secrets", secret, "an existing secret", "create it first")
         problems.raise_if_any()
@@ -159,10 +163,10 @@ class ProcessBackend:
         """Begin to run one instance of a deployment that passed `check`."""
         number = next(self._numbers)
         scratch = self.run_dir / str(number)
-        scratch.mkdir(mode=0o700)
         context = self._images[deployment.image]
         env = self._env(deployment, context, scratch)
-        launch = Launch(self._command, env, context.folder, scratch)
+        prepare = functools.partial(self._prepare, deployment, scratch)
+        launch = Launch(self._command, env, context.folder, scratch, prepare)
         name = f"{deployment.service}-{number}"
         size, mark = self.size(deployment), str(scratch)
         partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))
@@ -226,20 +230,23 @@ class ProcessBackend:
         env.update(
             fprocess=deployment.env_process or context.fprocess,
             sidecar_listen=f"unix:{scratch}/s",
-            secret_mount_path=str(self._mount_secrets(deployment, scratch)),
+            secret_mount_path=str(scratch / _SECRETS),
             OPENFAAS_NAME=deployment.service,
             OPENFAAS_NAMESPACE=deployment.namespace,
             TMPDIR=str(scratch),
         )
         return env
 
-    def _mount_secrets(self, deployment: Deployment, scratch: Path) -> Path:
-        folder = scratch / "secrets"
-        folder.mkdir(mode=0o700)
+    def _prepare(self, deployment: Deployment, scratch: Path) -> None:
+        """Make an instance's folder, with its secrets in it, unless that is done."""
+        folder = scratch / _SECRETS
+        for each in (scratch, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
         for name in deployment.secrets:
-            if path := self._secrets.path(name, deployment.namespace, deployment.service):
-                (folder / name).symlink_to(path.resolve())
-        return folder
+            path = self._secrets.path(name, deployment.namespace, deployment.service)
+            link = folder / name
+            if path and not link.is_symlink():
+                link.symlink_to(path.resolve())
 
 
 def _path() -> str:

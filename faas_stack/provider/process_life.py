@@ -21,7 +21,7 @@ from faas_stack.provider.logs import LineCutter
 from faas_stack.provider.supervised import StartFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from faas_stack.partition.partitions import Partition
@@ -39,12 +39,14 @@ class Launch:
     Attributes:
         scratch: a private folder; the process listens on the socket ``s`` in it, and TMPDIR in
             ``env`` is this folder.
+        prepare: makes that folder ready before each start, or raises `OSError`.
     """
 
     argv: Sequence[str]
     env: Mapping[str, str]
     folder: Path
     scratch: Path
+    prepare: Callable[[], None]
 
 
 class ProcessLife:
@@ -73,6 +75,11 @@ class ProcessLife:
     async def start(self) -> str:
         """Start the entry command in a session of its own."""
         launch = self._launch
+        try:
+            launch.prepare()
+        except OSError as error:
+            message = f"cannot make {error.filename}: {error.strerror}"
+            raise StartFailed(message) from error
         argv, env = self._enter()
         try:
             self._process = await asyncio.create_subprocess_exec(

@@ -40,6 +40,7 @@ _OURS = frozenset((b"content-length", b"content-type", b"date"))  # the edge wri
 _CLIENT_LEFT = 499  # in metrics only: nobody is there to be answered
 _TRIES = 5  # replicas that did not begin with a call, before the client is told
 _SWEEP_S = 0.5
+_SHOWN = 80  # characters of a name that is no function's
 _UNAVAILABLE = 503
 _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 
@@ -107,7 +108,12 @@ class Proxy:
         if not name:
             message = "the path names no function: /function/NAME"
             raise errors.BadRequest(message)
-        return self._fleet.find(*split_name(name))
+        function, namespace = split_name(name)
+        if found := self._fleet.get(function, namespace):
+            return found
+        # Anybody may call: no hint tells which functions there are.
+        message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
+        raise Overloaded(message)
 
     async def _forward(self, function: Function, call: Call) -> int:
         loop = asyncio.get_running_loop()

@@ -36,7 +36,9 @@ class SecretStore:
     def names(self, namespace: str) -> list[str]:
         """The names of a namespace's secrets."""
         folder = self._of(namespace)
-        return sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        return sorted(p.name for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_file())
 
     def path(self, name: str, namespace: str, function: str = "") -> Path | None:
         """The file with the secret's value, or None if there is no such secret.

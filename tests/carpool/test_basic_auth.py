@@ -94,3 +94,26 @@ def test_the_folder_is_the_users_own() -> None:
     found = basic_auth.folder_of("127.0.0.1:8080", {})
     assert found.is_absolute()
     assert ("carpool", "gateways", "127.0.0.1_8080") == found.parts[-3:]
+
+
+@pytest.mark.parametrize("state", ["", "state", "./state", "../state"])
+def test_a_relative_folder_of_states_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """It would be another one for every command, and one among a stack's own files."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = tmp_path / ".local/state/carpool/gateways/127.0.0.1_8080"
+    assert expected == basic_auth.folder_of("127.0.0.1:8080", {"XDG_STATE_HOME": state})
+
+
+def test_nowhere_to_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without a home is told what to name; there are none to be found."""
+
+    def homeless() -> Path:
+        message = "Could not determine home directory."
+        raise RuntimeError(message)
+
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    with pytest.raises(ConfigError, match="--basic-auth DIR"):
+        basic_auth.folder_of("127.0.0.1:8080", {})
+    assert basic_auth.found("127.0.0.1:8080", {}) is None

@@ -125,6 +125,15 @@ def test_a_change_is_json(tmp_path: Path, headers: list[tuple[str, str]], status
     uvloop.run(change())
 
 
+@story(ProcessStage())
+async def test_documents_are_small(rig: Rig) -> None:
+    """Whoever may deploy cannot keep calls waiting for a document to be read."""
+    large = json.dumps({"service": "fn", "image": IMAGE, "labels": {"a": "b" * 2**21}}).encode()
+    assert 413 == (await sent(rig, "POST", "/system/functions", JSON, body=large)).status
+    await rig.deploy("fn")
+    assert 200 == (await sent(rig, "POST", "/function/fn", body=large)).status
+
+
 @story(ProcessStage(), hosts=("carpool.lan",))
 async def test_further_names(rig: Rig) -> None:
     """What the user has named is a name of the provider's, for its pages, too."""

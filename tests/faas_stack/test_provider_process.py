@@ -72,6 +72,37 @@ async def test_targets_for_prometheus_are_passed_on(rig: Rig) -> None:
 
 
 @story(STAGE)
+async def test_a_folder_that_cannot_be_made_is_tried_again(rig: Rig) -> None:
+    """As on a full disk: the function says so, nothing else is hurt, and it starts when it can."""
+    blocks = [rig.backend.run_dir / str(number) for number in range(4)]
+    for block in blocks:
+        block.write_text("in the way")
+    await rig.deploy("fn", ready=False)
+    (instance,) = rig.instances("fn")
+    await wait_until_async(lambda: instance.failing, what="fn failing")
+    assert "cannot make" in instance.reason
+    assert b"cannot make" in (await rig.call("GET", "/function/fn")).body
+    for block in blocks:
+        block.unlink()
+    await rig.ready("fn")
+
+
+@story(STAGE)
+async def test_a_secret_may_be_named_twice(rig: Rig) -> None:
+    """It is there once; also when an instance is started again."""
+    assert 202 == (await rig.call("POST", "/system/secrets", {"name": "key", "value": "x"})).status
+    await rig.deploy("fn", secrets=["key", "key"])
+    (instance,) = rig.instances("fn")
+    pid = pid_of(instance)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await wait_until_async(lambda: pid_of(instance) not in (None, pid), what="another life")
+    await rig.ready("fn")
+    status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+    assert ["key"] == status["secrets"]
+
+
+@story(STAGE)
 async def test_environment_of_an_instance(rig: Rig) -> None:
     """An instance gets its function's settings and nothing of the provider's own environment."""
     os.environ["carpool_batch_max"] = "999"

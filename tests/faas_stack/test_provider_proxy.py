@@ -119,12 +119,14 @@ async def test_x_timeout_that_lifts_the_limit_is_dropped(rig: Rig) -> None:
 
 @story()
 async def test_unknown_function(rig: Rig) -> None:
-    """An unknown function is 503 from the platform, and says what was meant."""
+    """An unknown function is 503 from the platform, which tells nobody which there are."""
     await rig.deploy("classify")
     answer = await rig.call("GET", "/function/classifi")
     assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
     assert "no function 'classifi'" in answer.body.decode()
-    assert "did you mean 'classify'" in answer.body.decode()
+    assert b"'classify'" not in answer.body
+    long = await rig.call("GET", f"/function/{'c' * 50_000}")
+    assert (503, True) == (long.status, len(long.body) < 1000)
     assert 400 == (await rig.call("GET", "/function/")).status
     assert 503 == (await rig.call("GET", "/function/classify.other")).status
 

@@ -113,3 +113,26 @@ async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
         answer = await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
         assert (status, True) == (answer.status, said in answer.body), answer
     assert 2 == rig.function("fn").replicas
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"labels": {f"com.carpool.l{number}": "v" for number in range(500)}},
+        {"annotations": {f"com.carpool.l{number}": "v" for number in range(500)}},
+        {"envVars": {f"{number}=": "v" for number in range(500)}},
+        {"limits": {str(number): number for number in range(500)}},
+        {"secrets": [f"s{number}" for number in range(500)]},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_hundred_problems_are_told(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """However many there are: nobody waits for the nearest word to each of half a million."""
+
+    async def deploying() -> None:
+        async with provider(ProcessStage(), tmp_path) as rig:
+            document = json.dumps({**FN, **fields}).encode()
+            answer = await rig.call("POST", "/system/functions", document)
+            assert (400, 100) == (answer.status, answer.body.count(b": expected "))
+
+    uvloop.run(deploying())

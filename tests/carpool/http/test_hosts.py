@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -111,6 +112,22 @@ def test_origins(hosts: Hosts, origin: str, *, is_own: bool) -> None:
     said = refusal(hosts, host="127.0.0.1:8080", origin=origin)
     assert is_own == (not said)
     assert is_own or "--allow-host" in said
+
+
+def test_strangers_fill_no_cache() -> None:
+    """What is remembered of names, and quoted of them, is small however long they are."""
+    hosts = Hosts(["127.0.0.1:8080"])
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            name = f"{number}." + "\xe9" * 60_000
+            assert 0 < len(refusal(hosts, host=name)) < 1000
+            page = f"http://{name}"
+            assert 0 < len(refusal(hosts, host="127.0.0.1:8080", origin=page)) < 1000
+        assert tracemalloc.get_traced_memory()[0] - before < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_no_browser_sends() -> None:
