@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 # DOCKER_BUILD='docker build --network=host' where a build's own network leads nowhere.
 DOCKER_BUILD ?= docker build
-# How long everything is killed at random in each test of make chaos.
+# How long everything is killed and stopped at random in each test of make chaos.
 chaos_seconds ?= 600
 # What share of its full number make attack tries of each kind, and for how long at most.
 attack_count ?= 1
@@ -47,7 +47,7 @@ coverage: $(DEV) ## run the tests, and say which lines and branches they do not 
 soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leavers, new plans
 	$(PY) -m tests.soak
 
-chaos: $(DEV) ## kill all parts of a running stack at random, under load, for twenty minutes
+chaos: $(DEV) ## kill and stop all parts of a running stack at random, under load, for twenty minutes
 	chaos_seconds=$(chaos_seconds) $(PY) -m pytest -m slow tests/live/test_chaos.py
 
 attack: $(DEV) ## attack the edges, the wire and every reader of files, in full; counts at the end

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,13 @@ def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
     until_planned(running)
     outcome, over = Outcome(), threading.Event()
     weapons = Weapons(running, outcome, random.Random(seed), *parts)
-    striker = threading.Thread(target=weapons.strike_until, args=(over,))
-    striker.start()
-    try:
-        asyncio.run(load(running.url, RATE_RPS, _DURATION_S, BACKGROUND, outcome=outcome))
-    finally:
-        over.set()
-        striker.join()
+    with ThreadPoolExecutor(1) as threads:
+        striking = threads.submit(weapons.strike_until, over)
+        try:
+            asyncio.run(load(running.url, RATE_RPS, _DURATION_S, BACKGROUND, outcome=outcome))
+        finally:
+            over.set()
+    striking.result()
     if isinstance(running, KeptUp):
         wait_until(lambda: running.is_back, 180, "the provider again")
     blows = Counter(f"{blow.weapon} {blow.victim}" for blow in weapons.blows)

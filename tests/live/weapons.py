@@ -116,6 +116,8 @@ class Weapons:
             pid = running.up.process.pid
         else:
             pid = self._one_of(victim)
+        if not pid:
+            return None
         taken = self._in_hand(pid, _SILENT_S)
         with contextlib.suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
