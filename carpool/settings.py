@@ -85,17 +85,18 @@ class FunctionSettings:
         "Least share of the seats that requests of class `batch` get while others wait too; they "
         "fill empty seats in any case. A request names its class in `X-Carpool-Class`.",
     )
-    shed: str = setting(
+    shed: str | None = setting(
         "shed",
         kinds.choice("dark", "on", "off"),
-        "dark",
+        None,
         "Refusing on arrival what is predicted to be late: `on`, `off`, or `dark`, which counts "
         "what would be refused and serves it.",
+        unset="`on` with an objective, else `dark`",
     )
     shed_cap: float = setting(
         "shed.cap",
-        kinds.decimal("a share above 0 and at most 1 such as 0.8", lambda v: 0 < v <= 1),
-        0.8,
+        kinds.decimal("a share above 0 and at most 1 such as 0.9", lambda v: 0 < v <= 1),
+        0.99,
         "Largest share of ten seconds' arrivals that is refused as late.",
     )
     scale_policy: str = setting(
@@ -150,6 +151,17 @@ class FunctionSettings:
         problems.raise_if_any()
         _contradictions(self, problems)
         problems.raise_if_any()
+
+    @property
+    def objective_s(self) -> float | None:
+        """The longest objective of the function or its applications; None where there is none."""
+        objectives = [self.slo_s, *(app.slo_s for app in self.apps)]
+        return max([known for known in objectives if known is not None], default=None)
+
+    @property
+    def shedding(self) -> str:
+        """What `shed` comes to: whoever sets an objective wants it kept."""
+        return self.shed or ("dark" if self.objective_s is None else "on")
 
     @classmethod
     def from_labels(

@@ -37,6 +37,7 @@ from sidecar.runtime.shell import Shell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.http.server import Server
     from sidecar.runtime.instances import Instance
 
 __all__ = ["main", "run"]
@@ -68,7 +69,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
         background_share=settings.background_share,
-        shedding=Shedding(settings.shed, settings.shed_cap),
+        shedding=Shedding(settings.shedding, settings.shed_cap),
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
@@ -85,6 +86,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     whole_batch = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + whole_batch).behind_proxy()
     server = await serve(shell, listen=options.listen, limits=limits)
+    _shed_early(shell, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
     side_door = None
     if options.admin:
@@ -117,6 +119,13 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     fleet.close()
     if child:
         await child.stop(_GRACE_S)
+
+
+def _shed_early(shell: Shell, server: Server, settings: FunctionSettings, options: Options) -> None:
+    """Refuse before parsing; but not the batches of fronts, who have refused already."""
+    objective_s = settings.objective_s
+    if settings.shedding == "on" and objective_s is not None and not options.is_instance:
+        shell.shed(server, objective_s)
 
 
 def _start_function(

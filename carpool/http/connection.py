@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections import OrderedDict
 
     from carpool.http.exchange import Exchange
+    from carpool.http.intake import Intake
 
 __all__ = ["Connection"]
 
@@ -52,6 +53,7 @@ class Owner(Account, Protocol):
     quiet: asyncio.Future[None] | None
     connections: OrderedDict[Connection, None]
     behind: OrderedDict[Connection, None]
+    intake: Intake | None
 
     def now(self) -> float:
         """Event-loop time, seconds."""
@@ -135,10 +137,19 @@ class Connection(asyncio.Protocol):
         """Read requests; refuse what cannot be read."""
         if self._closing:
             return
-        reader = self._reader
-        begins = not reader.partial
         self._unclaimed += len(data)
         self.server.held_bytes += len(data)
+        intake = self.server.intake
+        if intake is not None:
+            intake.reads += 1
+            if intake.reads > intake.free_reads and intake.holds(self, data):
+                return
+        self.parse(data)
+
+    def parse(self, data: bytes) -> None:
+        """Read requests from ``data``, which has been counted; refuse what cannot be read."""
+        reader = self._reader
+        begins = not reader.partial
         try:
             reader.feed(data)
             if self._unclaimed:
@@ -221,6 +232,20 @@ class Connection(asyncio.Protocol):
             server.dispatch(exchange)
         elif not self._handing_over:
             self._hand_over()
+
+    def between_requests(self) -> bool:
+        """Whether nothing is unanswered, nothing has begun, and there is memory to wait in."""
+        server = self.server
+        settled = not (self.exchanges or self._reader.partial or self._behind)
+        return settled and not server.closing and server.held_bytes <= server.most_held_bytes
+
+    def answer_unparsed(self, data: bytes, answer: bytes) -> None:
+        """Send ``answer`` to the one request that ``data`` is."""
+        self.server.held_bytes -= len(data)
+        self._unclaimed -= len(data)
+        self._active_since = self.server.now()
+        self.server.connections.move_to_end(self)
+        self.write(answer)
 
     def invite(self) -> None:
         """The client waits for a sign before it sends its body."""
@@ -340,6 +365,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once, answered or not."""
         self._closing = self._leaving = True
+        if self.server.intake is not None:
+            self.server.intake.gone(self)
         self.transport.abort()
         self._catch_up()
 
@@ -350,7 +377,7 @@ class Connection(asyncio.Protocol):
         if self._behind:
             return now - self.stalled_since > _STALLED_S
         if not self._reader.partial:
-            return True
+            return not self._unclaimed  # or a request is parked
         waited_s = now - self._active_since
         return waited_s > _STALLED_S and self._unclaimed < waited_s * _SLOWEST_BYTES_S
 
@@ -394,6 +421,8 @@ class Connection(asyncio.Protocol):
         self._closing = self._leaving = True
         self._active_since = self.server.now()
         self._handed_over = 0
+        if self.server.intake is not None:
+            self.server.intake.gone(self)
         gone = tuple(self.exchanges)
         self.exchanges.clear()
         for exchange in gone:

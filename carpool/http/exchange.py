@@ -34,6 +34,18 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
     return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
 
 
+def whole(answer: errors.Answer, date: bytes) -> bytes:
+    """``answer`` as bytes, for a connection that stays open."""
+    lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in answer.headers]
+    first = _first_lines(answer.status, "application/json", date)
+    return b"%b%bcontent-length: %d\r\n\r\n%b" % (
+        first,
+        b"".join(lines),
+        len(answer.body),
+        answer.body,
+    )
+
+
 class Account(Protocol):
     """What all connections of one server share.
 

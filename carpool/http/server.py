@@ -44,6 +44,8 @@ from carpool.memory import Trimmer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from carpool.http.intake import Intake
+
 __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 
 log = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class Server:
         self.held_bytes = 0
         self.most_held_bytes = max(limits.held_bytes, 2 * limits.body_bytes)
         self.closing = False
+        self.intake: Intake | None = None
         self.date = b""
         self.address = ""
 
@@ -153,6 +156,8 @@ class Server:
         self.closing = True
         if self._listener:
             self._listener.close()
+        if self.intake:
+            self.intake.stop()
         for connection in tuple(self.connections):
             connection.close_when_idle()
 

@@ -153,6 +153,13 @@ class Batcher:
         """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
         return self._hungry and self._queue.seats >= self._batch_max
 
+    def closed(self, budget_s: float, now: float) -> Refusal | None:
+        """Why an interactive request that may take ``budget_s`` would be refused now, if it was."""
+        if self._queue.interactive >= self._queue_max:
+            return Refusal.QUEUE_FULL
+        refusing = self.shedding.mode == "on" and self.outlook.late(budget_s, now)
+        return Refusal.LATE if refusing else None
+
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
         wake = self._flights.expires_at
@@ -329,13 +336,20 @@ class Batcher:
         waiting = Waiting(starts, group.seats, limit, upstream.exec_time, group.first)
         size, late = self._policy.decide(waiting)
         size = max(1, min(size, limit))
-        if starts > now and (size < limit or late):
+        behind = not upstream.free
+        if behind and (size < limit or late):
             return False  # it would wait there; here it can still grow, and change its mind
         closed = self._closed(group, size, now)
         if not closed:
             return False
         if late:
             actions.expired.extend(self._queue.give_up(group, min(late, group.live - 1)))
+        if upstream.exec_time.seasoned and group.seats > size:
+            times = upstream.exec_time
+            ends = starts + times.bound(size)
+            if behind:  # the batch before it can take longer, too
+                ends += times.bound(size) - times.mean(size)
+            actions.expired.extend(self._queue.give_up_for_others(group, size, ends))
         requests = self._queue.take(group, size, self._batch_bytes_max)
         actions.send.append(self._batch(requests, upstream, closed, starts, now))
         return True

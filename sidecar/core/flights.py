@@ -63,8 +63,14 @@ class Flights:
 
     def free_at(self, upstream: Upstream, now: float) -> float:
         """When ``upstream``, which is not free, is expected to begin with another batch."""
-        ends = [batch.starts + upstream.exec_time.mean(batch.seats) for batch in self._of(upstream)]
-        return max(now, sorted(ends)[-upstream.at_once])
+        mean, flying = upstream.exec_time.mean, self._of(upstream)
+        if upstream.at_once > 1:
+            ends = [batch.starts + mean(batch.seats) for batch in flying]
+            return max(now, sorted(ends)[-upstream.at_once])
+        end = upstream.landed
+        for batch in flying:  # none has landed, so none ends before now
+            end = max(now, max(end, batch.sent) + mean(batch.seats))
+        return end
 
     def blamed(self, batch: Batch, fault: Fault) -> Fault:
         """What it says of ``batch``, which has landed, that its instance died or hung with it."""

@@ -130,6 +130,11 @@ class Group:
             if request.state is State.QUEUED
         ]
 
+    def latest_deadline(self) -> float:
+        """Of those that came last."""
+        lanes = (self._interactive, self._background)
+        return max([lane[-1].deadline for lane in lanes if lane], default=-math.inf)
+
     def expires_at(self) -> float:
         """The earliest deadline."""
         if not self._in_order:

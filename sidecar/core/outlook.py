@@ -77,6 +77,14 @@ class Outlook:
             late = request.promised + margin_s > request.deadline
         return shedding.refuses(judgement, now, late=late)
 
+    def late(self, budget_s: float, now: float) -> bool:
+        """Whether an interactive request that arrives now would take longer than ``budget_s``."""
+        forecast = self._made(now)
+        if not forecast:
+            return budget_s <= 0
+        margin_s = self._shedding.interactive.margin(budget_s, now)
+        return forecast.finish(self._queue.ahead, now) + margin_s > now + budget_s
+
     def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
         """Compare when ``riders`` were answered with what they were promised.
 

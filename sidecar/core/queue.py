@@ -60,10 +60,14 @@ class Queue:
         interactive = self.seats - self._background_seats
         return min(self.seats, interactive / max(1 - self._balance.share, 1e-9))
 
+    @property
+    def interactive(self) -> int:
+        """Interactive requests waiting."""
+        return self.live - self._background_live
+
     def alike(self, request: Request) -> int:
         """How many requests of the class of ``request`` wait."""
-        background = self._background_live
-        return background if request.background else self.live - background
+        return self._background_live if request.background else self.interactive
 
     def push(self, request: Request) -> None:
         """Append a request that was just admitted."""
@@ -125,6 +129,27 @@ class Queue:
             advance(request, State.EXPIRED)
             self.cancelled(request)
         return late
+
+    def give_up_for_others(self, group: Group, size: int, ends: float) -> list[Request]:
+        """Remove and return, as EXPIRED, those next to board whose deadline is before ``ends``.
+
+        Only while their seats are taken by others: ``size`` seats stay occupied. Nobody is given up
+        if those who came last would be late, too.
+        """
+        given_up: list[Request] = []
+        spare = group.seats - size
+        while spare > 0 and group.latest_deadline() >= ends:
+            late = [request for request in group.first(size) if request.deadline < ends]
+            for request in late:
+                spare -= request.seats
+                if spare < 0:
+                    return given_up
+                advance(request, State.EXPIRED)
+                self.cancelled(request)
+                given_up.append(request)
+            if not late:
+                break
+        return given_up
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return, as EXPIRED, the requests whose deadline has passed."""

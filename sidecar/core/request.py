@@ -24,8 +24,9 @@ class Request:
         id: unique within the sidecar, increasing in order of arrival.
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, seconds on the shell's monotonic axis.
-        deadline: when it becomes worthless, same axis; ``inf`` if never.
-        due: when its answer is late: the deadline, unless that was put off (`hold`).
+        deadline: when it must be executed to be worth anything, same axis; ``inf`` if never.
+        due: when its answer is late: the deadline, unless that was put off (`hold`), or the answer
+            has a way to go.
         seats: how many items it carries, each of which the model counts as one.
         size_bytes: how much of a message to an instance it takes.
         background: it travels in seats that others leave empty (`sidecar.core.balance`).

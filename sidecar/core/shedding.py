@@ -25,6 +25,7 @@ __all__ = ["Judgement", "Shedding"]
 _WINDOW_S = 10.0
 _HALF_LIFE_S = 5.0  # of the margin; many batches even so, where there is overload
 _STEP_S = 0.1
+_MOST = 1 / 8  # of the time that a request may take
 _RUN = 10  # batches: errors come in runs about as long as the queue, which a change must pass
 
 
@@ -47,12 +48,13 @@ class Judgement:
     def margin(self, budget_s: float, now: float) -> float:
         """Seconds to add to the prediction for a request that may take ``budget_s`` in all.
 
-        At most half of that: however wrong predictions are, what can be served in half its time is.
+        A small part of that at most: what is refused could have been in time, and what is taken in
+        and turns out to be late is given up in the queue for those behind it.
         """
         if now - self._aged >= _STEP_S:
             self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
             self._aged = now
-        return min(self.margin_s, budget_s / 2)
+        return min(self.margin_s, _MOST * budget_s)
 
     def may_refuse(self, cap: float, now: float, *, late: bool) -> bool:
         """Count an arrival; True if it is late and the share ``cap`` has not been refused yet."""
@@ -69,10 +71,10 @@ class Judgement:
         Args:
             error_s: seconds; negative if it was earlier, ``inf`` if it never was.
             exec_s: what a batch takes, the scale of things.
-            budget_s: how long they may take; half of it is as far as they can raise the margin.
+            budget_s: how long they may take; they can raise the margin to a part of that.
         """
         if error_s > self.margin_s:
-            raised_s = min(error_s, self.margin_s + exec_s, budget_s / 2)
+            raised_s = min(error_s, self.margin_s + exec_s, _MOST * budget_s)
             self.margin_s = max(self.margin_s, raised_s)
         else:
             self.margin_s = max(0.0, self.margin_s - (1 - self.quantile) * exec_s / _RUN)
@@ -90,7 +92,7 @@ class Shedding:
     """
 
     mode: str = "dark"
-    cap: float = 0.8
+    cap: float = 0.99
     late: int = 0
     interactive: Judgement = field(default_factory=Judgement)
     background: Judgement = field(default_factory=Judgement)

@@ -1,10 +1,11 @@
 """From an HTTP exchange to a request of the core: compat key, deadline, and the head to pass on.
 
-The deadline budget is the objective of the function (or of the application that the request
+The budget is the objective of the function (or of the application that the request
 names), less the time the request has spent already, and never longer than the caller's own
 ``X-Timeout``. Time is spent since the gateway stamped it (a hint: clocks differ, so only a
 plausible stamp counts), or at least in its socket, unread. Background requests, those of
-``X-Carpool-Class: batch``, have no objective, only what they ask for.
+``X-Carpool-Class: batch``, have no objective, only what they ask for. A small part of the budget is
+left for what is not seen here, the answer's way to its caller: the deadline is so much earlier.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _ONCE = _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
+_WAY = 1 / 16  # of the budget, which is kept for the way back
 _FARES_MAX = 1024
 _FARE_BYTES_MAX = 2048  # of target and headers; larger ones do not repeat, and would be hoarded
 
@@ -135,12 +137,13 @@ class Ingress:
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
+        budget_s = min(objective_s, fare.timeout_s)
         self._ids += 1
         request = Request(
             self._ids,
             fare.key,
             exchange.received,
-            deadline=exchange.received + min(objective_s, fare.timeout_s),
+            deadline=exchange.received + budget_s * (1 - _WAY),
             seats=seats(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
             background=fare.background,
@@ -149,6 +152,7 @@ class Ingress:
                 exchange, head, call_id, fare.explain, fare.names, fare.timeout_s, fare.least
             ),
         )
+        request.due = exchange.received + budget_s
         request.demand = demand
         return request
 

@@ -18,16 +18,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
+from carpool.errors import CarpoolError, DeadlineMissed
+from carpool.http.intake import Intake, Pace
 from sidecar.core.batch import Refusal
 from sidecar.runtime import choosing
+from sidecar.runtime.admission import Admission, told
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.rides import Rides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from carpool.http.server import Exchange
+    from carpool.http.server import Exchange, Server
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
     from sidecar.core.request import Request
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Shell"]
 
 _NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
+_QUANTUM = 1 / 16  # of the objective; what is read in an iteration later than that is parked
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
 
 
@@ -94,7 +97,20 @@ class Shell:
         self.holding: Holding | None = None
         self.starving: Callable[[], None] = lambda: None
         self.relay: Relay | None = None
+        self._intake: Intake | None = None
+        self._admission: Admission | None = None
         metrics.watch(batcher)
+
+    def shed(self, server: Server, objective_s: float) -> None:
+        """Refuse what ``server`` reads before it is parsed, where it would be refused after."""
+        admission = Admission(self._batcher, self._metrics, server, objective_s)
+        admission.load = self.load
+        pace = Pace(_QUANTUM * objective_s)
+        loop = self._loop
+        self._admission = admission
+        self._intake = server.intake = Intake(
+            admission, pace, self._now, loop.call_soon, loop.call_later
+        )
 
     def changed(self) -> None:
         """An instance came up or went down, the plan is another, or the function cannot start."""
@@ -115,16 +131,17 @@ class Shell:
 
     def __call__(self, exchange: Exchange) -> None:
         """The HTTP application."""
-        if exchange.target.startswith("/_/") or exchange.target == "/metrics":
-            self.readiness.answer(exchange)
-            return
-        if self.relay and self.relay.takes(exchange):
+        if self._passed_by(exchange):
             return
         if self.readiness.failing():
             exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
             return
         self.step_soon(exchange.received)
-        request = self._ingress.read(exchange, self._unread_s)
+        intake = self._intake
+        if intake is None or not intake.parsing:
+            request = self._ingress.read(exchange, self._unread_s)
+        else:
+            request = self._parked(exchange, intake)
         objection = None
         if request.demand is not None or self._fleet.selecting is not None:
             objection = self._chosen(request)
@@ -144,6 +161,21 @@ class Shell:
         if self._batcher.full:
             self.step_now()
 
+    def _passed_by(self, exchange: Exchange) -> bool:
+        """Whether ``exchange`` is none for the batcher; if so it is being answered."""
+        if exchange.target.startswith("/_/") or exchange.target == "/metrics":
+            self.readiness.answer(exchange)
+            return True
+        return self.relay is not None and self.relay.takes(exchange)
+
+    def _parked(self, exchange: Exchange, intake: Intake) -> Request:
+        """The request that ``exchange`` carries, which was read some time ago."""
+        request = self._ingress.read(exchange, self._unread_s + intake.waited_s)
+        token = self._admission.token(exchange, request) if self._admission else None
+        if token is not None:
+            intake.learn(exchange, token)
+        return request
+
     def _chosen(self, request: Request) -> CarpoolError | None:
         """Settle which variants may serve a request; why none can, if none can."""
         began = time.perf_counter()
@@ -157,19 +189,23 @@ class Shell:
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         self._metrics.refused(refusal.value)
-        told = self._told.get(refusal)
-        if told is None:
-            told = self._told[refusal] = errors.answer(self._refusal(refusal))
-        exchange.reply(told.status, told.body, headers=told.headers)
+        answer = self._told.get(refusal)
+        if answer is None:
+            answer = self._told[refusal] = errors.answer(self._refusal(refusal))
+            self._close()
+        exchange.reply(answer.status, answer.body, headers=answer.headers)
+
+    def _close(self) -> None:
+        """The first refusal of an iteration: others may not have to be parsed."""
+        if self._admission and self._intake:
+            self._admission.closed = self._admission.refuses(0.0)
+            if self._admission.closed:
+                self._intake.closing()
 
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        waiting, clear_s = self._batcher.queued, self._batcher.outlook.clear_s(self._now())
-        if refusal is Refusal.LATE:
-            msg = f"{waiting} requests wait: this one would be answered after its deadline"
-            return Overloaded(msg, clear_s)
-        return QueueFull(f"{waiting} requests wait already", clear_s)
+        return told(refusal, self._batcher, self._now())
 
     def _gone(self, request: Request) -> None:
         self._batcher.cancel(request)
@@ -191,6 +227,9 @@ class Shell:
         self._ended = self._now()
         self._unread_s = self._ended - self._began  # for what is read in the next one
         self._told.clear()
+        if self._intake and self._admission:
+            self._intake.iterated()
+            self._admission.unread_s = self._unread_s
         self.step_now()
         if self.front and self.front.starving is not self._starved:
             self._starved = not self._starved

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sidecar.core.batch import Closed, Refusal
+from sidecar.core.batch import Batch, Closed, Refusal
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.isolation import Fault
@@ -265,3 +265,51 @@ def test_a_policy_that_asks_for_nonsense_is_kept_within_limits(wanted: int) -> N
         batcher.admit(request(number), 0.0)
     (batch,) = batcher.step(0.0).send
     assert 1 <= len(batch.requests) <= 4
+
+
+def test_a_batch_behind_another_begins_when_that_has_come_back() -> None:
+    """However late that is: the instance is not taken for free when the first was overdue."""
+    batcher = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=100)
+    upstream = Upstream("a", 4, up=True)
+    batcher.upstreams.add(upstream)
+    for size in (1, 4) * 10:
+        upstream.exec_time.observe(size, 0.01)
+    batches: list[Batch] = []
+    for number in range(3):
+        if number == 2:
+            batcher.finished(batches[0], [False] * 4, 0.05)  # 40 ms later than expected
+        now = 0.05 * (number == 2)
+        for each in range(4):
+            batcher.admit(request(4 * number + each, now), now)
+        batches += batcher.step(now).send
+    assert [0.0, 0.01, 0.06] == pytest.approx([batch.starts for batch in batches], abs=0.005)
+
+
+def test_who_cannot_be_in_time_makes_room_for_who_can() -> None:
+    """A policy that sends the first four; two of them would be late, and two others wait."""
+    batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
+    upstream = Upstream("a", 4, up=True)
+    batcher.upstreams.add(upstream)
+    for size in (1, 4) * 10:
+        upstream.exec_time.observe(size, 0.01)
+    deadlines = (0.005, 0.1, 0.008, 0.1, 0.1, 0.1)
+    for number, deadline in enumerate(deadlines):
+        batcher.admit(request(number, deadline=deadline), 0.0)
+    actions = batcher.step(0.0)
+    assert [0, 2] == [each.id for each in actions.expired]
+    assert [1, 3, 4, 5] == [each.id for each in actions.send[0].requests]
+
+
+@pytest.mark.parametrize("deadlines", [(0.005, 0.008, 0.1, 0.1), (0.005,) * 6])
+def test_nobody_is_given_up_for_nobody(deadlines: tuple[float, ...]) -> None:
+    """Where all have a seat, or those behind would be late as well."""
+    batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
+    upstream = Upstream("a", 4, up=True)
+    batcher.upstreams.add(upstream)
+    for size in (1, 4) * 10:
+        upstream.exec_time.observe(size, 0.01)
+    for number, deadline in enumerate(deadlines):
+        batcher.admit(request(number, deadline=deadline), 0.0)
+    actions = batcher.step(0.0)
+    assert [] == actions.expired
+    assert [0, 1, 2, 3] == [each.id for each in actions.send[0].requests]

@@ -99,6 +99,6 @@ def test_a_broken_promise_widens_the_margin() -> None:
     assert not scene.outlook.refuses(rider, 0.0)
     scene.outlook.learn([rider], rider.promised + 0.05, EXEC_S)
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s)
-    assert scene.outlook.refuses(Request(3, "k", 0.0, deadline=0.24), 0.0)
+    assert scene.outlook.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
     scene.outlook.learn([Request(4, "k", 0.0)], 9.0, EXEC_S)  # nobody promised him anything
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s, rel=0.05)
