@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -32,6 +33,7 @@ __all__ = [
     "Unfit",
     "answer",
     "body",
+    "shown",
 ]
 
 
@@ -150,4 +152,16 @@ def answer(error: CarpoolError) -> Answer:
 
 def body(error: BaseException | str) -> bytes:
     """The JSON body that reports ``error``, in the form of the Open Inference Protocol v2."""
-    return json.dumps({"error": str(error)}, ensure_ascii=False).encode()
+    return json.dumps({"error": str(error)}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """What somebody sent, as a message may quote it: one bounded line, whatever it is.
+
+    Nothing is looked at further than that, however long it is and however deeply it is nested.
+    """
+    short = reprlib.Repr()
+    short.maxstring = short.maxlong = short.maxother = limit
+    short.maxlevel = 4
+    text = short.repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

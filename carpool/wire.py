@@ -25,11 +25,12 @@ anything else, and cost no more memory than the message itself.
 
 from __future__ import annotations
 
-import functools
+import re
 import struct
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.caching import SmallCache
 from carpool.errors import FunctionFault
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ Buffer = bytes | bytearray | memoryview
 __all__ = [
     "AT_ONCE_HEADER",
     "CONTENT_TYPE",
+    "FRAMING",
     "KEY_HEADER",
     "NOT_BEGUN_HEADER",
     "PROBE_HEADERS",
@@ -69,12 +71,28 @@ KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sideca
 # of-watchdog logs a line for every request but those of Kubernetes's probes.
 PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)
 
+# What belongs to one connection and not to an answer: the servers on the way write it themselves.
+FRAMING = frozenset(
+    (
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+
 _REQUEST = b"CPQ1"
 _ANSWER = b"CPA1"
 _PREFIX = struct.Struct("<4sIII")
 _ALIGNMENT = 64
 _ITEM_BYTES = 8 + 4 + 4 + 4
-_KEPT_BYTES = 2048  # larger heads are rare, and would let a client fill the cache with megabytes
+# RFC 9110, section 5: what else there is would mean something else on its way, or be mended.
+_LINE = re.compile(r"[ -~\x80-\xff]*").fullmatch
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)").fullmatch
 
 
 def batch_headers(key: str = "") -> tuple[tuple[str, str], ...]:
@@ -154,44 +172,46 @@ def build_head(first_line: str, headers: Iterable[tuple[str, str]]) -> bytes:
     """A head as bytes: the first line, then ``name: value`` lines, each ended by a newline.
 
     Raises:
-        WireError: a line break inside a name or value, which would forge another header.
+        WireError: a name that is no token, or a control character or one that is not Latin-1 in a
+            value or the first line: it could forge another header, or would arrive as another.
     """
-    lines = [first_line, *(f"{name.lower()}: {value}" for name, value in headers)]
-    if any("\n" in line or "\r" in line or "\0" in line for line in lines):
-        msg = "a head line contains a line break or a zero"
+    lines = [f"{name.lower()}: {value}" for name, value in headers]
+    if not _LINE(first_line):
+        msg = f"the first line of a head is not printable Latin-1: {first_line[:80]!r}"
         raise WireError(msg)
-    return "".join(f"{line}\n" for line in lines).encode("latin-1", "replace")
+    for line in lines:
+        if not _HEADER(line):
+            raise _no_header(line)
+    return "".join([f"{line}\n" for line in (first_line, *lines)]).encode("latin-1")
 
 
+@SmallCache
 def parse_head(head: bytes) -> Head:
     """The meaning of a head; cached, because batches of one function repeat the same few.
 
     Raises:
-        WireError: no first line, a header line without a colon or a name, or a character that
-            would mean something else in HTTP.
+        WireError: no first line, or what `build_head` would not write.
     """
-    return _parse_and_keep(head) if len(head) <= _KEPT_BYTES else _parse_head(head)
-
-
-def _parse_head(head: bytes) -> Head:
     if not head.endswith(b"\n"):
         msg = "a head does not end with a line break"
         raise WireError(msg)
-    if b"\r" in head or b"\0" in head:
-        msg = "a head contains a carriage return or a zero"
-        raise WireError(msg)
     first_line, *lines = head.decode("latin-1").split("\n")[:-1]
+    if not _LINE(first_line):
+        msg = f"the first line of a head is not printable Latin-1: {first_line[:80]!r}"
+        raise WireError(msg)
     headers = []
     for line in lines:
-        name, colon, value = line.partition(": ")
-        if not name or not colon:
-            msg = f"a head has a line that is not 'name: value': {line[:80]!r}"
-            raise WireError(msg)
-        headers.append((name, value))
+        match = _HEADER(line)
+        if match is None:
+            raise _no_header(line)
+        headers.append((match[1], match[2]))
     return Head(first_line, tuple(headers))
 
 
-_parse_and_keep = functools.lru_cache(maxsize=1024)(_parse_head)
+def _no_header(line: str) -> WireError:
+    return WireError(
+        f"a header is not 'name: value' with a token and printable Latin-1: {line[:80]!r}"
+    )
 
 
 def _encode(

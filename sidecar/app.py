@@ -22,7 +22,7 @@ from carpool.strict import Problems
 from sidecar.core.batcher import Batcher
 from sidecar.core.guarded import Guarded
 from sidecar.core.shedding import Shedding
-from sidecar.options import Options
+from sidecar.options import HEADS_BYTES, Options
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime import membership
@@ -73,7 +73,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
-    fleet, ledger = Fleet(batcher), Ledger(time.time)
+    fleet = Fleet(batcher, options.answer_max_bytes + HEADS_BYTES)
+    ledger = Ledger(time.time)
     ingress = Ingress(settings, time.time)
     patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     shell = Shell(batcher, ingress, metrics, ledger, fleet, patience_s)

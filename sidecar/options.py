@@ -19,8 +19,9 @@ from carpool.strict import Problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SCALER_SECRET", "Options"]
+__all__ = ["HEADS_BYTES", "SCALER_SECRET", "Options"]
 
+HEADS_BYTES = 1024 * 1024  # room that a batch's heads have beside its bodies
 SCALER_SECRET = "carpool-scaler-token"  # noqa: S105 - its name
 _SECRETS = "/var/openfaas/secrets"
 
@@ -54,6 +55,7 @@ class Options:
         admin_token: what they must present; required where ``admin`` is not of this machine alone.
         drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
         body_max_bytes: largest request, and largest batch unless it is a single request.
+        answer_max_bytes: largest answer to a batch, and so to a request.
     """
 
     listen: str = "0.0.0.0:8080"
@@ -74,6 +76,7 @@ class Options:
     admin_token: str = ""
     drain_delay_s: float = 0.0
     body_max_bytes: int = 64 * 1024 * 1024
+    answer_max_bytes: int = 64 * 1024 * 1024
 
     @property
     def is_front(self) -> bool:
@@ -113,6 +116,9 @@ class Options:
             admin_token=env.get("sidecar_admin_token", "").strip(),
             drain_delay_s=reader.duration("sidecar_drain_delay", defaults.drain_delay_s),
             body_max_bytes=reader.whole("sidecar_body_max_bytes", defaults.body_max_bytes, 2**32),
+            answer_max_bytes=reader.whole(
+                "sidecar_answer_max_bytes", defaults.answer_max_bytes, 2**32
+            ),
         )
         reader.require_function(options)
         reader.finish()

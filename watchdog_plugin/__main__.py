@@ -65,7 +65,7 @@ def _check(settings: HandlerSettings) -> int:
 
 
 def _serve(settings: HandlerSettings) -> int:
-    service, model_thread = Service(settings.key), ModelThread()
+    service, model_thread = Service(settings.key, settings.answer_max_bytes), ModelThread()
     limits = Limits(body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES)
     server = Server(settings.listen, service, limits)
     lifecycle = Lifecycle(

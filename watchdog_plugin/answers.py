@@ -6,6 +6,7 @@ Knows the kinds of results and the content type each implies; knows nothing of w
 from __future__ import annotations
 
 import functools
+import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
@@ -15,12 +16,21 @@ from watchdog_plugin.item import ItemError, Reply
 if TYPE_CHECKING:
     from carpool.wire import Buffer
 
-__all__ = ["JSON", "Answer", "failure", "from_result", "json_answer"]
+__all__ = [
+    "JSON",
+    "LARGEST_BYTES",
+    "Answer",
+    "failure",
+    "from_result",
+    "json_answer",
+    "too_large",
+    "within",
+]
 
 JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _BYTES = "application/octet-stream"
-_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
+LARGEST_BYTES = 64 * 1024 * 1024  # where nothing else is said
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
@@ -51,6 +61,20 @@ def json_answer(value: object) -> Answer:
     return Answer(200, _JSON_HEAD, codec.dumps(value))
 
 
+def within(limit: int, answer: Answer, status: int) -> Answer:
+    """``answer``, or the failure with ``status`` in its place that says that it is too large."""
+    size = len(answer.body)
+    return answer if size <= limit else failure(status, too_large(size, limit))
+
+
+def too_large(size: int, limit: int, what: str = "the answer has") -> str:
+    """What is told where an answer is larger than may be sent."""
+    return (
+        f"{what} {size} bytes, expected at most {limit}: ask for fewer rows or outputs; "
+        "handler_answer_max_mib raises the limit"
+    )
+
+
 def from_result(result: object) -> Answer:
     """The answer a result means; a result that means none is this one item's 500."""
     kind = type(result)  # the two kinds that most functions give, a batch of them at a time
@@ -65,7 +89,7 @@ def from_result(result: object) -> Answer:
             return _from_reply(result)
         body, content_type = _body(result)
         return Answer(200, _head(content_type), body)
-    except (TypeError, ValueError, wire.WireError) as error:
+    except Exception as error:  # noqa: BLE001  an author's own types raise what they like
         expected = "bytes, str, a JSON value, Reply or ItemError"
         return failure(500, f"the function's result is not an answer: {error}; expected {expected}")
 
@@ -81,17 +105,18 @@ def _body(value: object) -> tuple[Buffer, str]:
 
 
 def _from_reply(reply: Reply) -> Answer:
-    if not _LOWEST_STATUS <= reply.status <= _HIGHEST_STATUS:
-        msg = f"Reply status = {reply.status}: expected 200 to 599"
+    status = operator.index(reply.status)
+    if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
+        msg = f"Reply status = {status}: expected 200 to 599"
         raise ValueError(msg)
-    taken = _FRAMING.intersection(name.lower() for name in reply.headers)
+    taken = wire.FRAMING.intersection(name.lower() for name in reply.headers)
     if taken:
         msg = f"Reply header {min(taken)!r} belongs to the server, leave it out"
         raise ValueError(msg)
     body, implied = _body(reply.body)
     content_type = reply.content_type or implied
     if not reply.headers:
-        return Answer(reply.status, _head(content_type), body)
+        return Answer(status, _head(content_type), body)
     others = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
     pairs = [("content-type", content_type), *others.items()]
-    return Answer(reply.status, wire.build_head("", pairs), body)
+    return Answer(status, wire.build_head("", pairs), body)

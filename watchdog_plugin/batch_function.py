@@ -31,13 +31,23 @@ class _Work:
 
 
 class BatchFunction:
-    """Gives the author's code the whole batch, and reads its results."""
+    """Gives the author's code the whole batch, and reads its results.
+
+    Args:
+        handle_batch: the author's code.
+        answer_max_bytes: of one item; larger ones are the author's fault, which is a 500.
+    """
 
     on_main_thread = True
     at_once = 1
 
-    def __init__(self, handle_batch: Callable[[Sequence[Item]], object]) -> None:
+    def __init__(
+        self,
+        handle_batch: Callable[[Sequence[Item]], object],
+        answer_max_bytes: int = answers.LARGEST_BYTES,
+    ) -> None:
         self._handle_batch = handle_batch
+        self._answer_max_bytes = answer_max_bytes
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Without an example there is nothing to run: only the author knows what a body is."""
@@ -76,7 +86,8 @@ class BatchFunction:
 
     def encode(self, work: _Work) -> list[Answer]:
         """The results in the order of the items."""
-        return [answers.from_result(work.results[index]) for index in range(len(work.items))]
+        made = [answers.from_result(work.results[index]) for index in range(len(work.items))]
+        return [answers.within(self._answer_max_bytes, answer, 500) for answer in made]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:  # noqa: ARG002  as the protocol has it
         """Nothing: what the author's code did is the author's to know."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool import wire
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, shown
 from watchdog_plugin import codec
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.item import ItemError
@@ -61,8 +61,8 @@ class Tails:
             raise BadRequest(msg)
         if type(size_bytes) is not int or size_bytes < 0:
             msg = (
-                f"input {spec.name!r}: binary_data_size is {size_bytes!r:.40}, expected a number "
-                "of bytes"
+                f"input {spec.name!r}: binary_data_size is {shown(size_bytes)}, expected a "
+                "number of bytes"
             )
             raise BadRequest(msg)
         chunks = [view[self._at : self._at + size_bytes] for view in self._views]

@@ -1,14 +1,15 @@
 """JSON in and out: orjson where it is installed, the standard library otherwise.
 
-The one place that knows which. Both give the same answers: NaN and infinities are no JSON on the
-way in and become ``null`` on the way out, NumPy arrays and scalars are written as JSON lists and
-numbers.
+The one place that knows which. Both give the same answers: NaN, infinities and halves of surrogate
+pairs are no JSON on the way in, NaN and infinities become ``null`` on the way out, NumPy arrays and
+scalars are written as JSON lists and numbers.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from carpool.wire import Buffer
 
 __all__ = ["NAME", "NotJsonError", "dumps", "loads"]
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
 
 
 class NotJsonError(ValueError):
@@ -55,7 +59,11 @@ def _no_constant(name: str) -> object:
 
 
 def _standard_loads(data: Buffer) -> Any:  # noqa: ANN401  JSON is any of six types
-    return json.loads(bytes(data), parse_constant=_no_constant)
+    text = str(data, "utf-8")
+    value = json.loads(text, parse_constant=_no_constant)
+    if _SURROGATE(text):
+        json.dumps(value, ensure_ascii=False).encode()  # raises if it is half of a pair
+    return value
 
 
 def _standard_dumps(value: object) -> bytes:

@@ -8,11 +8,11 @@ models by name, and neither how they are read nor how they run.
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from carpool.caching import SmallCache
 from carpool.errors import NotFound
 from carpool.strict import nearest
 from watchdog_plugin import answers, oip
@@ -58,7 +58,7 @@ class Colocated:
         self._functions = functions
         counts = [function.at_once for function in functions.values()]
         self.at_once = sum(counts) if min(counts) > 1 else 1
-        self._whose = functools.lru_cache(maxsize=1024)(self._find)
+        self._whose = SmallCache(self._find)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """As `Function.warm_up`, each model."""

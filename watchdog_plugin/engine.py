@@ -89,9 +89,13 @@ class ModelThread:
         call = _Call(work)
         self._calls.put(call)
         call.bell.acquire()
-        if call.error is not None:
-            raise call.error
-        return call.exec_s
+        error, call.error = call.error, None
+        if error is None:
+            return call.exec_s
+        try:
+            raise error
+        finally:
+            del error  # its traceback knows this frame, and so the batch: no ring may stay
 
     def run_forever(self) -> None:
         """Serve calls until `stop`."""
@@ -106,6 +110,7 @@ class ModelThread:
                 call.error.__cause__ = error
             call.exec_s = time.perf_counter() - start_s
             call.bell.release()
+            del call  # it holds a batch, which must not outlast its answer here
 
     def stop(self) -> None:
         """Let `run_forever` return after the calls already made."""

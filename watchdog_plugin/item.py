@@ -6,11 +6,11 @@ parsed when the first header is read, and once for all items that share it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from carpool.caching import SmallCache
 from carpool.wire import parse_head
 from watchdog_plugin import codec
 
@@ -56,7 +56,7 @@ class Line(NamedTuple):
     headers: Headers
 
 
-@functools.lru_cache(maxsize=1024)
+@SmallCache
 def read_head(head: bytes) -> Line:
     """The request line and the headers of all items that share ``head``."""
     first_line, pairs = parse_head(head)

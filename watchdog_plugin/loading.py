@@ -95,7 +95,7 @@ def _function(
 ) -> Function[Any]:
     if author.handle_batch is not None or file is None:
         assert author.handle_batch is not None  # noqa: S101  one of both is there
-        return BatchFunction(author.handle_batch)
+        return BatchFunction(author.handle_batch, settings.answer_max_bytes)
     with _packages(f"model {str(settings.model_path)!r}"):
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
         from watchdog_plugin.onnx_function import OnnxFunction  # noqa: PLC0415
@@ -104,13 +104,13 @@ def _function(
     lengths = settings.lengths or author.lengths
     staged = replace(settings, model_path=file.path)
     model = staged_model(staged, author, lengths, executor) or OnnxModel(
-        file.path, settings.threads, lengths, settings.batch_max
+        file.path, settings.threads, lengths, settings.batch_max, settings.answer_max_bytes
     )
     logs.say(
         f"model {file.path}: {model.signature.described()} on {model.provider}, "
         f"{settings.threads} thread(s)"
     )
-    return OnnxFunction(model, author, settings.model_name, file.variant)
+    return OnnxFunction(model, author, settings.model_name, file.variant, settings.answer_max_bytes)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from carpool import __version__
-from carpool.errors import BadRequest, NotFound
+from carpool.errors import BadRequest, NotFound, shown
 from watchdog_plugin import answers, binary, codec
 from watchdog_plugin.binary import Tails
-from watchdog_plugin.tensors import Call
+from watchdog_plugin.tensors import Call, read_shape
 from watchdog_plugin.values import read_data
 
 if TYPE_CHECKING:
@@ -127,10 +127,11 @@ class OpenInference:
                 raise BadRequest(msg)
             inputs[spec.name] = array
         tails.end()
-        head = {"model_name": name or self._name or _DEFAULT_NAME, "model_version": self._version}
+        called = name or self._name or _DEFAULT_NAME
+        head: dict[str, Any] = {"model_name": called, "model_version": self._version}
         wanted = self._wanted(body)
         rows = self._signature.rows(inputs, len(requests))
-        heads = [head | {"id": r.body["id"]} if "id" in r.body else head for r in requests]
+        heads = [head | _id(request.body) for request in requests]
         return Call(inputs, rows, [partial(_infer_answer, head, wanted) for head in heads])
 
     def _read(self, tensors: Sequence[Any], tails: Tails) -> tuple[TensorSpec, Array]:
@@ -140,22 +141,20 @@ class OpenInference:
             msg = "an entry of inputs is not an object with name, shape, datatype and data"
             raise BadRequest(msg)
         spec = self._signature.input(tensor.get("name"))
-        datatype, shape = tensor.get("datatype"), tensor.get("shape")
+        datatype = tensor.get("datatype")
         if datatype != spec.datatype:
-            msg = f"input {spec.name!r}: datatype is {datatype!r:.40}, the model expects {spec}"
+            msg = f"input {spec.name!r}: datatype is {shown(datatype)}, the model expects {spec}"
             raise BadRequest(msg)
-        if not isinstance(shape, list) or not all(map(_is_size, shape)):
-            msg = f"input {spec.name!r}: shape is {shape!r:.80}, the model expects {spec}"
-            raise BadRequest(msg)
+        shape = read_shape(spec, tensor.get("shape"))
         what = f"input {spec.name!r}"
         parameters = _parameters(tensor, what)
         if "binary_data_size" not in parameters:
             data = [tensor.get("data") for tensor in tensors]
-            return spec, read_data(spec, data, tuple(shape))
+            return spec, read_data(spec, data, shape)
         if "data" in tensor:
             msg = f"{what} has both data and a binary_data_size, expected one of them"
             raise BadRequest(msg)
-        return spec, tails.take(spec, parameters["binary_data_size"], tuple(shape))
+        return spec, tails.take(spec, parameters["binary_data_size"], shape)
 
     def _wanted(self, body: dict[str, Any]) -> Sequence[tuple[TensorSpec, bool]]:
         """The outputs asked for, and of each whether it is wanted as bytes."""
@@ -164,16 +163,20 @@ class OpenInference:
         as_bytes = _flag(_parameters(body, "the request"), "binary_data_output", default=False)
         if not outputs:
             return [(spec, as_bytes) for spec in known.values()]
-        wanted = []
+        wanted: dict[str, tuple[TensorSpec, bool]] = {}
         for entry in outputs if isinstance(outputs, list) else [outputs]:
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or name not in known:
                 expected = f'objects like {{"name": ...}} of {", ".join(known)}'
-                msg = f"outputs has {entry!r:.80}, expected {expected}"
+                msg = f"outputs has {shown(entry)}, expected {expected}"
+                raise BadRequest(msg)
+            if name in wanted:
+                msg = f"output {name!r} is asked for twice, expected each output once"
                 raise BadRequest(msg)
             parameters = _parameters(entry, f"output {name!r}")
-            wanted.append((known[name], _flag(parameters, "binary_data", default=as_bytes)))
-        return wanted
+            as_asked = _flag(parameters, "binary_data", default=as_bytes)
+            wanted[name] = known[name], as_asked
+        return list(wanted.values())
 
     def _about_server(self, path: str) -> Answer:
         if path == "/v2":
@@ -198,14 +201,21 @@ class OpenInference:
         }
 
 
+def _id(body: dict[str, Any]) -> dict[str, Any]:
+    """The request's id, which its answer has too, if it has one."""
+    value = body.get("id")
+    if value is None:
+        return {}
+    if type(value) not in (str, int):
+        msg = f"id is {shown(value)}, expected text"
+        raise BadRequest(msg)
+    return {"id": value}
+
+
 def _without_values(tensor: object) -> object:
     if isinstance(tensor, dict) and isinstance(tensor.get("data"), list):
         return {**tensor, "data": [len(tensor["data"])]}
     return tensor
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and value >= 0  # a boolean is an int, and no size
 
 
 def _described(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
@@ -230,7 +240,7 @@ def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
 def _flag(parameters: dict[str, Any], name: str, *, default: bool) -> bool:
     value = parameters.get(name, default)
     if type(value) is not bool:
-        msg = f"the parameter {name} is {value!r:.40}, expected true or false"
+        msg = f"the parameter {name} is {shown(value)}, expected true or false"
         raise BadRequest(msg)
     return value
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import answers, binary, logs, oip
 from watchdog_plugin.answers import Answer
@@ -91,19 +92,35 @@ class _Work:
 
 
 class OnnxFunction:
-    """Reads requests, runs the model over those that can be read, answers all."""
+    """Reads requests, runs the model over those that can be read, answers all.
+
+    Args:
+        model: what runs.
+        author: whose `preprocess` and `postprocess` there may be.
+        name: the only name that the model answers to; empty: to any.
+        variant: which of the model's variants it is; empty: there are none.
+        answer_max_bytes: of one item; who asks for more gets a 400.
+    """
 
     on_main_thread = False
 
-    def __init__(self, model: Model, author: Author, name: str, variant: str = "") -> None:
+    def __init__(
+        self,
+        model: Model,
+        author: Author,
+        name: str,
+        variant: str = "",
+        answer_max_bytes: int = answers.LARGEST_BYTES,
+    ) -> None:
         self._model = model
+        self._answer_max_bytes = answer_max_bytes
         self.at_once = model.at_once
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
         self._protocol = OpenInference(model.signature, name, variant)
         self._instances = Instances(model.signature, self._postprocess)
         # Most items of a batch share one head, and batches repeat the same few.
-        self._way = functools.lru_cache(maxsize=1024)(self._find_way)
+        self._way = SmallCache(self._find_way)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Run the model on zeros.
@@ -120,8 +137,8 @@ class OnnxFunction:
         for place, item in enumerate(items):
             try:
                 opened = self._way(item.head)(item)
-            except (ItemError, CarpoolError) as error:
-                opened = answers.failure(error.status, error)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
+                opened = _unread(error)
             if isinstance(opened, Answer):
                 work.answers[place] = opened
                 continue
@@ -142,7 +159,8 @@ class OnnxFunction:
         """One answer an item, in order."""
         made = [answer for call in work.calls for answer in call.answers]
         for place, answer, outcome in zip(work.places, made, work.outcomes, strict=True):
-            work.answers[place] = _answered(answer, outcome)
+            answered = _answered(answer, outcome)
+            work.answers[place] = answers.within(self._answer_max_bytes, answered, 400)
         return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
@@ -155,17 +173,26 @@ class OnnxFunction:
         alone = len(requests) == 1
         if alone or self._model.joins:
             try:
-                work.calls.append(read(requests))
-            except (ItemError, CarpoolError) as error:
+                call = read(requests)
+                self._check_size(call)
+            except Exception as error:  # noqa: BLE001  as above
                 if alone:
-                    work.answers[places[0]] = answers.failure(error.status, error)
+                    work.answers[places[0]] = _unread(error)
                     return
             else:
+                work.calls.append(call)
                 work.places += places
                 return
         middle = len(requests) // 2
         for half in (slice(middle), slice(middle, None)):
             self._read(work, read, places[half], requests[half])
+
+    def _check_size(self, call: Call) -> None:
+        """Refuse rows whose outputs alone are too large, before they are computed."""
+        least = call.rows * self._model.signature.row_bytes
+        if least > self._answer_max_bytes:
+            what = f"the outputs of {call.rows} rows have"
+            raise BadRequest(answers.too_large(least, self._answer_max_bytes, what))
 
     def _find_way(self, head: bytes) -> Callable[[Item], Opened | Answer]:
         """How items of this head are opened."""
@@ -228,8 +255,17 @@ def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError
         return answer(outcome)
     except ItemError as error:
         return answers.failure(error.status, error)
-    except TypeError as error:
-        return answers.failure(500, f"the prediction cannot be written as JSON: {error}")
+    except Exception as error:  # noqa: BLE001  an author's values raise what they like
+        said = logs.describe(error)
+        return answers.failure(500, f"the prediction cannot be written as JSON: {said}")
+
+
+def _unread(error: Exception) -> Answer:
+    """What a request gets that cannot be read."""
+    if isinstance(error, ItemError | CarpoolError):
+        return answers.failure(error.status, error)
+    logs.say_failure("reading a request", error)
+    return answers.failure(500, f"reading the request raised {type(error).__name__}, see the log")
 
 
 def _guarded(name: str, hook: Callable[[Any], _T] | None) -> Callable[[Any], _T] | None:

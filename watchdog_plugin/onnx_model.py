@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.errors import BadRequest, CarpoolError
-from watchdog_plugin import logs, ragged
+from watchdog_plugin import answers, logs, ragged
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx_session import OnnxSession
 from watchdog_plugin.padding import Waste
@@ -44,6 +44,7 @@ class OnnxModel:
         threads: cores one run may use.
         lengths: what the author declares of inputs whose lengths differ.
         batch_max: the most rows that one run may have; None for any number.
+        outputs_max_bytes: what the outputs of several runs may have together.
 
     Raises:
         LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
@@ -58,12 +59,14 @@ class OnnxModel:
         threads: int,
         lengths: Mapping[str, object] | None = None,
         batch_max: int | None = None,
+        outputs_max_bytes: int = answers.LARGEST_BYTES,
     ) -> None:
         self._session = OnnxSession(path, threads)
         self.signature = self._session.signature
         self.provider = self._session.provider
         self.padding = ragged.padding(lengths or {}, self.signature)
         self._batch_max = batch_max
+        self._outputs_max_bytes = outputs_max_bytes
         self.shares_runs = may_share(self._inputs(), self.signature.outputs.values())
         if not self.shares_runs:
             logs.say(
@@ -140,6 +143,8 @@ class OnnxModel:
                 return self._run_together(calls, waste)
             except _NotRows:
                 self._share_no_more()
+            except BadRequest:
+                pass  # too large together
             except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
                 logs.say_failure("a run of several requests", error)
         singles = [single for call in calls for single in call.apart()]
@@ -173,6 +178,8 @@ class OnnxModel:
         except _NotRows:
             self._share_no_more()
             return self._run_alone(call)  # whole, from now on
+        except BadRequest as error:
+            return error
         except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
             return fault(error)
 
@@ -181,17 +188,23 @@ class OnnxModel:
 
         Raises:
             _NotRows: they need several runs, whose outputs cannot be put together.
+            BadRequest: they need several runs, whose outputs are too large.
         """
         limit = self._batch_max
         rows = len(next(iter(feeds.values()))) if self.shares_runs else 1
         if limit is None or rows <= limit:
             return self._session.run(feeds)
         parts = []
+        held_bytes = 0
         for start in range(0, rows, limit):
             some = {name: array[start : start + limit] for name, array in feeds.items()}
             parts.append(self._session.run(some))
             if not _are_rows(parts[-1], min(limit, rows - start)):
                 raise _NotRows
+            held_bytes += sum(out.nbytes for out in parts[-1].values())
+            if held_bytes > self._outputs_max_bytes:
+                what = f"the outputs of {start + limit} of {rows} rows have"
+                raise BadRequest(answers.too_large(held_bytes, self._outputs_max_bytes, what))
         columns = {name: [part[name] for part in parts] for name in parts[0]}
         if any(len({out.shape[1:] for out in column}) > 1 for column in columns.values()):
             raise _NotRows

@@ -125,13 +125,24 @@ class Server:
 
         with io.BufferedReader(socket.SocketIO(connection, "r"), _STREAM_BYTES) as stream:
             try:
-                while (request := read_request(stream, self._limits, go_on)) is not None:
-                    self._answer(connection, request)
-                    if not request.keep_alive:
-                        return
+                while self._next(connection, stream, go_on):
+                    pass  # nothing of the last request is kept while the next one is awaited
             except ProtocolError as error:
                 _send(connection, Response(error.status, errors.body(error)), keep_alive=False)
                 _linger(connection)
+
+    def _next(
+        self,
+        connection: socket.socket,
+        stream: io.BufferedReader[socket.SocketIO],
+        go_on: Callable[[], None],
+    ) -> bool:
+        """Read and answer one request; whether another may follow."""
+        request = read_request(stream, self._limits, go_on)
+        if request is None:
+            return False
+        self._answer(connection, request)
+        return request.keep_alive
 
     def _answer(self, connection: socket.socket, request: Request) -> None:
         with self._lock:

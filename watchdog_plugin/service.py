@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from watchdog_plugin import logs
+from watchdog_plugin import answers, logs
 from watchdog_plugin.function import BatchFailed
 from watchdog_plugin.item import Item
 from watchdog_plugin.server import Response
@@ -31,10 +31,12 @@ class Service:
 
     Args:
         key: What a request that is no probe must show; empty: nothing.
+        answer_max_bytes: Of all bodies in the answer to one batch; each item keeps to it by itself.
     """
 
-    def __init__(self, key: str = "") -> None:
+    def __init__(self, key: str = "", answer_max_bytes: int = answers.LARGEST_BYTES) -> None:
         self._key = key
+        self._answer_max_bytes = answer_max_bytes
         self._engine: Engine | None = None
 
     def open(self, engine: Engine) -> None:
@@ -55,41 +57,44 @@ class Service:
         if engine is None:
             loading = errors.body("the function is loading")
             return Response(503, loading, headers=[("retry-after", "1")])
-        return _answer(engine, request)
+        return self._answer(engine, request)
+
+    def _answer(self, engine: Engine, request: Request) -> Response:
+        try:
+            if request.headers.get("content-type") == wire.CONTENT_TYPE:
+                return _batch(engine, request, self._answer_max_bytes)
+            return _single(engine, request)
+        except wire.WireError as error:
+            return Response(400, errors.body(error))
+        except BatchFailed as error:
+            return Response(error.status, errors.body(error))
+        except Exception as error:  # noqa: BLE001  a request's fault must not end its connection
+            logs.say_failure("the handler", error)
+            return Response(500, errors.body("internal error, see the function's log"))
 
     def _shown(self, request: Request) -> bool:
         shown = request.headers.get(wire.KEY_HEADER, "").encode("latin-1", "replace")
         return hmac.compare_digest(shown, self._key.encode())
 
 
-def _answer(engine: Engine, request: Request) -> Response:
-    try:
-        if request.headers.get("content-type") == wire.CONTENT_TYPE:
-            return _batch(engine, request)
-        return _single(engine, request)
-    except wire.WireError as error:
-        return Response(400, errors.body(error))
-    except BatchFailed as error:
-        return Response(error.status, errors.body(error))
-    except Exception as error:  # noqa: BLE001  a request's fault must not end its connection
-        logs.say_failure("the handler", error)
-        return Response(500, errors.body("internal error, see the function's log"))
-
-
-def _batch(engine: Engine, request: Request) -> Response:
+def _batch(engine: Engine, request: Request, answer_max_bytes: int) -> Response:
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
     items = [Item(b, h, r) for b, h, r in zip(bodies, heads, remaining_s, strict=True)]
-    answers, exec_s, headers = engine.answer(items)
-    columns = zip(*answers, strict=True) if answers else ((), (), ())
+    made, exec_s, headers = engine.answer(items)
+    columns = zip(*made, strict=True) if made else ((), (), ())
     statuses, answer_heads, answer_bodies = columns
+    size = sum(map(len, answer_bodies))
+    if size > answer_max_bytes and len(made) > 1:  # the sidecar asks again, in halves
+        what = f"the answers to a batch of {len(made)} have together"
+        raise BatchFailed(answers.too_large(size, answer_max_bytes, what))
     body = wire.encode_answer(ids, statuses, answer_heads, answer_bodies)
     return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])
 
 
 def _single(engine: Engine, request: Request) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
-    answers, exec_s, told = engine.answer([Item(memoryview(request.body), head, math.inf)])
-    status, answer_head, body = answers[0]
+    made, exec_s, told = engine.answer([Item(memoryview(request.body), head, math.inf)])
+    status, answer_head, body = made[0]
     pairs = dict(wire.parse_head(answer_head).headers)
     content_type = pairs.pop("content-type", "application/octet-stream")
     headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}"), *told]

@@ -31,6 +31,7 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
     "handler_exit_on_term": ("false", "true: SIGTERM ends the process once no request is left"),
     "handler_key": ("", "what each request must show as x-carpool-key; the sidecar sets one"),
     "handler_body_max_mib": ("64", "largest body of one POST, which may be a whole batch"),
+    "handler_answer_max_mib": ("64", "largest answer to one POST, which may be a whole batch's"),
     "function_dir": ("function", "folder of handler.py and model.onnx"),
     "model_path": ("", "model file; default model.onnx in function_dir"),
     "model_name": ("", "the one model name /v2/models answers to; default any"),
@@ -58,6 +59,7 @@ class HandlerSettings:
     exit_on_term: bool
     key: str
     body_max_bytes: int
+    answer_max_bytes: int
     function_dir: Path
     model_path: Path
     model_path_given: bool
@@ -90,6 +92,7 @@ class HandlerSettings:
             exit_on_term=_flag("handler_exit_on_term", texts, problems),
             key=texts["handler_key"],
             body_max_bytes=_count("handler_body_max_mib", texts, problems) * _MIB,
+            answer_max_bytes=_count("handler_answer_max_mib", texts, problems) * _MIB,
             function_dir=folder,
             model_path=Path(model_path) if model_path else folder / "model.onnx",
             model_path_given=bool(model_path),

@@ -7,13 +7,15 @@ that executes a model. Messages name the tensor, what was given and what the mod
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, shown
 from watchdog_plugin.item import ItemError
 
 if TYPE_CHECKING:
@@ -29,12 +31,15 @@ __all__ = [
     "Shape",
     "Signature",
     "TensorSpec",
+    "read_shape",
     "shape_of_all",
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 Shape = tuple[int, ...]
+
+_LARGEST_EMPTY = 1 << 20  # the sizes of an empty tensor that are not zero, multiplied
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -98,6 +103,12 @@ class TensorSpec:
         return [size if isinstance(size, int) else -1 for size in self.shape]
 
     @property
+    def row_bytes(self) -> int:
+        """What a row of it has at least."""
+        sizes = [size for size in self.shape[1:] if isinstance(size, int)]
+        return math.prod(sizes) * self.dtype.itemsize
+
+    @property
     def any_rows(self) -> bool:
         """Whether the first dimension is free, so that requests can share a run."""
         return bool(self.shape) and not isinstance(self.shape[0], int)
@@ -117,6 +128,8 @@ class Signature:
     def __init__(self, inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:
         self.inputs = {spec.name: spec for spec in inputs}
         self.outputs = {spec.name: spec for spec in outputs}
+        # What the outputs have at least for each row; dimensions that are free may be one.
+        self.row_bytes = sum(spec.row_bytes for spec in self.outputs.values() if spec.any_rows)
         # Requests of one function repeat the same few shapes; misfits raise and are not kept.
         self._rows_of = functools.lru_cache(maxsize=1024)(self._check_shapes)
 
@@ -128,7 +141,7 @@ class Signature:
         """
         spec = self.inputs.get(name) if isinstance(name, str) else None
         if spec is None:
-            msg = f"input {_short(name)} is not known; the model's inputs are {self.described()}"
+            msg = f"input {shown(name)} is not known; the model's inputs are {self.described()}"
             raise BadRequest(msg)
         return spec
 
@@ -155,7 +168,7 @@ class Signature:
         """What `preprocess` gave for one item, as inputs with a first dimension of one.
 
         Raises:
-            ItemError: 500, it is not the model's inputs by name or by datatype.
+            ItemError: 500, it is not the model's inputs by name, datatype or shape.
         """
         if not isinstance(value, Mapping):
             if len(self.inputs) != 1:
@@ -163,10 +176,16 @@ class Signature:
                 raise ItemError(msg, 500)
             value = {next(iter(self.inputs)): value}
         if value.keys() != self.inputs.keys():
-            names = ", ".join(map(_short, value)) or "nothing"
+            names = ", ".join(map(shown, itertools.islice(value, 8))) or "nothing"
             msg = f"preprocess gave {names}, expected a dict of {self.described()}"
             raise ItemError(msg, 500)
-        return {name: _cast(spec, value[name]) for name, spec in self.inputs.items()}
+        arrays = {name: _cast(spec, value[name]) for name, spec in self.inputs.items()}
+        try:
+            self.rows(arrays)
+        except BadRequest as error:  # the function's mistake, not the caller's
+            msg = f"preprocess gave the wrong shape: {error}"
+            raise ItemError(msg, 500) from error
+        return arrays
 
     def _check_shapes(self, shapes: tuple[Shape, ...]) -> int:
         symbols: dict[str, int] = {}
@@ -190,13 +209,41 @@ class Signature:
 
 
 def _cast(spec: TensorSpec, value: object) -> Array:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        msg = f"preprocess gave {spec.name!r} as no array ({error}), the model expects {spec}"
+        raise ItemError(msg, 500) from error
     if array.dtype != spec.dtype:
         if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
             msg = f"preprocess gave {spec.name!r} as {array.dtype}, the model expects {spec}"
             raise ItemError(msg, 500)
         array = array.astype(spec.dtype)
     return array[None] if spec.has_rows else array
+
+
+def read_shape(spec: TensorSpec, value: object) -> Shape:
+    """The shape that a request gives for an input.
+
+    Raises:
+        BadRequest: it is none, not of as many dimensions as the input's, or holds no value and is
+            nevertheless large: nothing but the body's length bounds what a model makes of values.
+    """
+    if (
+        not isinstance(value, list)
+        or len(value) != len(spec.shape)
+        or not all(map(_is_size, value))
+    ):
+        msg = f"input {spec.name!r}: shape is {shown(value)}, the model expects {spec}"
+        raise BadRequest(msg)
+    if 0 in value and math.prod(filter(None, value)) > _LARGEST_EMPTY:
+        msg = f"input {spec.name!r}: shape is {shown(value)}, too large for a tensor of no values"
+        raise BadRequest(msg)
+    return tuple(value)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value >= 0  # a boolean is an int, and no size
 
 
 def shape_of_all(shape: Shape, requests: int) -> Shape:
@@ -211,8 +258,3 @@ def shape_of_all(shape: Shape, requests: int) -> Shape:
         msg = "expected a shape with rows"
         raise BadRequest(msg)
     return (requests * shape[0], *shape[1:])
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004

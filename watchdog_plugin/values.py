@@ -24,7 +24,9 @@ __all__ = ["read_data"]
 
 # Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
 _TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
-_KINDS = {"U": "text", "b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+_KINDS = {"b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+_ODD = {str: "text", type(None): "null", int: "numbers", float: "numbers"}
+_DEEPEST = 32  # NumPy's own limit is 64, ONNX Runtime's lower
 
 
 def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None) -> Array:
@@ -76,20 +78,51 @@ def _starts_boolean(values: object) -> bool:
     return isinstance(values, bool)
 
 
+def _check_numbers(spec: TensorSpec, data: list[Any], depth: int = 0) -> None:
+    """Refuse what is no number before NumPy sees it.
+
+    Of a text of a megabyte and a thousand numbers it would make a thousand texts of a megabyte.
+    """
+    if depth > _DEEPEST:
+        msg = f"input {spec.name!r}: data is nested more than {_DEEPEST} deep"
+        raise BadRequest(msg)
+    if data and isinstance(data[0], list):
+        for values in data:
+            if not isinstance(values, list):
+                raise _not_numbers(spec, values)
+            _check_numbers(spec, values, depth + 1)
+        return
+    try:
+        sum(data)  # the quickest look at every value that there is
+    except TypeError:
+        odd = next(value for value in data if not isinstance(value, int | float))
+        raise _not_numbers(spec, odd) from None
+    except OverflowError:
+        pass  # an integer too large for a float: told below
+
+
+def _not_numbers(spec: TensorSpec, value: object) -> BadRequest:
+    what = "a ragged list" if isinstance(value, list) else _ODD.get(type(value), "objects")
+    return BadRequest(f"input {spec.name!r}: data holds {what}, the model expects {spec}")
+
+
 def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
     dtype = spec.dtype
+    _check_numbers(spec, data)
     try:
         found = np.array(data)
     except (ValueError, OverflowError) as error:
         msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
         raise BadRequest(msg) from error
     if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
-        what = _KINDS.get(found.dtype.kind, "null or mixed values")
+        what = _KINDS.get(found.dtype.kind, "numbers out of any range")
         msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
         raise BadRequest(msg)
-    if found.dtype == dtype:
-        return found
     try:
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise OverflowError  # NumPy would take it for infinity
+        if found.dtype == dtype:
+            return found
         if dtype.kind in "iu" and found.size:
             _check_range(found, dtype)
         if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any company
@@ -108,7 +141,11 @@ def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
 
 
 def _texts(spec: TensorSpec, data: list[Any]) -> Array:
-    array = np.array(data, dtype=object)
+    try:
+        array = np.array(data, dtype=object)
+    except ValueError as error:
+        msg = f"input {spec.name!r}: data is a ragged list of texts"
+        raise BadRequest(msg) from error
     if not all(isinstance(value, str) for value in array.ravel().tolist()):
         msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
         raise BadRequest(msg)

@@ -13,14 +13,23 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import address as addresses
-from carpool.http.client_connection import ClientConnection, ConnectionFailed
+from carpool.http.client_connection import AnswerTooLarge, ClientConnection, ConnectionFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from carpool.wire import Buffer
 
-__all__ = ["Begun", "ConnectionFailed", "Pool", "Response", "StreamedResponse"]
+__all__ = [
+    "AnswerTooLarge",
+    "Begun",
+    "ConnectionFailed",
+    "Pool",
+    "Response",
+    "StreamedResponse",
+]
+
+_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
@@ -57,12 +66,14 @@ class StreamedResponse:
             await connection.progress()
 
 
-async def _whole(connection: ClientConnection) -> Response:
+async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
     """The whole answer, when it is there."""
     body, pieces = b"", None
+    room = answer_bytes
     while True:
         while connection.chunks:
             chunk = connection.next_chunk()
+            room -= len(chunk)
             if pieces is None and not body:
                 body = chunk
                 continue
@@ -70,6 +81,9 @@ async def _whole(connection: ClientConnection) -> Response:
                 pieces = io.BytesIO()  # unlike a list to join, it never holds everything twice
                 pieces.write(body)
             pieces.write(chunk)
+        if room < 0:
+            msg = f"the answer is larger than {answer_bytes} bytes"
+            raise AnswerTooLarge(msg)
         if connection.complete:
             break
         await connection.progress()
@@ -91,7 +105,7 @@ class Begun:
         """Wait for the whole answer; raises as `Pool.request` does."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await _whole(self._connection)
+                return await _whole(self._connection, self._pool.answer_bytes)
         finally:
             self._pool.give_back(self._connection)
 
@@ -104,10 +118,19 @@ class Pool:
         max_connections: most requests at once; further ones wait for their turn.
         idle_s: an idle connection older than this is not used again. Keep it below the peer's
             own limit, or a request may meet a socket that is just being closed.
+        answer_bytes: largest body of an answer that is taken whole.
     """
 
-    def __init__(self, address: str, *, max_connections: int = 64, idle_s: float = 4.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        max_connections: int = 64,
+        idle_s: float = 4.0,
+        answer_bytes: int = _ANSWER_BYTES,
+    ) -> None:
         self.address = address
+        self.answer_bytes = answer_bytes
         self._where = addresses.parse(address)
         self._idle_s = idle_s
         self._idle: list[ClientConnection] = []
@@ -126,10 +149,11 @@ class Pool:
 
         Raises:
             ConnectionFailed: no answer came.
+            AnswerTooLarge: it is larger than the pool takes.
             TimeoutError: not complete after ``timeout_s``.
         """
         async with asyncio.timeout(timeout_s), self._exchange(method, target, headers, body) as c:
-            return await _whole(c)
+            return await _whole(c, self.answer_bytes)
 
     def begin(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer

@@ -18,10 +18,11 @@ from carpool.errors import FunctionFault
 if TYPE_CHECKING:
     from carpool.wire import Buffer
 
-__all__ = ["ClientConnection", "ConnectionFailed"]
+__all__ = ["AnswerTooLarge", "ClientConnection", "ConnectionFailed"]
 
 _HIGH_WATER_BYTES = 256 * 1024
 _JOIN_BELOW_BYTES = 64 * 1024
+_HEAD_BYTES = 64 * 1024  # of an answer's head, and of all that is neither head nor body
 
 
 class ConnectionFailed(FunctionFault):
@@ -34,6 +35,10 @@ class ConnectionFailed(FunctionFault):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class AnswerTooLarge(FunctionFault):
+    """The peer's answer is larger than the caller takes; it was not read to its end."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -109,6 +114,7 @@ class ClientConnection(asyncio.Protocol):
         self.complete = False
         self.reusable = False
         self._headless = False
+        self._overhead = 0  # bytes since the head was complete, or since the body last grew
 
     # -- asyncio ----------------------------------------------------------------------------
 
@@ -122,6 +128,7 @@ class ClientConnection(asyncio.Protocol):
         if self.complete:  # nobody asked: this must not become the answer to the next request
             self.close()
             return
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -129,6 +136,10 @@ class ClientConnection(asyncio.Protocol):
             if not self.complete:
                 self._fail(f"the answer is not HTTP/1.1: {error}")
                 return
+        if self._overhead > _HEAD_BYTES and not self.complete:
+            self.close()
+            self._fail(f"the answer's head or framing is larger than {_HEAD_BYTES} bytes")
+            return
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -174,6 +185,7 @@ class ClientConnection(asyncio.Protocol):
             self.headers = []
             return
         self.head_complete = True
+        self._overhead = 0
         self.reusable = self._parser.should_keep_alive()
         if self._headless:  # the parser would wait for a body that HEAD does not have
             self.complete = True
@@ -183,6 +195,7 @@ class ClientConnection(asyncio.Protocol):
         """A piece of the body."""
         if self.complete:
             return
+        self._overhead = 0
         self.chunks.append(body)
         self._buffered += len(body)
         if self._buffered > _HIGH_WATER_BYTES and not self._paused:

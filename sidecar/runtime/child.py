@@ -72,7 +72,7 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
         raise ConfigError([problem])
     # of-watchdog listens on every interface, so whoever reaches this machine reaches the handler.
     key = secrets.token_hex(16)
-    env = {**_body_limit(options), **env, "handler_key": key}
+    env = {**_limits(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
     if watchdog:
         return _behind_watchdog(watchdog, options, env, key)
@@ -85,9 +85,15 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
     return Launch(tuple(options.fprocess.split()), {**env, **own}, address, key, scratch)
 
 
-def _body_limit(options: Options) -> dict[str, str]:
-    """The handler must take what the sidecar may send: bodies, and a MiB for their heads."""
-    return {"handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2)}
+def _limits(options: Options) -> dict[str, str]:
+    """The handler must take what the sidecar may send, bodies and a MiB for their heads.
+
+    It must not answer more than the sidecar takes.
+    """
+    return {
+        "handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2),
+        "handler_answer_max_mib": str(max(1, options.answer_max_bytes // 2**20)),
+    }
 
 
 def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], key: str) -> Launch:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import logging
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool import wire
+from carpool import errors, wire
 from carpool.errors import DeadlineMissed, FunctionFault
-from carpool.http.client import ConnectionFailed
+from carpool.http.client import AnswerTooLarge, ConnectionFailed
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from sidecar.runtime.instances import Instance
 
 __all__ = ["AnswerHead", "Answers", "Sending", "hung"]
+
+log = logging.getLogger(__name__)
 
 _REASON_BYTES = 500
 _GATEWAY_TIMEOUT = 504
@@ -82,6 +86,9 @@ class Sending:
         except TimeoutError as error:
             msg = f"the function did not answer within {timeout_s:g} s"
             raise DeadlineMissed(msg) from error
+        except AnswerTooLarge as error:
+            msg = f"the function: {error}; sidecar_answer_max_bytes raises the limit"
+            raise AnswerTooLarge(msg) from error
         return _answers(response, self._ids)
 
 
@@ -93,16 +100,25 @@ def hung(response: Response) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _answer_head(head: bytes) -> AnswerHead:
-    """The content type and the other headers of an answer; cached, as they repeat."""
-    headers = wire.parse_head(head).headers
+    """The content type and the other headers of an answer; cached, as they repeat.
+
+    Raises:
+        WireError: it is none, or too large for whoever is on the way to the caller.
+    """
+    if len(head) > _HEAD_BYTES:
+        msg = f"the head of an answer has {len(head)} bytes, expected at most {_HEAD_BYTES}"
+        raise wire.WireError(msg)
+    headers = [(name.lower(), value) for name, value in wire.parse_head(head).headers]
     content_type = next((value for name, value in headers if name == "content-type"), "")
-    rest = tuple((name, value) for name, value in headers if name not in _FRAMING)
+    rest = tuple((name, value) for name, value in headers if name not in _OURS)
     return AnswerHead(content_type or "application/octet-stream", rest)
 
 
-_FRAMING = frozenset(
-    ("content-type", "content-length", "transfer-encoding", "connection", "keep-alive")
-)
+_OURS = wire.FRAMING | {"content-type"}
+_HEAD_BYTES = 48 * 1024
+_complaints = itertools.count()
+_FAILED = AnswerHead("application/json", ())
+_LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
 def _answers(response: Response, ids: list[int]) -> Answers:
@@ -120,13 +136,45 @@ def _answers(response: Response, ids: list[int]) -> Answers:
     if list(columns.ids) != ids:
         msg = f"the function answered {len(columns.ids)} items where {len(ids)} others were asked"
         raise FunctionFault(msg)
-    bad = [status for status in columns.statuses if not 200 <= status <= 599]  # noqa: PLR2004
-    if bad:
-        msg = f"the function answered with status {bad[0]}: expected 200 to 599"
-        raise FunctionFault(msg)
     padding = _padding(response.header(b"x-carpool-padding"))
-    heads = [_answer_head(head) for head in columns.heads]
-    return Answers(columns.statuses, heads, columns.bodies, padding)
+    statuses, bodies = columns.statuses, columns.bodies
+    try:
+        heads = [_answer_head(head) for head in columns.heads]
+        if min(statuses) < _LOWEST_STATUS or max(statuses) > _HIGHEST_STATUS:
+            statuses, heads, bodies = _each_by_itself(columns)
+    except wire.WireError:
+        statuses, heads, bodies = _each_by_itself(columns)
+    return Answers(statuses, heads, bodies, padding)
+
+
+def _each_by_itself(
+    columns: wire.AnswerColumns,
+) -> tuple[tuple[int, ...], list[AnswerHead], list[memoryview]]:
+    """The columns, with a failure in place of every answer that may not go back to a caller."""
+    found = [
+        _checked(status, head, body)
+        for status, head, body in zip(columns.statuses, columns.heads, columns.bodies, strict=True)
+    ]
+    statuses, heads, bodies = zip(*found, strict=True)
+    return statuses, list(heads), list(bodies)
+
+
+def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHead, memoryview]:
+    try:
+        return _status(status), _answer_head(head), body
+    except wire.WireError as error:
+        if next(_complaints) == 0:  # a function mostly repeats its mistakes
+            msg = "answers that cannot be passed on become 502s, the first: %s"
+            log.error(msg, error)  # noqa: TRY400 - the function's fault, not ours
+        told = errors.body(f"the function's answer cannot be passed on: {error}")
+        return error.status, _FAILED, memoryview(told)
+
+
+def _status(status: int) -> int:
+    if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
+        msg = f"its status is {status}, expected 200 to 599"
+        raise wire.WireError(msg)
+    return status
 
 
 def _padding(header: bytes | None) -> tuple[int, int]:

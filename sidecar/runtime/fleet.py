@@ -41,6 +41,7 @@ class Fleet:
 
     Args:
         batcher: the core, told of every change.
+        answer_bytes: largest answer to a batch.
 
     Attributes:
         key: what the instances ask to be shown with each batch; set before there is any.
@@ -49,9 +50,10 @@ class Fleet:
         selecting: chooses among the plan's variants; None where it has none.
     """
 
-    def __init__(self, batcher: Batcher) -> None:
+    def __init__(self, batcher: Batcher, answer_bytes: int) -> None:
         self._batcher = batcher
         self.key = ""
+        self._answer_bytes = answer_bytes
         self.on_change: Callable[[Instance], None] = lambda _: None
         self._by_address: dict[str, Instance] = {}
         self._leaving: list[Instance] = []
@@ -150,7 +152,7 @@ class Fleet:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        instance = Instance(upstream, self._changed, self.key)
+        instance = Instance(upstream, self._changed, self._answer_bytes, self.key)
         self._by_address[upstream.name] = instance
         instance.watch()
 

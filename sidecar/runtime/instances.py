@@ -42,6 +42,7 @@ class Instance:
     Args:
         upstream: what the core knows of it; its name is the address.
         on_change: called with the instance when it came up, went down or fell silent.
+        answer_bytes: largest answer that is taken from it.
         key: what it asks to be shown with each batch; empty: nothing.
 
     Attributes:
@@ -53,11 +54,15 @@ class Instance:
     """
 
     def __init__(
-        self, upstream: Upstream, on_change: Callable[[Instance], None], key: str = ""
+        self,
+        upstream: Upstream,
+        on_change: Callable[[Instance], None],
+        answer_bytes: int,
+        key: str = "",
     ) -> None:
         self.upstream = upstream
         self.headers = wire.batch_headers(key)
-        self.pool = Pool(upstream.name, max_connections=_CONNECTIONS)
+        self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
         self.reason = "starting"
         self.silent = False
         self.relayed = 0

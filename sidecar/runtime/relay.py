@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError
+from carpool.http.client import AnswerTooLarge
 from sidecar.runtime.egress import hung
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ class Relay:
             local.hung(f"it did not answer a batch within {self._timeout_s:g} s")
             text = b"the handler did not answer in time"
             exchange.reply(504, text, "text/plain", [("x-openfaas-internal", "sidecar")])
+        except AnswerTooLarge as error:
+            local.answered(loop.time() - began)
+            exchange.fail(error)
         except CarpoolError as error:
             log.warning("the handler broke off: %s", error)
             local.lost(str(error))

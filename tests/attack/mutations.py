@@ -1,29 +1,31 @@
 """Seeded mutations of something valid, and a count of what became of each.
 
 A mutation changes a few places of a valid seed, so that most of it is still read: what is wrong
-lies deep inside. The same seed gives the same mutations on every machine.
+lies deep inside. A number always gives the same mutation.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["mutated_bytes", "mutated_texts", "outcomes"]
+
+_T = TypeVar("_T")
 
 _EDGES = (0, 1, 2, 7, 8, 9, 0x1F, 0x20, 0x3F, 0x40, 0x7F, 0x80, 0xFE, 0xFF)
 _RUNS = (b"\0" * 8, b"\xff" * 4, b"\xff" * 8, b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x01")
 _MOST_CHANGES = 4
 
 
-def mutated_bytes(seeds: Sequence[bytes], count: int, seed: int = 1) -> Iterator[bytes]:
-    """So many variants of valid messages."""
-    rng = random.Random(seed)
-    for _ in range(count):
+def mutated_bytes(seeds: Sequence[bytes], numbers: Iterable[int]) -> Iterator[bytes]:
+    """A variant of one of these valid messages for each number."""
+    for number in numbers:
+        rng = random.Random(number)
         data = bytearray(rng.choice(seeds))
         for _ in range(rng.randint(1, _MOST_CHANGES)):
             _change_bytes(data, rng)
@@ -31,11 +33,11 @@ def mutated_bytes(seeds: Sequence[bytes], count: int, seed: int = 1) -> Iterator
 
 
 def mutated_texts(
-    seeds: Sequence[str], words: Sequence[str], count: int, seed: int = 1
+    seeds: Sequence[str], words: Sequence[str], numbers: Iterable[int]
 ) -> Iterator[str]:
-    """So many variants of valid documents; ``words`` are what their language minds about."""
-    rng = random.Random(seed)
-    for _ in range(count):
+    """A variant of one of these valid texts for each number; their language minds ``words``."""
+    for number in numbers:
+        rng = random.Random(number)
         text = rng.choice(seeds)
         for _ in range(rng.randint(1, _MOST_CHANGES)):
             text = _changed_text(text, words, rng)
@@ -43,11 +45,11 @@ def mutated_texts(
 
 
 def outcomes(
-    run: Callable[[bytes], object], data: Iterator[bytes], refused: type[Exception]
+    run: Callable[[_T], object], mutations: Iterable[_T], refused: type[Exception]
 ) -> Counter[str]:
-    """How many were taken and how many refused; what else is raised is raised, with its input."""
+    """How many were taken and how many refused; what else is raised is told with its input."""
     found: Counter[str] = Counter()
-    for at, each in enumerate(data):
+    for at, each in enumerate(mutations):
         try:
             run(each)
         except refused as error:

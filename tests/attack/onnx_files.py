@@ -17,6 +17,7 @@ from watchdog_plugin.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = ["loaded", "read", "seeds"]
@@ -30,7 +31,7 @@ def seeds(folder: Path) -> list[bytes]:
     return [*[path.read_bytes() for path in paths], made]
 
 
-def read(folder: Path, count: int, seed: int = 1) -> Counter[str]:
+def read(folder: Path, numbers: Iterable[int]) -> Counter[str]:
     """What `carpool predict` does first; only a `ConfigError` may come of it."""
     path = folder / "read.onnx"
 
@@ -38,10 +39,10 @@ def read(folder: Path, count: int, seed: int = 1) -> Counter[str]:
         path.write_bytes(data)
         read_graph(path)
 
-    return outcomes(once, mutated_bytes(seeds(folder), count, seed), ConfigError)
+    return outcomes(once, mutated_bytes(seeds(folder), numbers), ConfigError)
 
 
-def loaded(folder: Path, count: int, seed: int = 1) -> Counter[str]:
+def loaded(folder: Path, numbers: Iterable[int]) -> Counter[str]:
     """What a handler does at its start; only a `LoadError` may come of it."""
     path = folder / "loaded.onnx"
 
@@ -49,7 +50,7 @@ def loaded(folder: Path, count: int, seed: int = 1) -> Counter[str]:
         path.write_bytes(data)
         OnnxModel(path, 1).warm_up([1])
 
-    return outcomes(once, mutated_bytes(seeds(folder), count, seed), LoadError)
+    return outcomes(once, mutated_bytes(seeds(folder), numbers), LoadError)
 
 
 def _convolution(folder: Path) -> Path:

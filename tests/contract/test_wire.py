@@ -141,10 +141,10 @@ def test_a_head_that_can_be_written_can_be_read(line: str, headers: list[tuple[s
 
 def test_large_heads_are_not_kept() -> None:
     """The cache of heads holds what a function repeats, not megabytes that a client made up."""
-    kept = wire._parse_and_keep.cache_info().currsize
+    kept = len(wire.parse_head)
     for i in range(10):
         wire.parse_head(b"POST /%d\nx: %b\n" % (i, bytes([97]) * 10_000))
-    assert kept == wire._parse_and_keep.cache_info().currsize
+    assert kept == len(wire.parse_head)
 
 
 def test_a_message_that_promises_too_much_costs_nothing() -> None:
@@ -156,7 +156,7 @@ def test_a_message_that_promises_too_much_costs_nothing() -> None:
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
 def test_a_header_cannot_forge_another(value: str) -> None:
     """A line break in a value is refused when the head is built."""
-    with pytest.raises(wire.WireError, match="line break"):
+    with pytest.raises(wire.WireError, match="printable"):
         wire.build_head("", [("x", value)])
 
 

@@ -3,7 +3,8 @@
 ``slow:0.2`` sleeps, ``wait:PATH`` waits until nobody else holds the lock of that file, ``hang``
 keeps its batch for ever, ``crash`` dies, ``fail`` fails the whole batch, ``bad`` fails alone with
 422, ``short`` answers too few items, ``garbage`` answers no batch,
-``badhead`` heads that are none; anything else is echoed.
+``badhead`` has a head that is none, ``head:X`` one with the line ``X``, ``status:N`` that status,
+``big:N`` so many bytes; anything else is echoed.
 ``start_gate`` in the environment names a file whose lock the start waits for, and ``start_exit``
 makes it hopeless.
 """
@@ -16,6 +17,7 @@ import socketserver
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from carpool import wire
 
@@ -53,17 +55,24 @@ class Handler(socketserver.StreamRequestHandler):
             return 500, b"the whole batch failed"
         if "garbage" in words:
             return 200, b"not a batch"
-        if "badhead" in words:
-            heads = [b"\nno colon\n"] * len(words)
-            statuses = [200] * len(words)
-            return 200, wire.encode_answer(columns.ids, statuses, heads, columns.bodies)
         kept = slice(None, -1) if "short" in words else slice(None)
-        statuses = [422 if word == "bad" else 200 for word in words]
-        heads = [OK] * len(words)
-        answer = wire.encode_answer(
-            columns.ids[kept], statuses[kept], heads[kept], columns.bodies[kept]
-        )
-        return 200, answer
+        made = [answer(word) for word in words[kept]]
+        statuses, heads, bodies = ([each[part] for each in made] for part in range(3))
+        return 200, wire.encode_answer(columns.ids[kept], statuses, heads, bodies)
+
+
+def answer(word: str) -> tuple[Any, Any, Any]:
+    """Status, head and body that a word asks for."""
+    verb, _, rest = word.partition(":")
+    if word == "bad":
+        return 422, OK, b"bad"
+    if word == "badhead":
+        return 200, b"\nno colon\n", b""
+    if verb == "head":
+        return 200, b"\n" + rest.encode("latin-1") + b"\n", b"with a head"
+    if verb == "status":
+        return int(rest), OK, b""
+    return 200, OK, b"x" * int(rest) if verb == "big" else word.encode("latin-1")
 
 
 def passed(gate: str) -> None:

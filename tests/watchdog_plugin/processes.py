@@ -18,9 +18,9 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["HEAD", "Answered", "Client", "Handler", "batch_body", "start"]
+__all__ = ["HEAD", "ROOT", "Answered", "Client", "Handler", "batch_body", "start"]
 
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 HEAD = wire.build_head("POST /", [("content-type", "application/json")])
 
 
@@ -144,7 +144,7 @@ def start(
         process = subprocess.Popen(
             [sys.executable, "-m", "watchdog_plugin", *arguments],
             cwd=folder,
-            env={**base, "PYTHONPATH": str(_ROOT), **settings},
+            env={**base, "PYTHONPATH": str(ROOT), **settings},
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from carpool import errors
 from carpool.wire import parse_head
 from watchdog_plugin import ItemError, Reply, answers
 
@@ -54,6 +55,19 @@ def test_an_item_error_is_its_status_and_message() -> None:
     assert {"error": "too long"} == json.loads(bytes(answer.body))
 
 
+def deep(levels: int) -> list[Any]:
+    """A list nested so deep."""
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def repr_of(value: object) -> str:
+    """What a test is called."""
+    return errors.shown(value).encode("ascii", "backslashreplace").decode()
+
+
 @pytest.mark.parametrize(
     "result",
     [
@@ -62,9 +76,21 @@ def test_an_item_error_is_its_status_and_message() -> None:
         Reply(b"", 99),
         Reply(b"", headers={"Content-Length": "5"}),
         Reply(b"", headers={"x": "a\r\nb: c"}),
+        Reply(b"", headers={"x y": "a"}),
+        Reply(b"", headers={"x": "a\x01"}),
+        Reply(b"", headers={"x": "\u20ac"}),
+        Reply(b"", headers={"Connection": "close"}),
+        Reply(b"", headers={"Upgrade": "h2c"}),
+        Reply(b"", headers={1: "a"}),  # type: ignore[dict-item]
+        Reply(b"", headers=["x"]),  # type: ignore[arg-type]
+        Reply(b"", content_type="text/plain\r\nx: y"),
+        Reply(b"", 200.5),  # type: ignore[arg-type]
+        Reply(b"", "200"),  # type: ignore[arg-type]
         Reply(Reply(b"")),
+        "\ud800",
+        deep(2000),
     ],
-    ids=["object", "nested", "status", "framing", "newline", "reply"],
+    ids=repr_of,
 )
 def test_a_result_that_is_no_answer_is_this_items_500(result: Any) -> None:
     """The message says what was expected."""

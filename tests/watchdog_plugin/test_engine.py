@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
+import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +57,32 @@ def test_an_exit_in_a_batch_is_the_batchs_failure(model_thread: ModelThread) -> 
 
     with pytest.raises(BatchFailed, match="SystemExit"):
         model_thread.call(leave)
+
+
+class Held:
+    """What a batch holds."""
+
+
+def use(held: Held, *, fails: bool) -> None:
+    """Run a batch."""
+    del held
+    if fails:
+        divide()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_is_let_go_of_with_its_answer(model_thread: ModelThread, *, fails: bool) -> None:
+    """While the next one is awaited nothing of it is left, and no ring waits for the collector."""
+    held = Held()
+    known = weakref.ref(held)
+    gc.disable()
+    try:
+        with contextlib.suppress(ZeroDivisionError):
+            model_thread.call(partial(use, held, fails=fails))
+        del held
+        wait_until(lambda: known() is None)
+    finally:
+        gc.enable()
 
 
 class Staged:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import time
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +96,19 @@ def test_a_client_may_wait_for_continue(server: Server) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
         connection.sendall(b"ok")
         assert b"ok" == b"".join(iter(lambda: connection.recv(65536), b""))[-2:]
+
+
+def test_nothing_of_a_request_is_kept_while_the_next_is_awaited(server: Server) -> None:
+    """Sixteen connections that have each sent and got much hold nothing of it."""
+    large = b"x" * 900_000
+    with contextlib.ExitStack() as stack:
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        for _ in range(16):
+            client = stack.enter_context(Client(str(server.address)))
+            assert large == client.request("PUT", "/", large).body
+        wait_until(lambda: server.quiet_s() > 0)
+        wait_until(lambda: tracemalloc.get_traced_memory()[0] < 8 * len(large))
 
 
 def test_a_silent_connection_is_closed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import wire
-from watchdog_plugin import Item, ItemError, Reply
+from watchdog_plugin import Item, ItemError, Reply, answers
 from watchdog_plugin.batch_function import BatchFunction
 from watchdog_plugin.engine import Engine, ModelThread
 from watchdog_plugin.reader import Request
@@ -54,6 +54,17 @@ def test_golden_requests_become_items() -> None:
         (b"abc", "GET", "/", "", 0.125),
     ]
     assert expected == seen
+
+
+def test_answers_too_large_together_fail_the_batch_as_a_whole() -> None:
+    """The sidecar then asks again in halves; one too large by itself is its own 500."""
+    half = bytes(answers.LARGEST_BYTES // 2 + 1)
+    message = wire.encode_request([1, 2], [1.0] * 2, [wire.build_head("GET /", [])] * 2, [b""] * 2)
+    status, body, _ = served(lambda items: [half] * len(items), message)
+    assert (500, True) == (status, b"handler_answer_max_mib" in body)
+    status, body, _ = served(lambda items: [b"small", bytes(2 * len(half))][: len(items)], message)
+    assert 200 == status
+    assert (200, 500) == wire.decode_answer(body).statuses
 
 
 def test_results_become_the_golden_answers() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carpool.http.client import ConnectionFailed, Pool
+from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
@@ -119,6 +119,60 @@ def test_what_nobody_asked_for_answers_nothing(excess: bytes, late: bool) -> Non
                 assert i + 1 == len(talks)
                 answered.set()
                 await wait_until_async(talks[-1].is_closing)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"x: y\r\n"),
+        (b"HTTP/1.1 200 OK\r\nx: ", b"y"),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"x: y\r\n"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", b"x"),
+    ],
+    ids=["headers", "a header", "interim answers", "trailers", "an extension"],
+)
+def test_what_is_no_body_is_bounded(start: bytes, more: bytes) -> None:
+    """An answer whose head or framing never ends is broken off; nobody waits for its end."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(start)
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(more * 1000)
+                await writer.drain()
+
+    async def run() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        async with server, asyncio.timeout(20):
+            host, port = server.sockets[0].getsockname()
+            with pytest.raises(ConnectionFailed, match="head or framing is larger"):
+                await Pool(f"{host}:{port}").request("GET", "/")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("framing", [b"content-length: 999999999", b"transfer-encoding: chunked"])
+def test_an_answer_is_bounded(framing: bytes) -> None:
+    """More than the pool takes is not read to its end, announced or not."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                await writer.drain()
+
+    async def run() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        async with server, asyncio.timeout(20):
+            host, port = server.sockets[0].getsockname()
+            with pytest.raises(AnswerTooLarge, match="larger than 100000 bytes"):
+                await Pool(f"{host}:{port}", answer_bytes=100_000).request("GET", "/")
 
     asyncio.run(run())
 

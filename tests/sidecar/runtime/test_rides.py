@@ -12,7 +12,7 @@ from tests.sidecar.runtime.conftest import EXPLAIN, error
 if TYPE_CHECKING:
     from tests.sidecar.runtime.conftest import Gate, Start
 
-_MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a head"}
+_MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a header"}
 
 
 def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
@@ -64,7 +64,72 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("word", ["fail", "garbage", "badhead", "crash"])
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("badhead", "a header is not"),
+        ("head:x y: 1", "a header is not"),
+        ("head:x: 1\rset-cookie: a=b", "a header is not"),
+        ("head:x: \x01", "a header is not"),
+        ("head:x: \x7f", "a header is not"),
+        ("head:x(y): 1", "a header is not"),
+        ("head:: 1", "a header is not"),
+        ("head:x: " + "y" * 50_000, "expected at most 49152"),
+        ("status:100", "its status is 100"),
+        ("status:0", "its status is 0"),
+        ("status:600", "its status is 600"),
+    ],
+)
+def test_an_answer_that_cannot_be_passed_on_fails_alone(
+    sidecar: Start, gate: Gate, word: str, reason: str
+) -> None:
+    """It is a 502 that says why; its neighbours ride with it and are answered."""
+
+    async def run() -> None:
+        async with sidecar(carpool_batch_max="4") as running:
+            asked = [running.ask(each, EXPLAIN) for each in ("a", word, "b", "c")]
+            responses = await running.together(gate, *asked)
+            assert [200, 502, 200, 200] == [response.status for response in responses]
+            assert reason in error(responses[1].body)
+            assert {b"4"} == {response.header(b"x-carpool-batch") for response in responses}
+
+    asyncio.run(run())
+
+
+def test_what_belongs_to_a_connection_is_dropped(sidecar: Start) -> None:
+    """No handler can say how its answer is framed, or end a caller's connection."""
+    lines = ["Connection: close", "Transfer-Encoding: chunked", "Content-Length: 1", "Upgrade: h2c"]
+    lines += ["te: trailers", "Trailer: x", "Keep-Alive: timeout=0", "Proxy-Connection: close"]
+
+    async def run() -> None:
+        async with sidecar() as running:
+            for line in lines:
+                response = await running.ask(f"head:{line}\nX-Own: \xe9\t1")
+                assert (200, b"with a head") == (response.status, response.body)
+                names = {name for name, _ in response.headers}
+                assert {b"content-type", b"content-length", b"date", b"x-own"} == names
+                assert b"\xc3\xa9\t1" == response.header(b"x-own")  # the bytes that it wrote
+
+    asyncio.run(run())
+
+
+def test_a_huge_answer_fails_alone(sidecar: Start, gate: Gate) -> None:
+    """Too large by itself: a 502 that says so. Too large together: each in a smaller batch."""
+
+    async def run() -> None:
+        async with sidecar(carpool_batch_max="4", sidecar_answer_max_bytes="1000000") as running:
+            asked = [running.ask(each) for each in ("a", "big:30000000", "b", "c")]
+            responses = await running.together(gate, *asked)
+            assert [200, 502, 200, 200] == [response.status for response in responses]
+            assert "sidecar_answer_max_bytes" in error(responses[1].body)
+            asked = [running.ask("big:900000") for _ in range(4)]
+            large = await running.together(gate, *asked)
+            assert [(200, 900_000)] * 4 == [(each.status, len(each.body)) for each in large]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("word", ["fail", "garbage", "crash"])
 def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start, gate: Gate, word: str) -> None:
     """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
 
