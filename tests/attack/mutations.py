@@ -100,7 +100,8 @@ def _changed_text(text: str, words: Sequence[str], rng: random.Random) -> str:
             piece = text[rng.randrange(len(text) + 1) :][: rng.randint(1, 40)]
             return text[:at] + piece + text[at:]
         case 4:
-            return text[:at] + chr(rng.choice((0, 9, 10, 13, 0x7F, 0xE9, 0x2028, 0x1F600)))
+            odd = chr(rng.choice((0, 9, 10, 13, 0x7F, 0xE9, 0x2028, 0x1F600)))
+            return text[:at] + odd + text[at:]
         case _:
             lines = text.split("\n")
             line = rng.randrange(len(lines))
