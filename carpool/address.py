@@ -9,6 +9,7 @@ from carpool.errors import ConfigError, Problem
 __all__ = ["Address", "parse"]
 
 _LARGEST_PORT = 65535
+_PORT_DIGITS = 5
 
 
 class Address(NamedTuple):
@@ -33,7 +34,21 @@ def parse(text: str, name: str = "address") -> Address:
     if text.startswith("unix:") and len(text) > len("unix:"):
         return Address("", 0, text.removeprefix("unix:"))
     host, colon, port = text.removeprefix("http://").rstrip("/").rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > _LARGEST_PORT:
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and _is_port(port) and _is_host(host)):
         problem = Problem(name, text, "HOST:PORT, as in 127.0.0.1:8080, or unix:/path")
         raise ConfigError([problem])
-    return Address(host.removeprefix("[").removesuffix("]"), int(port), "")
+    return Address(host, int(port), "")
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _PORT_DIGITS and int(text) <= _LARGEST_PORT
+
+
+def _is_host(text: str) -> bool:
+    """Whether the system's resolver can be asked for it, which encodes names like this."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return not any(character in "/\\" or character.isspace() for character in text)

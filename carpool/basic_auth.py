@@ -97,12 +97,15 @@ def write(folder: Path, pair: Credentials) -> None:
 
 
 def put(folder: Path, name: str, secret: bytes) -> None:
-    """Write a file for its owner alone, or for the folder's group if that may list the folder.
+    """Write a file that only its owner may read, or also the group of a folder like ``rwxr-x---``.
+
+    A folder that everybody may list, as `mkdir` makes it, is not meant for the group.
 
     Raises:
         OSError: it cannot be written.
     """
-    shared = folder.stat().st_mode & stat.S_IRGRP if folder.is_dir() else 0
+    mode = folder.stat().st_mode if folder.is_dir() else 0
+    shared = 0 if mode & stat.S_IRWXO else mode & stat.S_IRGRP
     replace_file(folder / name, secret, 0o600 | shared)
 
 

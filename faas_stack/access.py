@@ -1,7 +1,7 @@
 """Who may change and see a provider's functions: the options of every command that starts one.
 
-Unless it is told otherwise a provider asks for credentials that it has made itself and kept where
-Carpool's commands find them (`carpool.basic_auth`), and answers to no other names than its own.
+By default a provider asks for credentials that it has created and stored where Carpool's commands
+find them (`carpool.basic_auth`), and accepts only its own host names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     files = "files basic-auth-user and basic-auth-password, made if there are neither"
     default = "one of your own for each address, in ~/.local/state/carpool/gateways"
     add("--basic-auth", type=Path, metavar="DIR", help=f"{files} (default: {default})")
-    trusted = "ask nobody for credentials: whoever reaches it may run anything as you"
+    trusted = "ask for no credentials: whoever reaches it may run anything as you"
     add("--no-auth", action="store_true", help=trusted)
     names = "another name of this machine that requests may come by; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
@@ -109,7 +109,7 @@ class Access:
         """Where the credentials are, and how faas-cli gets to know them."""
         folder = self.folder(address)
         if folder is None or self.credentials is None:
-            return "nobody is asked for credentials (--no-auth): who reaches it may run anything"
+            return "no credentials are required (--no-auth): whoever reaches it may run any program"
         login = ["faas-cli", "login", "--gateway", f"http://{address}", "--password-stdin"]
         user = self.credentials.user
         login += ["--username", user] * (user != "admin")

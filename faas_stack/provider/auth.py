@@ -33,7 +33,7 @@ class BasicAuth:
     def refuse(self, exchange: Exchange) -> int:
         """Answer that credentials are needed; returns the status."""
         challenge = ("www-authenticate", 'Basic realm="Restricted"')
-        text = "expected user and password: faas-cli login, or curl -u; the provider said at its "
-        text += "start where they are"
+        text = "expected user and password: faas-cli login, or curl -u; the provider prints where "
+        text += "they are when it starts"
         exchange.reply(401, errors.body(text), headers=[challenge])
         return 401

@@ -88,7 +88,7 @@ class Outlook:
     def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
         """Compare when ``riders`` were answered with what they were promised.
 
-        Who was promised an answer after its deadline and got none learns nobody anything.
+        Riders that were predicted to be late and got no answer are left out: they prove nothing.
         """
         promised = [
             rider

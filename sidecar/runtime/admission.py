@@ -29,7 +29,7 @@ _UNIQUE = (b"x-start-time", b"x-call-id", b"traceparent")  # a head with one doe
 
 
 def told(refusal: Refusal, batcher: Batcher, now: float) -> errors.CarpoolError:
-    """What a caller is told who is refused for want of time or room."""
+    """The error for a request that is refused for lack of time or room."""
     waiting, clear_s = batcher.queued, batcher.outlook.clear_s(now)
     if refusal is Refusal.LATE:
         msg = f"{waiting} requests wait: this one would be answered after its deadline"

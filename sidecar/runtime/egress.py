@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
+from carpool.caching import SmallCache
 from carpool.errors import DeadlineMissed, FunctionFault
 from carpool.http.client import AnswerTooLarge, ConnectionFailed
 
@@ -98,7 +98,7 @@ def hung(response: Response) -> bool:
     return response.status == _GATEWAY_TIMEOUT and internal is not None
 
 
-@functools.lru_cache(maxsize=256)
+@SmallCache
 def _answer_head(head: bytes) -> AnswerHead:
     """The content type and the other headers of an answer; cached, as they repeat.
 

@@ -1,10 +1,10 @@
 """Whole batches for this sidecar's own handler, formed by the sidecar in front of several.
 
-They are passed on as they are, past the queue: who formed them has decided. Only a front of this
-very function may: it shows a key that is made from the token both have. An answer goes back as it
-is, too. Where the handler breaks off, the connection is broken off, so that whoever waits sees
-what he would have seen at the handler itself. A sidecar that leaves changes nothing for the
-handler, which goes on with the batch: whether that ever comes to an end is watched all the same.
+Batches are passed on unchanged, past the queue, as the front has scheduled them already. Only a
+front of this function may send them: it shows a key that is made from the token both have. Answers
+go back unchanged, too. If the handler closes the connection, so does the relay, and the front sees
+the same as at the handler itself. If the front disconnects, the handler goes on with the batch, and
+is still restarted if it hangs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Relay:
     def _refuse(self, exchange: Exchange) -> None:
         if not self._told:
             self._told = True
-            log.warning("a batch was refused: its sender has not this function's token")
+            log.warning("a batch was refused: its sender does not have this function's token")
         text = f"expected {wire.KEY_HEADER}: whole batches are taken from this function's front"
         exchange.reply(403, errors.body(text))
 

@@ -14,7 +14,14 @@ def test_addresses_are_read_and_written(text: str) -> None:
     assert text == str(address.parse(text))
 
 
-@pytest.mark.parametrize("text", ["", "80", "host", "host:", "host:x", "host:99999", "unix:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "80", "host", "host:", "host:x", "host:99999", "unix:"),
+        *("../../x:80", "a/b:80", "https://host:443", "two names:80", "a..b:80", "\udcff:80"),
+        *(f"{'x' * 64}:80", f"host:{'9' * 5000}"),
+    ],
+)
 def test_bad_addresses_are_named(text: str) -> None:
     """The value and the two forms that are understood."""
     with pytest.raises(ConfigError, match="HOST:PORT"):

@@ -43,6 +43,10 @@ def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
     basic_auth.write(folder, basic_auth.generated())
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o640}
+    folder.chmod(0o755)  # what mkdir makes is not shared on purpose
+    basic_auth.write(folder, basic_auth.generated())
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes == {0o600}
     assert ["basic-auth-password", "basic-auth-user"] == sorted(p.name for p in folder.iterdir())
 
 

@@ -1,0 +1,20 @@
+"""Results are kept for keys that repeat, and large keys are not kept."""
+
+from __future__ import annotations
+
+from carpool.caching import SmallCache
+
+
+def test_only_small_keys_are_kept() -> None:
+    """A large one is computed again each time, and takes no memory in between."""
+    asked: list[bytes] = []
+
+    def size(key: bytes) -> int:
+        asked.append(key)
+        return len(key)
+
+    cached = SmallCache(size)
+    small, large = b"x" * 2048, b"x" * 2049
+    assert [cached(key) for key in (small, large) * 2] == [2048, 2049] * 2
+    assert asked == [small, large, large]
+    assert len(cached) == 1
