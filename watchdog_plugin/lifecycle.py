@@ -34,6 +34,8 @@ _QUIET_S = 0.25
 _TICK_S = 0.05
 _PARENT_CHECK_S = 1.0
 _SIGNAL_EXIT = 128
+# Noted when this is imported, as the parent may end before there is a listener to watch it.
+_PARENT = os.getppid()
 
 
 class Lifecycle:
@@ -51,7 +53,6 @@ class Lifecycle:
         self._exit_on_term = exit_on_term
         self._quiet_s = quiet_s
         self._clean_up = clean_up
-        self._parent = os.getppid()
         self._terminating = False
 
     def start(self) -> None:
@@ -77,7 +78,7 @@ class Lifecycle:
             if select.select([signals], [], [], wait_s)[0]:
                 for number in os.read(signals, 64):
                     self._hear(number)
-            if os.getppid() != self._parent:
+            if os.getppid() != _PARENT:
                 logs.say("the parent process has gone, so do I")
                 self.leave(1)
             if self._terminating and self._quiet_s() >= _QUIET_S:

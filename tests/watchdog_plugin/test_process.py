@@ -396,6 +396,36 @@ def test_the_parents_end_is_the_handlers(tmp_path: Path) -> None:
     assert not (tmp_path / "h.sock").exists()
 
 
+BEFORE_IT_WATCHES = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", '''
+import os, threading, time
+from watchdog_plugin.lifecycle import Lifecycle
+parent = os.getppid()
+print(os.getpid(), flush=True)
+while os.getppid() == parent:
+    time.sleep(0.01)
+Lifecycle(exit_on_term=False, quiet_s=lambda: 0.0, clean_up=lambda: None).start()
+threading.Event().wait()
+'''])
+child.wait()
+"""
+
+
+def test_a_parent_that_ends_before_it_is_watched_is_missed() -> None:
+    """As when of-watchdog is killed while the handler starts."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BEFORE_IT_WATCHES],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    wait_until(lambda: not alive(pid))
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs: nobody may have collected it after its end."""
     try:
