@@ -101,6 +101,12 @@ class Running:
         assert self._process
         return usage.of_tree(self._process.pid)
 
+    @property
+    def own_cpu_s(self) -> float:
+        """CPU seconds that the process itself has used, without those that it started."""
+        assert self._process
+        return usage.cpu_s(self._process.pid)
+
     def request(self, body: bytes) -> bytes:
         """A whole request that carries ``body``."""
         head = (

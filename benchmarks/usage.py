@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Usage", "of_tree"]
+__all__ = ["Usage", "cpu_s", "of_tree"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PARENT, _USER, _SYSTEM = 1, 11, 12  # fields of /proc/PID/stat after the command's name
@@ -37,6 +37,12 @@ def of_tree(root: int) -> Usage:
     ticks = sum(int(stats[pid][_USER]) + int(stats[pid][_SYSTEM]) for pid in alive)
     memory_kb = sum(_memory_kb(pid) for pid in alive)
     return Usage(ticks / _TICKS_PER_S, memory_kb / _KB, len(alive))
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that process ``pid`` alone has used; 0 if there is none."""
+    stat = _stat(Path(f"/proc/{pid}"))
+    return (int(stat[_USER]) + int(stat[_SYSTEM])) / _TICKS_PER_S if stat else 0.0
 
 
 def _stat(folder: Path) -> list[str] | None:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["Admission", "Intake", "Pace", "Parkable"]
 
 _FREE_READS = 32  # of one iteration, before the time is looked at
-_BEHIND_THE_SCENES = 4.0  # reading and writing a socket, as a multiple of what a refusal takes here
-_LONGEST_WAIT_S = 0.5
-_LONGEST_S = 0.0001  # of a refusal; if it was longer, the process was interrupted
+_WITH_READING = 1.5  # what a refusal takes with the reading before it, which is not seen here
+_LONGEST_WAIT_S = 2.0
+_LONGEST_S = 0.0002  # of a refusal; if it was longer, the process was interrupted
 _SAVED_S = 0.005  # most time for refusals that is saved up
 _PAUSE_S = 0.001
 _HEADS_MAX = 1024
@@ -85,7 +85,7 @@ class Pace:
     """
 
     quantum_s: float
-    share: float = 0.1
+    share: float = 0.05
 
 
 class Intake:
@@ -261,7 +261,7 @@ class Intake:
             began = self._clock()
             self._refuse_one(connection, data, now - since)
             took_s = min(self._clock() - began, _LONGEST_S)
-            self._allowance_s -= _BEHIND_THE_SCENES * took_s
+            self._allowance_s -= _WITH_READING * took_s
             self._overdue -= 1
         self._overdue = min(max(self._overdue, 0.0), len(parked))
 

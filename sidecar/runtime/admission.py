@@ -14,8 +14,11 @@ from carpool import errors
 from carpool.errors import Overloaded, QueueFull
 from carpool.http.exchange import whole
 from sidecar.core.batch import Refusal
+from sidecar.runtime.ingress import WAY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from carpool.http.server import Exchange, Server
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
@@ -45,6 +48,7 @@ class Admission:
         metrics: counts.
         server: knows the date.
         objective_s: the function's longest.
+        clock: seconds, on the axis of requests.
 
     Attributes:
         closed: whether an interactive request would be refused, when that was last asked.
@@ -53,8 +57,14 @@ class Admission:
     """
 
     def __init__(
-        self, batcher: Batcher, metrics: Metrics, server: Server, objective_s: float
+        self,
+        batcher: Batcher,
+        metrics: Metrics,
+        server: Server,
+        objective_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = clock
         self._batcher = batcher
         self._metrics = metrics
         self._server = server
@@ -67,8 +77,8 @@ class Admission:
 
     def refuses(self, waited_s: float) -> bool:
         """Whether an interactive request that was read ``waited_s`` ago would be refused now."""
-        left_s = self._objective_s - self.unread_s - waited_s
-        why = self._batcher.closed(left_s, time.monotonic())
+        left_s = (self._objective_s - self.unread_s - waited_s) * (1 - WAY)
+        why = self._batcher.closed(left_s, self._now())
         self._why = why or Refusal.LATE
         return why is not None
 
@@ -81,7 +91,7 @@ class Admission:
 
     def refusal(self, token: str) -> bytes:
         """Count a request of application ``token``; its answer, empty if it is not refused."""
-        now = time.monotonic()
+        now = self._now()
         shedding = self._batcher.shedding
         if self._why is Refusal.LATE and not shedding.refuses(shedding.interactive, now, late=True):
             return b""

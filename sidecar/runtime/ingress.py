@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
 
-__all__ = ["Ingress", "Rider", "fingerprint"]
+__all__ = ["WAY", "Ingress", "Rider", "fingerprint"]
 
 # What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
 # only make heads differ, and every distinct head is parsed again on the other side.
@@ -41,7 +41,7 @@ _ONCE = _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
-_WAY = 1 / 16  # of the budget, which is kept for the way back
+WAY = 1 / 16  # of the budget, which is kept for the way back
 _FARES_MAX = 1024
 _FARE_BYTES_MAX = 2048  # of target and headers; larger ones do not repeat, and would be hoarded
 
@@ -143,7 +143,7 @@ class Ingress:
             self._ids,
             fare.key,
             exchange.received,
-            deadline=exchange.received + budget_s * (1 - _WAY),
+            deadline=exchange.received + budget_s * (1 - WAY),
             seats=seats(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
             background=fare.background,

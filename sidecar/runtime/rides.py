@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from carpool import errors
 from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
 from sidecar.core.isolation import Fault
@@ -95,8 +96,10 @@ class Rides:
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
         """Tell callers that they get no answer; count them under ``fate``."""
+        status, body, own = errors.answer(error)
+        own = (*headers, *own)
         for request in requests:
-            request.payload.exchange.fail(error, headers)
+            request.payload.exchange.reply(status, body, headers=own)
             self._metrics.ended(fate)
 
     async def _ride(self, batch: Batch, instance: Instance, sending: egress.Sending) -> None:

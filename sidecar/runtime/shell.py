@@ -5,8 +5,9 @@ so that every request that was readable in it can join the batch. Only a batch t
 leaves at once. There is no timer while nothing waits, and no task per request: one per batch.
 
 When thousands of sockets are readable, an iteration takes long, and what it reads has lain in its
-socket for up to the length of the one before. Requests are charged for that, or a sidecar that
-cannot keep up would take every one of them for fresh.
+socket for up to the length of the one before, half of it on average. Requests are charged for that,
+or a sidecar that cannot keep up would take every one of them for fresh; but for no more than half
+of the objective, or after a long stall nobody would be fresh enough ever again.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.relay import Relay
 
-__all__ = ["Shell"]
+__all__ = ["QUANTUM", "Shell"]
 
 _NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
-_QUANTUM = 1 / 16  # of the objective; what is read in an iteration later than that is parked
+QUANTUM = 1 / 48  # of the objective; what is read in an iteration later than that is parked
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
 
 
@@ -86,6 +87,7 @@ class Shell:
         self._stepping = False
         self._began = self._ended = 0.0
         self._unread_s = 0.0
+        self._unread_max_s = math.inf
         self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
@@ -105,7 +107,8 @@ class Shell:
         """Refuse what ``server`` reads before it is parsed, where it would be refused after."""
         admission = Admission(self._batcher, self._metrics, server, objective_s)
         admission.load = self.load
-        pace = Pace(_QUANTUM * objective_s)
+        self._unread_max_s = objective_s / 2
+        pace = Pace(QUANTUM * objective_s)
         loop = self._loop
         self._admission = admission
         self._intake = server.intake = Intake(
@@ -225,7 +228,8 @@ class Shell:
     def _end_of_iteration(self) -> None:
         self._stepping = False
         self._ended = self._now()
-        self._unread_s = self._ended - self._began  # for what is read in the next one
+        unread_s = (self._ended - self._began) / 2  # of what is read in the next one, on average
+        self._unread_s = min(unread_s, self._unread_max_s)
         self._told.clear()
         if self._intake and self._admission:
             self._intake.iterated()

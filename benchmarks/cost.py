@@ -1,0 +1,88 @@
+"""What a request costs the sidecar, beside another version of it.
+
+``python -m benchmarks cost --against DIR`` sends `tiny` a steady rate, far enough below its
+capacity that all is in time, to the sidecar of this tree and to that of the tree in DIR, in turn,
+and prints the CPU time of the sidecar's own process for a request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.cases import CASES
+from benchmarks.flood import Flood
+from benchmarks.launch import Running, free_port
+from benchmarks.servers.carpool import CARPOOL
+from benchmarks.servers.recipe import Setup
+
+if TYPE_CHECKING:
+    from benchmarks.servers.recipe import Launch
+
+__all__ = ["main"]
+
+_ROOT = Path(__file__).parent.parent
+_WARMUP_S = 1.0
+_CONNECTIONS = 512
+_OK = 200
+_US = 1e6
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cost", description=__doc__)
+    add = parser.add_argument
+    add("--against", type=Path, action="append", default=[], metavar="DIR", help="another tree")
+    add("--rate", type=float, default=15_000, help="requests a second (15000)")
+    add("--span", type=float, default=4.0, metavar="SECONDS", help="of one turn (4)")
+    add("--rounds", type=int, default=5, help="turns of each (5)")
+    flags = parser.parse_args(argv)
+    trees = [_ROOT, *(path.resolve() for path in flags.against)]
+    costs: dict[Path, list[float]] = {tree: [] for tree in trees}
+    for turn in range(flags.rounds):
+        for tree in trees[turn % len(trees) :] + trees[: turn % len(trees)]:
+            cost_us, answered = _turn(tree, flags.rate, flags.span)
+            costs[tree].append(cost_us)
+            sys.stderr.write(f"{tree.name}: {cost_us:.1f} us, {answered:.1%} answered well\n")
+    for tree, each in costs.items():
+        middle = statistics.median(each)
+        print(f"{tree.name}: {middle:.1f} us a request ({min(each):.1f} to {max(each):.1f})")
+    return 0
+
+
+def _turn(tree: Path, rate_rps: float, span_s: float) -> tuple[float, float]:
+    """Microseconds of the sidecar's CPU time for a request, and the share answered well."""
+    cores = sorted(os.sched_getaffinity(0))
+
+    def launch(setup: Setup) -> Launch:
+        made = CARPOOL.launch(setup)
+        return replace(made, env={**made.env, "PYTHONPATH": str(tree)})
+
+    with tempfile.TemporaryDirectory(prefix="carpool-bench-") as folder:
+        setup = Setup(CASES["tiny"], free_port(), Path(sys.executable), Path(folder), 0.0)
+        os.sched_setaffinity(0, cores[:-1] or cores)
+        try:
+            with Running(replace(CARPOOL, launch=launch), setup) as running:
+                os.sched_setaffinity(0, cores[-1:])
+                with Flood(running.port, running.requests, _CONNECTIONS) as flood:
+                    flood.open_loop(_due(rate_rps, _WARMUP_S))
+                    used_s = running.own_cpu_s
+                    sent = flood.open_loop(_due(rate_rps, span_s))
+                    used_s = running.own_cpu_s - used_s
+        finally:
+            os.sched_setaffinity(0, cores)
+    good = int((sent.status == _OK).sum())
+    return _US * used_s / max(1, good), good / len(sent.due_s)
+
+
+def _due(rate_rps: float, span_s: float) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return np.sort(rng.random(int(rate_rps * span_s))) * span_s

@@ -1,0 +1,56 @@
+"""Floods in simulated time: what is in time, what is refused and when, and what comes after."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sidecar.runtime.simulated_loop import Costs, Loop, Outcome
+
+# A quick handler: the sidecar is the bottleneck. And one that is the bottleneck itself.
+TINY = {"slo_s": 0.05, "batch_max": 64, "costs": Costs()}
+TINY_RPS = 19_000.0
+WIDE = {"slo_s": 0.1, "batch_max": 32, "costs": Costs(handler_s=lambda n: 0.0024 + 0.0005 * n)}
+WIDE_RPS = 32 / (0.0024 + 0.0005 * 32)
+BOTH = pytest.mark.parametrize(
+    ("function", "capacity_rps"), [(TINY, TINY_RPS), (WIDE, WIDE_RPS)], ids=["tiny", "wide"]
+)
+
+
+def flooded(function: dict[str, object], capacity_rps: float, times: float) -> list[Outcome]:
+    """From 2000 connections: half of the capacity, then a multiple of it, then half again."""
+    loop = Loop(connections=2000, **function)  # type: ignore[arg-type]
+    half_rps = capacity_rps / 2
+    return loop.run((half_rps, 0.3), (times * capacity_rps, 1.0), (half_rps, 0.7))
+
+
+@BOTH
+@pytest.mark.parametrize("times", [0.5, 0.9])
+def test_below_the_capacity_nobody_is_refused(
+    function: dict[str, object], capacity_rps: float, times: float
+) -> None:
+    """And all are in time."""
+    for outcome in flooded(function, capacity_rps, times):
+        assert (0, 0) == (outcome.refused, outcome.unsent)
+        assert outcome.in_time == outcome.due
+
+
+@BOTH
+def test_at_twice_the_capacity_nearly_half_are_in_time(
+    function: dict[str, object], capacity_rps: float
+) -> None:
+    """Half is all there is; and half of the capacity later is served whole again."""
+    _, during, after = flooded(function, capacity_rps, 2.0)
+    assert during.in_time > 0.45 * during.due
+    assert after.in_time > 0.99 * after.due
+
+
+@BOTH
+def test_at_twenty_times_the_capacity_as_much_is_served_as_at_it(
+    function: dict[str, object], capacity_rps: float
+) -> None:
+    """However many ask; nobody waits for a refusal much longer than two seconds."""
+    _, during, after = flooded(function, capacity_rps, 20.0)
+    assert during.good > 0.9 * capacity_rps
+    assert during.in_time > 0.95 * during.good
+    assert max(during.waits_s) < 2.5
+    assert after.in_time > 0.98 * after.due
