@@ -71,8 +71,8 @@ def repr_of(value: object) -> str:
 @pytest.mark.parametrize(
     "result",
     [
-        object(),
-        {"a": object()},
+        ...,
+        {"a": ...},
         Reply(b"", 99),
         Reply(b"", headers={"Content-Length": "5"}),
         Reply(b"", headers={"x": "a\r\nb: c"}),
