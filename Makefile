@@ -12,7 +12,8 @@ chaos_seconds ?= 600
 attack_count ?= 1
 attack_seconds ?= 600
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' carpool/__init__.py)
-BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION)
+REVISION = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BUILD = $(DOCKER_BUILD) --file docker/Dockerfile --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION)
 RUN := $(VENV)/.ready-run
 DEV := $(VENV)/.ready-dev
 # How many processes share the tests; jobs=0 is none but pytest's own.

@@ -21,6 +21,7 @@ from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.request import Request
 from faas_stack.provider.secret_routes import SecretRoutes
 from faas_stack.provider.targets import replica_metrics, targets
+from faas_stack.revision import revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +165,7 @@ class Routes:
     # -- the provider -----------------------------------------------------------------------
 
     async def _info(self, request: Request) -> int:
-        version = {"release": carpool.__version__, "sha": ""}
+        version = {"release": carpool.__version__, "sha": await asyncio.to_thread(revision)}
         backend = self._fleet.backend
         document = {"provider": "carpool", "orchestration": backend.name, "version": version}
         machine = backend.ledger.capacity.to_form()

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -38,6 +39,10 @@ log = logging.getLogger(__name__)
 
 _HOPELESS_STARTS = 3  # deaths in a row before readiness, after which callers are told why
 _TAIL_BYTES = 2000
+# of-watchdog says of each of our early probes that the handler does not listen yet.
+_PROBED_EARLY = re.compile(
+    rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
+)
 _LATER_S = 1.0  # the watchdog's times are over after ours, so that it is we who find out
 _NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
 
@@ -226,6 +231,7 @@ class Child:
         """Pass its error output on, and remember the end of it."""
         stream = process.stderr
         while stream and (data := await stream.read(65536)):
+            data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()

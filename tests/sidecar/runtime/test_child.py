@@ -33,3 +33,26 @@ def test_a_process_that_has_served_is_started_again_soon(
 
     asyncio.run(run())
     assert waits == [message.rpartition("next in ")[2] for message in caplog.messages[:3]]
+
+
+def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A line for each probe that came before the handler listened; every other line passes."""
+    probed = (
+        '2026/11/22 14:52:35 Upstream HTTP request error: Get "http://127.0.0.1:5000/_/ready": dial'
+    )
+    lines = [probed, "no model here", probed, 'Upstream HTTP request error: Post "http://x/": EOF']
+    script = f"import sys; sys.stderr.write({chr(10).join((*lines, ''))!r})"
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        launch = Launch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
+        child = Child(launch, lambda _: ended.set())
+        child.start()
+        await ended.wait()
+        await child.stop(1.0)
+
+    asyncio.run(run())
+    said = capfd.readouterr().err.splitlines()
+    assert [lines[1], lines[3]] == [line for line in said if line in lines]
