@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from docker.client import from_env
-from docker.errors import DockerException
+from docker.errors import DockerException, ImageNotFound
+from testcontainers.core.config import testcontainers_config
 
 from tests.tools import require_tool
 from tests.waiting import wait_until
@@ -40,6 +41,16 @@ def answers() -> bool:
         client.close()
 
 
+def _without_reaper_if_missing() -> None:
+    """Testcontainers' helper removes what a killed run has left; not every engine has its image."""
+    client = from_env()
+    with contextlib.closing(client):
+        try:
+            client.images.get(testcontainers_config.ryuk_image)
+        except ImageNotFound:
+            testcontainers_config.ryuk_disabled = True
+
+
 class Engine:
     """An engine that answers.
 
@@ -57,6 +68,7 @@ class Engine:
 def running() -> Iterator[Engine]:
     """An engine; its address is in DOCKER_HOST meanwhile."""
     if answers():
+        _without_reaper_if_missing()
         yield Engine(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
         return
     dockerd = require_tool("dockerd")
@@ -67,6 +79,7 @@ def running() -> Iterator[Engine]:
         patch.setenv("DOCKER_HOST", own.host)
         try:
             own.start()
+            _without_reaper_if_missing()
             yield Engine(own.host, own.restart)
         finally:
             own.end()

@@ -28,7 +28,7 @@ def handle_batch(items):
 HANDLER_TEST = "import unittest\n"
 
 
-def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str:
+def build_function(folder: Path, lang: str, image: str) -> str:
     """Build ``folder/function`` with a template, as ``faas-cli build`` would; what was printed."""
     (folder / "stack.yaml").write_text(
         "provider: {name: openfaas}\nfunctions:\n"
@@ -36,7 +36,7 @@ def build_function(folder: Path, lang: str, image: str, *build_args: str) -> str
     )
     stack = stack_file.load(folder / "stack.yaml")
     context = assemble(stack, stack.functions[0])
-    return build_image(image, context.folder, *build_args)
+    return build_image(image, context.folder)
 
 
 def build_echo(folder: Path) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from docker.errors import BuildError
+from testcontainers.core.image import DockerImage
 
 from tests.faas_stack.rig import IMAGE
 
-__all__ = ["ROOT", "build", "build_image"]
+__all__ = ["ROOT", "TARGETS", "build", "build_image"]
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("sidecar", "scaler", "provider", "function")
-INSTANCE = """\
-FROM carpool/sidecar:latest
-COPY instance.py .
-ENV sidecar_listen=0.0.0.0:8080
-ENTRYPOINT ["python", "instance.py"]
-"""
 
 
 def build() -> None:
@@ -25,24 +23,22 @@ def build() -> None:
     subprocess.run((sys.executable, "scripts/base_images.py"), cwd=ROOT, check=True, timeout=1200)
     for target in TARGETS:
         build_image(
-            f"carpool/{target}:latest", ROOT, "--file", "docker/Dockerfile", "--target", target
+            f"carpool/{target}:latest", ROOT, dockerfile_path="docker/Dockerfile", target=target
         )
-    build_image(IMAGE, ROOT / "tests" / "services", "--file", "-", text=INSTANCE)
+    build_image(IMAGE, ROOT / "tests" / "services", dockerfile_path="instance.Dockerfile")
 
 
-def build_image(tag: str, context: Path, *options: str, text: str | None = None) -> str:
-    """``docker build``; what it printed."""
+def build_image(tag: str, context: Path, **options: Any) -> str:
+    """An image that stays; what its build printed."""
     # The host's network, because a private one may lead nowhere from here.
-    command = ("docker", "build", "--network=host", "--tag", tag, *options, str(context))
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        check=False,
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
-    assert 0 == done.returncode, done.stdout
-    return done.stdout
+    image = DockerImage(context, tag=tag, clean_up=False, network_mode="host", rm=True, **options)
+    try:
+        with image:
+            printed = image.get_logs()
+    except BuildError as error:
+        raise AssertionError(_text(error.build_log)) from error
+    return _text(printed)
+
+
+def _text(log: Any) -> str:
+    return "".join(entry.get("stream", entry.get("error", "")) for entry in log)

@@ -10,12 +10,11 @@ import json
 import re
 import secrets
 import shutil
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from docker.client import from_env
+from testcontainers.core.container import DockerContainer
 
 from tests.docker.functions import build_function
 from tests.docker.images import ROOT, TARGETS, build_image
@@ -24,7 +23,6 @@ from tests.faas_stack.rig import Rig, story
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -46,24 +44,14 @@ def model_function(folder: Path, lang: str) -> None:
     (folder / "function" / "mark").write_text(secrets.token_hex(8))
 
 
-@contextmanager
-def alone(image: str, **options: Any) -> Iterator[Any]:
+def alone(image: str, **options: Any) -> Any:
     """A container of an image without a provider: read-only, without privileges."""
-    engine = from_env()
-    container = engine.containers.run(
-        image,
-        detach=True,
-        read_only=True,
-        tmpfs={"/tmp": ""},
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        **options,
-    )
-    try:
-        yield container
-    finally:
-        container.remove(force=True, v=True)
-        engine.close()
+    held: dict[str, Any] = {
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+    }
+    return DockerContainer(image, **options, **held).with_tmpfs_mount("/tmp")
 
 
 @pytest.mark.usefixtures("docker_images")
@@ -72,11 +60,12 @@ def test_image_by_itself(target: str, echo: str) -> None:
     """On a read-only root, as an ordinary user, it comes up healthy and ends in good order."""
     image = echo if target == "function" else f"carpool/{target}"
     options: dict[str, dict[str, Any]] = {
-        "sidecar": {"environment": {"sidecar_upstreams": "127.0.0.1:9"}},
-        "scaler": {"command": ["--gateway", "http://127.0.0.1:9", "--listen", "127.0.0.1:8090"]},
+        "sidecar": {"env": {"sidecar_upstreams": "127.0.0.1:9"}},
+        "scaler": {"command": "--gateway http://127.0.0.1:9 --listen 127.0.0.1:8090"},
         "function": {},
     }
-    with alone(image, **options[target]) as container:
+    with alone(image, **options[target]) as started:
+        container = started.get_wrapped_container()
         # What the engine runs for its health check, and it would begin with after 10 s.
         _, *check = container.attrs["Config"]["Healthcheck"]["Test"]
         wait_until(lambda: container.exec_run(check).exit_code == 0, 30, f"{target} healthy")
@@ -114,22 +103,9 @@ def test_images_say_what_they_are_and_hold_no_secrets(target: str) -> None:
     )
     assert "CMD" == config["Healthcheck"]["Test"][0]
     assert "/wheels" not in history
-    listed = subprocess.run(
-        (
-            "docker",
-            "run",
-            "--rm",
-            "--entrypoint",
-            "ls",
-            f"carpool/{target}",
-            "-A",
-            "/",
-            "/home/app",
-        ),
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
+    with alone(f"carpool/{target}", entrypoint="ls", command="-A / /home/app") as listing:
+        assert 0 == listing.wait()
+        listed = listing.get_logs()[0].decode().split()
     assert set() == {"src", "wheels", "constraints.txt", ".cache", "tests"} & set(listed)
 
 
@@ -152,8 +128,8 @@ def test_model_without_code(docker_images: None, tmp_path: Path) -> None:  # noq
 
 def test_model_on_the_template_for_gpus(docker_images: None, tmp_path: Path) -> None:  # noqa: ARG001
     """The GPU template builds and serves; without a GPU, or without CUDA, on the CPU."""
-    options = ("--file", "docker/Dockerfile", "--target", "function-gpu")
-    build_image("carpool/function-gpu:latest", ROOT, *options)
+    options = {"dockerfile_path": "docker/Dockerfile", "target": "function-gpu"}
+    build_image("carpool/function-gpu:latest", ROOT, **options)
     model_function(tmp_path, "python3-onnx-batch-gpu")
     assert re.search(r"Ran \d+ tests?", build_function(tmp_path, "python3-onnx-batch-gpu", GPU))
 
