@@ -57,6 +57,13 @@ async def ask(rig: Rig, body: bytes, **headers: str) -> Response:
     return await rig.call("POST", "/function/fn", body, list(headers.items()))
 
 
+async def counted(rig: Rig, line: str) -> None:
+    """Wait until the sidecar's metrics have a line."""
+    async with asyncio.timeout(60):
+        while line not in (await rig.call("GET", "/function/fn/metrics")).body.decode():
+            pass
+
+
 def tell(image: str) -> Callable[[Callable[[Rig], Any]], Callable[[Path], None]]:
     """A story of a function of ``image``, which is ready when it begins."""
 
@@ -158,8 +165,7 @@ async def test_sigterm_drains_the_chain(rig: Rig) -> None:
     """What a container has accepted when it is told to end is answered."""
     (instance,) = rig.instances("fn")
     call = asyncio.ensure_future(ask(rig, b"slow"))
-    await wait_until_async(lambda: rig.function("fn").running.replicas[0].in_flight == 1)
-    await asyncio.wait([call], timeout=0.5)  # it is in the handler now
+    await counted(rig, "batch_in_flight 1.0")
     await instance.life.terminate()
     assert 200 == (await call).status
     await rig.ready("fn")
@@ -196,13 +202,12 @@ async def test_large_and_chunked_bodies(rig: Rig) -> None:
 async def test_client_that_leaves_frees_its_seat(rig: Rig) -> None:
     """A waiting request whose client is gone is not computed."""
     first = asyncio.ensure_future(ask(rig, b"slow"))
-    await asyncio.wait([first], timeout=0.5)  # the handler is busy with it
+    await counted(rig, "batch_in_flight 1.0")
     second = asyncio.ensure_future(ask(rig, b"leaver"))
-    await wait_until_async(lambda: rig.function("fn").running.replicas[0].in_flight == 2)
+    await counted(rig, "batch_queue_requests 1.0")
     second.cancel()
+    await counted(rig, 'batch_requests_total{state="cancelled"} 1.0')
     assert 200 == (await first).status
-    text = (await rig.call("GET", "/function/fn/metrics")).body.decode()
-    assert 'batch_requests_total{state="cancelled"} 1.0' in text
 
 
 @pytest.mark.usefixtures("echo")

@@ -61,7 +61,7 @@ def test_image_by_itself(target: str, echo: str) -> None:
     image = echo if target == "function" else f"carpool/{target}"
     options: dict[str, dict[str, Any]] = {
         "sidecar": {"env": {"sidecar_upstreams": "127.0.0.1:9"}},
-        "scaler": {"command": "--gateway http://127.0.0.1:9 --listen 127.0.0.1:8090"},
+        "scaler": {"command": "--gateway http://127.0.0.1:9 --listen 127.0.0.1:8090 --no-auth"},
         "function": {},
     }
     with alone(image, **options[target]) as started:
