@@ -98,6 +98,7 @@ class Supervised:
         self._was_ready = False
         self._says_failing = False
         self._silence = Silence()
+        self._unheard = 0  # probes in a row that were let in and not answered
         self._failed_starts = 0
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
@@ -110,8 +111,11 @@ class Supervised:
 
     @property
     def silent(self) -> bool:
-        """Whether it was ready in this life, and does not answer probes any more."""
-        return self._was_ready and self._silence.probes >= _SILENT_PROBES
+        """Whether it was ready in this life, and says nothing to probes any more.
+
+        One that refuses them is no longer open to anybody new, and may well answer what it has.
+        """
+        return self._was_ready and self._unheard >= _SILENT_PROBES
 
     @property
     def confined(self) -> str:
@@ -160,6 +164,7 @@ class Supervised:
         """One life, from its start to its end."""
         self._was_ready = False
         self._silence = Silence()
+        self._unheard = 0
         try:
             self.address = await self.life.start()
         except StartFailed as error:
@@ -204,10 +209,12 @@ class Supervised:
         """Whether it says that it is ready; None if it says nothing."""
         try:
             answer = await pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
-        except (ConnectionFailed, TimeoutError):
+        except (ConnectionFailed, TimeoutError) as error:
             if self.ready:
                 self.reason = "it does not answer probes"
+            self._unheard = self._unheard + 1 if isinstance(error, TimeoutError) else 0
             return None
+        self._unheard = 0
         self.repeatable = answer.header(_REPEATABLE) is not None
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")

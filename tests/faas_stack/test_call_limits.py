@@ -205,6 +205,20 @@ async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -
 
 
 @story(ProcessStage())
+async def test_a_replica_that_lets_nobody_in_any_more_keeps_what_it_has(rig: Rig) -> None:
+    """As one that was told to end does, by whomever: it refuses probes, and answers its calls."""
+    await rig.deploy("fn", envVars={"repeatable": "1"})
+    call = await begun(rig, "/hang")
+    (instance,) = rig.instances("fn")
+    os.kill(instance.life.pid, signal.SIGTERM)  # type: ignore[attr-defined]
+    await wait_until_async(lambda: instance._silence.probes > supervised._SILENT_PROBES)
+    await swept(rig, 0)
+    assert not instance.silent
+    assert {"hanging"} == {"hanging", "the client left"} & set(await rig.logs("fn"))
+    call.cancel()
+
+
+@story(ProcessStage())
 async def test_a_call_is_taken_from_one_silent_replica_and_no_more(rig: Rig) -> None:
     """It may be what silences them."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
