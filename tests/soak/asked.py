@@ -32,7 +32,8 @@ class Kind(enum.Enum):
     PLAIN = "plain"
     SEVERAL = "several items"
     LARGE = "large"
-    HURRIED = "with a timeout"
+    TIMED = "with a timeout"
+    HURRIED = "with hardly any time"
     DRIBBLED = "sent slowly"
     SIPPED = "read slowly"
     LEAVING = "client leaves"
@@ -47,7 +48,8 @@ class Kind(enum.Enum):
 _SHARES = {
     Kind.SEVERAL: 0.08,
     Kind.LARGE: 0.01,
-    Kind.HURRIED: 0.1,
+    Kind.TIMED: 0.08,
+    Kind.HURRIED: 0.02,
     Kind.DRIBBLED: 0.01,
     Kind.SIPPED: 0.005,
     Kind.LEAVING: 0.0075,
@@ -61,7 +63,8 @@ _SHARES = {
 _SHARES[Kind.PLAIN] = 1 - sum(_SHARES.values())
 
 _ALLOWED = {
-    Kind.HURRIED: {200, 504},
+    Kind.TIMED: {200, 504},  # never 503: it has time enough to be worth a try
+    Kind.HURRIED: {200, 503, 504},
     Kind.LEAVING: set(),  # whoever leaves is told nothing
     Kind.CUT_OFF: set(),
     Kind.STALE: {504},
@@ -162,8 +165,10 @@ def _headers(rng: Random, kind: Kind) -> dict[str, str]:
         headers["x-carpool-app"] = rng.choice(APPS)
     if rng.random() < 0.25 and kind is not Kind.STALE:
         headers["x-carpool-class"] = "batch"
-    if kind is Kind.HURRIED:
-        headers["x-timeout"] = f"{rng.randint(3, 20)}ms" if rng.random() < 0.2 else "5s"
+    if kind is Kind.TIMED:
+        headers["x-timeout"] = "1m"
+    elif kind is Kind.HURRIED:
+        headers["x-timeout"] = f"{rng.randint(3, 20)}ms"
     elif kind is Kind.STALE:
         headers["x-start-time"] = str(time.time_ns() - _STALE_S * 10**9)
     elif kind is Kind.NONSENSE:

@@ -90,6 +90,7 @@ def counted(tally: Tally, metrics: Mapping[str, float]) -> list[str]:
         return sum(value for key, value in metrics.items() if key.startswith(f"{name}{{"))
 
     stale = tally.answers[Kind.STALE, 504]
+    refused = stale + tally.with_status(503)
     cancelled = ended("cancelled")
     closed = total("batch_closed_total")
     came_back = metrics["batch_execution_seconds_count"] + metrics["batch_broken_total"]
@@ -97,8 +98,8 @@ def counted(tally: Tally, metrics: Mapping[str, float]) -> list[str]:
         "done": (tally.with_status(200, 422) + tally.left - cancelled, ended("done")),
         "failed": (tally.with_status(502), ended("failed")),
         "expired": (tally.with_status(504) - stale, ended("expired")),
-        "refused": (stale, ended("refused")),
-        "refused, by reason": (stale, total("batch_refusals_total")),
+        "refused": (refused, ended("refused")),
+        "refused, by reason": (refused, total("batch_refusals_total")),
         "batches that came back": (closed, came_back),
         "batches by size": (closed, metrics["batch_size_count"]),
         "policies replaced": (0, metrics["batch_policy_fallback_total"]),
