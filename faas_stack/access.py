@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from carpool.address import parse
 from carpool.errors import ConfigError, Problem
 from carpool.http.hosts import check_names
 from carpool.strict import Problems
+from faas_stack.provider.auth import BasicAuth
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
     """Who may call a provider.
 
@@ -49,12 +50,17 @@ class Access:
         hosts: Further names of the provider.
         named: The folder that the user has named for the credentials, if any.
         fleeting: The port is chosen by the system: nobody will look there another time.
+        auth: Asks callers for the credentials; None: they need none.
     """
 
     credentials: Credentials | None
     hosts: tuple[str, ...] = ()
     named: Path | None = None
     fleeting: bool = False
+    auth: BasicAuth | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.auth = BasicAuth(*self.credentials) if self.credentials else None
 
     @classmethod
     def of(cls, args: argparse.Namespace, listen: str) -> Access:
@@ -85,6 +91,9 @@ class Access:
     def kept(self, address: str) -> Iterator[None]:
         """Keep the credentials of a provider that listens at ``address``.
 
+        Where the system has chosen a port that another provider of the user's has credentials
+        for, which is not running now, these are used, and stay.
+
         Raises:
             ConfigError: they cannot be written.
         """
@@ -92,18 +101,32 @@ class Access:
         if folder is None or self.credentials is None:
             yield
             return
-        try:
-            if basic_auth.kept(folder) != self.credentials:
+        known = basic_auth.kept(folder)
+        if known and self.fleeting:
+            self._adopt(known)
+        elif known != self.credentials:
+            with _writing(folder):
                 basic_auth.write(folder, self.credentials)
-        except OSError as error:
-            expected = f"a folder that can be written ({error.strerror or error})"
-            hint = "name another one, or --no-auth on a machine that only you can reach"
-            raise ConfigError([Problem("--basic-auth", str(folder), expected, hint)]) from error
         try:
             yield
         finally:
-            if self.fleeting:
+            if self.fleeting and not known:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def share(self, name: str, secret: bytes) -> None:
+        """Put another secret beside the credentials, if the user has named a folder for these.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        if self.named:
+            with _writing(self.named):
+                basic_auth.put(self.named, name, secret)
+
+    def _adopt(self, known: Credentials) -> None:
+        self.credentials = known
+        if self.auth:
+            self.auth.expect(*known)
 
     def told(self, address: str) -> str:
         """Where the credentials are, and how faas-cli gets to know them."""
@@ -115,3 +138,14 @@ class Access:
         login += ["--username", user] * (user != "admin")
         file = shlex.quote(str(folder / basic_auth.PASSWORD_FILE))
         return f"credentials in {folder}; to log in: {shlex.join(login)} < {file}"
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Tell the user of a folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        expected = f"a folder that can be written ({error.strerror or error})"
+        hint = "name another one, or --no-auth on a machine that only you can reach"
+        raise ConfigError([Problem("--basic-auth", str(folder), expected, hint)]) from error

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import uvloop
 
-from carpool import basic_auth
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
 from faas_stack import access
 from faas_stack.access import Access
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.provider.app import Options, Provider
-from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
 from faas_stack.provider.journal import Journal
 from faas_stack.provider.scaled import ScalerAccess, token_file
@@ -103,7 +101,7 @@ async def _serve(args: argparse.Namespace) -> int:
     options = Options(
         listen=listen,
         calls=args.calls,
-        auth=BasicAuth(*asked.credentials) if asked.credentials else None,
+        auth=asked.auth,
         hosts=asked.hosts,
         journal=Journal(args.state / "functions"),
         scaler=ScalerAccess(args.scaler, secrets) if args.scaler else None,
@@ -132,8 +130,8 @@ async def _run(
         raise ConfigError([problem]) from error
     await backend.sweep()
     with asked.kept(provider.address):
-        if args.scaler and args.basic_auth:  # who reads these need not read the functions' secrets
-            basic_auth.put(args.basic_auth, SCALER_SECRET, token_file(secrets).read_bytes())
+        if args.scaler:  # who reads the credentials need not read the functions' secrets
+            asked.share(SCALER_SECRET, token_file(secrets).read_bytes())
         say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
         say(asked.told(provider.address))
         await asyncio.Event().wait()

@@ -29,7 +29,6 @@ from faas_stack.assemble import assemble, exclusive
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.ledger import Capacity
 from faas_stack.provider.app import Options, Provider
-from faas_stack.provider.auth import BasicAuth
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.process import ProcessBackend
 from faas_stack.provider.scaled import ScalerAccess, token_file
@@ -138,9 +137,7 @@ class _Session:
         )
         listen = str(Address(args.host, args.port, ""))
         self._access = Access.of(args, listen)
-        pair = self._access.credentials
-        auth = BasicAuth(*pair) if pair else None
-        options = Options(listen=listen, auth=auth, hosts=self._access.hosts)
+        options = Options(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
         self._provider = Provider(self._backend, secrets, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from carpool.wire import Buffer
 
 __all__ = [
+    "ANSWER_BYTES",
     "AnswerTooLarge",
     "Begun",
     "ConnectionFailed",
@@ -29,7 +30,7 @@ __all__ = [
     "StreamedResponse",
 ]
 
-_ANSWER_BYTES = 64 * 1024 * 1024
+ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class Response(NamedTuple):
@@ -127,7 +128,7 @@ class Pool:
         *,
         max_connections: int = 64,
         idle_s: float = 4.0,
-        answer_bytes: int = _ANSWER_BYTES,
+        answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         self.address = address
         self.answer_bytes = answer_bytes

@@ -91,8 +91,9 @@ class Seat:
 def crowd(there: Capacity) -> int:
     """How many instances there may be of all functions together, whatever their size."""
     by_cores = _PER_CORE * math.ceil(there.cpu) if math.isfinite(there.cpu) else _UNKNOWN
-    by_memory = there.memory_bytes // _LEAST_BYTES
-    return max(1, int(min(by_cores, by_memory)))
+    if not math.isfinite(there.memory_bytes):
+        return max(1, by_cores)
+    return max(1, min(by_cores, int(there.memory_bytes // _LEAST_BYTES)))
 
 
 class Ledger:

@@ -19,6 +19,10 @@ class BasicAuth:
     """One user and password."""
 
     def __init__(self, user: str, password: str) -> None:
+        self.expect(user, password)
+
+    def expect(self, user: str, password: str) -> None:
+        """Ask for these from now on."""
         self._expected = f"{user}:{password}".encode()
 
     def admits(self, exchange: Exchange) -> bool:

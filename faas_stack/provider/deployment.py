@@ -18,6 +18,7 @@ from carpool.errors import BadRequest, ConfigError
 from carpool.settings import FunctionSettings
 from carpool.strict import Problems
 from faas_stack import function_settings
+from sidecar.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ class Deployment:
 
     Attributes:
         settings: what its ``com.carpool.`` labels and annotations say.
+        options: what its environment says to its sidecar.
         uid: names this deployment; an update that looks the same has another one.
     """
 
@@ -53,6 +55,7 @@ class Deployment:
     requests: Mapping[str, str] | None = None
     read_only_root: bool = False
     settings: FunctionSettings = field(default_factory=FunctionSettings)
+    options: Options = field(default_factory=Options)
     uid: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     @classmethod
@@ -82,7 +85,11 @@ class Deployment:
             requests=_text_map(document, "requests", problems),
             read_only_root=take(document, "readOnlyRootFilesystem", False, problems),  # noqa: FBT003
             settings=_settings(labels, annotations, env_vars, problems),
+            options=_options(env_vars, problems),
         )
+        if deployment.env_process.isspace():
+            expected = "the handler's command; or leave it out: the image has one"
+            problems.add("envProcess", deployment.env_process, expected)
         for name in env_vars:
             if not name or "=" in name:
                 expected = "a name that is not empty and has no '='"
@@ -221,3 +228,10 @@ def _settings(
     except ConfigError as error:
         problems.extend("", error)
         return FunctionSettings()
+
+
+def _options(env_vars: Mapping[str, str], problems: Problems) -> Options:
+    """As the sidecar will read them where it runs, but for a folder that is there only."""
+    names = [name for name in env_vars if name.startswith("sidecar_") or name == "exec_timeout"]
+    env = {name: env_vars[name] for name in names if name != "sidecar_plan_folder"}
+    return problems.attempt(lambda: Options.from_env({"OPENFAAS_NAME": "-", **env})) or Options()

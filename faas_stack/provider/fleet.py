@@ -149,10 +149,15 @@ class Fleet:
             CarpoolError: it cannot run here.
         """
         self._refuse_second(deployment)
-        await self.backend.check(self._equipped(deployment))
-        self._refuse_second(deployment)  # that may have taken long
         entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
-        self._keep(entry)
+        try:
+            await self.backend.check(self._equipped(deployment))
+            self._refuse_second(deployment)  # that may have taken long
+            self._keep(entry)
+        except CarpoolError:
+            if self.get(deployment.service, deployment.namespace) is None:
+                self._dismiss(deployment)
+            raise
         return self._add(entry)
 
     async def update(self, deployment: Deployment) -> None:
@@ -169,6 +174,8 @@ class Fleet:
         function = self.find(deployment.service, deployment.namespace)
         replicas = max(function.replicas, self._initial_replicas(deployment))
         self._keep(Entry(deployment, replicas, function.created))
+        if equipped is deployment:
+            self._dismiss(deployment)
         function.update(deployment, equipped, replicas)
 
     def scale(self, name: str, namespace: str, replicas: int) -> None:
@@ -199,6 +206,7 @@ class Fleet:
             self._journal.forget(name, namespace)
         del self._functions[name, namespace]
         self.backend.ledger.record(_owner(function.deployment), None)
+        self._dismiss(function.deployment)
         function.replicas = 0
         task = asyncio.get_running_loop().create_task(function.running.remove())
         self._leaving.add(task)
@@ -265,6 +273,10 @@ class Fleet:
 
     def _equipped(self, deployment: Deployment) -> Deployment:
         return self.scaler.equip(deployment) if self.scaler else deployment
+
+    def _dismiss(self, deployment: Deployment) -> None:
+        if self.scaler:
+            self.scaler.dismiss(deployment)
 
     def _initial_replicas(self, deployment: Deployment) -> int:
         """Of a front one, as the bounds are those of its instances."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from carpool.errors import NotFound, Overloaded
-from carpool.http.client import Pool
+from carpool.http.client import ANSWER_BYTES, Pool
 from faas_stack.provider.logs import LogRing
 
 if TYPE_CHECKING:
@@ -30,11 +30,18 @@ _CONNECTIONS = 4096  # to one replica: as many as one edge accepts
 
 
 class Replica:
-    """An instance, what it was started for and how much it has to do."""
+    """An instance, what it was started for and how much it has to do.
 
-    def __init__(self, instance: Instance, revision: int) -> None:
+    Args:
+        instance: the instance.
+        revision: of the deployment that it was started for.
+        answer_bytes: the largest answer that is taken from it whole.
+    """
+
+    def __init__(self, instance: Instance, revision: int, answer_bytes: int = ANSWER_BYTES) -> None:
         self.instance = instance
         self.revision = revision
+        self._answer_bytes = max(answer_bytes, ANSWER_BYTES)  # its metrics are an answer, too
         self.in_flight = 0
         self.draining = False
         self._pool: Pool | None = None
@@ -45,7 +52,11 @@ class Replica:
         """Connections to where the instance is now: started again, it may have moved."""
         if self._pool is None or self._pool.address != self.instance.address:
             self.close()
-            self._pool = Pool(self.instance.address, max_connections=_CONNECTIONS)
+            self._pool = Pool(
+                self.instance.address,
+                max_connections=_CONNECTIONS,
+                answer_bytes=self._answer_bytes,
+            )
         return self._pool
 
     @property
@@ -149,7 +160,8 @@ class ReplicaSet:
             task.add_done_callback(self._drains.discard)
         for _ in range(count):
             instance = self._backend.start(self._deployment, self.log, self.settle)
-            self.replicas.append(Replica(instance, self._revision))
+            most = self._deployment.options.answer_max_bytes
+            self.replicas.append(Replica(instance, self._revision, most))
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -84,3 +84,7 @@ class ScalerAccess:
             env_vars={**_PLAN, **env, _ADDRESS: self.address},
             secrets=tuple(dict.fromkeys((*deployment.secrets, SCALER_SECRET))),
         )
+
+    def dismiss(self, deployment: Deployment) -> None:
+        """Take back the token that ``deployment`` was given, if it was: it is no more."""
+        self.secrets.take_back(deployment.service, deployment.namespace)

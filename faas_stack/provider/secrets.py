@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, Conflict, NotFound
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["SecretStore", "value_of"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-][-a-zA-Z0-9_.]{0,252}")
-
-
 _GIVEN = ".functions"  # no name that a secret or a namespace can have
 
 
@@ -59,6 +58,10 @@ class SecretStore:
         path = self._given(function, namespace) / name
         if not (path.is_file() and path.read_bytes() == value):
             storage.write(path, value)
+
+    def take_back(self, function: str, namespace: str) -> None:
+        """Remove all values of a function's own; an instance that runs keeps what it has read."""
+        shutil.rmtree(self._given(function, namespace), ignore_errors=True)
 
     def create(self, name: str, namespace: str, value: bytes) -> None:
         """Add a secret.

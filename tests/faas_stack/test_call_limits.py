@@ -55,6 +55,16 @@ def test_call_limit(environment: dict[str, str], settings: dict[str, Any], limit
     assert limit_s == call_limit_s(deployment)
 
 
+@story(ProcessStage())
+async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> None:
+    """The provider takes what a function's sidecar does, and at least what it takes by default."""
+    for most, expected in ((2**20, 2**26), (2**30, 2**30)):
+        env = {"sidecar_answer_max_bytes": str(most)}
+        await rig.deploy(f"fn{most}", envVars=env)
+        (replica,) = rig.function(f"fn{most}").running.replicas
+        assert expected == replica.pool.answer_bytes
+
+
 async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]:
     """A call that a replica has."""
     replicas = rig.function("fn").running.replicas

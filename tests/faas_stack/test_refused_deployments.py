@@ -69,6 +69,36 @@ async def test_names_that_no_variable_can_have(rig: Rig) -> None:
         assert 400 == answer.status
         assert f"envVars = '{name}': expected a name".encode() in answer.body
     await rig.deploy("fn", envVars={"a.b": "c=d\n\u00e9\u2028"})
+    times = {"exec_timeout": "0", "read_timeout": "5", "sidecar_plan_folder": "/of/the/container"}
+    await rig.deploy("times", envVars=times)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"envVars": {"exec_timeout": "-5s"}}, "exec_timeout = '-5s': expected a duration, or 0"),
+        ({"envVars": {"exec_timeout": "soon"}}, "exec_timeout = 'soon': expected a duration"),
+        (
+            {"envVars": {"sidecar_answer_max_bytes": "1MB"}},
+            "sidecar_answer_max_bytes = '1MB': expected a whole number",
+        ),
+        ({"envProcess": " \t"}, "expected the handler's command"),
+    ],
+    ids=["negative", "ill-formed", "no-number", "blank"],
+)
+def test_what_no_sidecar_would_start_with(
+    tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    """It is refused when it is deployed, and not when the first replica fails."""
+
+    async def deploying() -> None:
+        async with provider(ProcessStage(), tmp_path) as rig:
+            for method in ("POST", "PUT"):
+                answer = await rig.call(method, "/system/functions", {**FN, **fields})
+                assert (400, True) == (answer.status, said.encode() in answer.body), answer
+            assert b"[]" == (await rig.call("GET", "/system/functions")).body
+
+    uvloop.run(deploying())
 
 
 @story(ProcessStage())

@@ -13,7 +13,7 @@ from carpool.sync import function_token
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
-from tests.faas_stack.rig import IMAGE, story
+from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +98,30 @@ async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
     assert "127.0.0.1:9" == info["scaler"]
     await rig.call("PUT", "/system/functions", {"service": "fn", "image": IMAGE, "labels": POLICY})
     assert 1 == rig.function("fn").replicas
+
+
+@story(ProcessStage())
+async def test_a_token_goes_with_its_function(rig: Rig) -> None:
+    """Removed, no longer scaled, or refused: it keeps no token; the others keep theirs."""
+    store = SecretStore(rig.folder / "secrets")
+    rig.provider.fleet.scaler = ScalerAccess("127.0.0.1:9", store)
+
+    def holders() -> list[str]:
+        return [name for name in "abc" if store.path(SECRET, "openfaas-fn", name) != master]
+
+    master = token_file(store)
+    for name in "ab":
+        await rig.deploy(name, labels=POLICY)
+    none_such = {"service": "c", "image": "none-such", "labels": POLICY}
+    assert 400 == (await rig.call("POST", "/system/functions", none_such)).status
+    assert ["a", "b"] == holders()
+    await rig.call("DELETE", "/system/functions", {"functionName": "a"})
+    assert ["b"] == holders()
+    again = {"service": "b", "image": IMAGE, "labels": POLICY}
+    assert 409 == (await rig.call("POST", "/system/functions", again)).status
+    assert ["b"] == holders()
+    await rig.call("PUT", "/system/functions", {"service": "b", "image": IMAGE})
+    assert [] == holders()
 
 
 @pytest.mark.parametrize("text", ["scaler", "scaler:x", ":"])

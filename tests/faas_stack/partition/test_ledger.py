@@ -101,6 +101,8 @@ def test_a_machine_has_so_many_instances() -> None:
     assert 32 == crowd(Capacity((0,), 0.5, GIB))
     assert 4 == crowd(Capacity((0, 1), 2.0, GIB / 8))
     assert 1 == crowd(Capacity((0,), 1.0, 1.0))
+    assert 64 == crowd(Capacity((0, 1), 2.0))
+    assert 256 == crowd(Capacity())
     ledger = Ledger(MACHINE)
     with pytest.raises(ConfigError, match="instances of 'a' = '129': expected at most 128"):
         ledger.promise("a", Resources(), 129)
