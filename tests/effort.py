@@ -7,11 +7,12 @@ except in CI.
 
 from __future__ import annotations
 
+import math
 import os
 
 from hypothesis import HealthCheck, settings
 
-__all__ = ["scaled"]
+__all__ = ["loosened", "scaled"]
 
 _PART = 5
 _COMMON = settings(
@@ -27,5 +28,16 @@ settings.load_profile("quick")  # before pytest loads the one that is asked for
 
 def scaled(count: int) -> int:
     """How many of ``count`` examples, scenarios or seeds this run tries."""
-    thorough = settings.get_current_profile_name() == "thorough"
-    return count if thorough else -(-count // _PART)
+    return count if _thorough() else -(-count // _PART)
+
+
+def loosened(tolerance: float) -> float:
+    """How far a mean over ``scaled`` many may be off, where over all it is ``tolerance`` at most.
+
+    Of independent ones, a mean over a quarter as many is off by twice as much.
+    """
+    return tolerance if _thorough() else tolerance * math.sqrt(_PART)
+
+
+def _thorough() -> bool:
+    return settings.get_current_profile_name() == "thorough"

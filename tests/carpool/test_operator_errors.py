@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency.operator_errors import measured_errors
-from carpool.latency.operator_fit import Carried, Errors, Unit, regime
+from carpool.latency.operator_fit import Carried, Errors, Fit, Unit, regime
 from carpool.latency.operator_learning import Samples, fit_profiles
 from carpool.latency.operator_model import Operators
 from carpool.latency.profile import Setting
@@ -55,6 +55,11 @@ def _errors(own: float, each: float) -> Mapping[tuple[Unit, int], Errors]:
     return measured_errors(Samples.of(profiles), range(len(profiles)), {})
 
 
+@cache
+def _fit(own: float, each: float) -> Fit:
+    return fit_profiles(_profiles(24, 5, own, each))
+
+
 def test_what_is_a_models_own_is_carried_to_its_other_runs() -> None:
     """Models off by a factor each: one measured run tells it, and little is left open."""
     for errors in _errors(SIGMA, SIGMA / 10).values():
@@ -80,7 +85,7 @@ def test_what_is_each_runs_own_is_not_carried() -> None:
 @pytest.mark.parametrize("known", [None, Setting(4, 1)])
 def test_intervals_hold_what_they_say(known: Setting | None) -> None:
     """Of models that nobody measured, nine tenths of the runs lie inside, calibrated or not."""
-    fit = fit_profiles(_profiles(24, 5, SIGMA, SIGMA / 2))
+    fit = _fit(SIGMA, SIGMA / 2)
     inside = []
     for net, found in zip(_nets(24, 6), _profiles(24, 6, SIGMA, SIGMA / 2), strict=True):
         runs = {run.setting: run.median_s for run in found.runs}
@@ -96,7 +101,7 @@ def test_intervals_hold_what_they_say(known: Setting | None) -> None:
 @pytest.mark.parametrize("factor", [0.5, 1.6, 3.0])
 def test_another_machine_is_every_runs_alike(factor: float) -> None:
     """An error beyond those of models is not the model's, so all of it is carried."""
-    fit = fit_profiles(_profiles(24, 5, 0.0, SIGMA))
+    fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
     model = Operators(net, fit, runs={Setting(4, 1): run_s(net, 4, 1, factor)})
     for batch in BATCHES:
@@ -107,7 +112,7 @@ def test_another_machine_is_every_runs_alike(factor: float) -> None:
 
 def test_a_measured_run_is_told_as_it_was_measured() -> None:
     """Whatever its other runs say, a run that was measured takes what it took."""
-    fit = fit_profiles(_profiles(24, 5, 0.0, SIGMA))
+    fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
     runs = {Setting(1, 1): run_s(net, 1, 1, 1.2), Setting(8, 1): run_s(net, 8, 1, 0.9)}
     model = Operators(net, fit, runs=runs)

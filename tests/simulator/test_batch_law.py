@@ -26,6 +26,7 @@ from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
 from simulator.metrics import measured
 from simulator.settings import Settings
+from tests.effort import loosened, scaled
 from tests.simulator.load import Constant, function, run
 from tests.simulator.load import scenario as of
 
@@ -40,8 +41,8 @@ SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "batch.yaml"
 def test_quantiles(workload: Workload, size: int, window_s: float) -> None:
     """P50, P95 and P99 within 2 % under Poisson arrivals and squared variations of 6 and 10."""
     exact = exact_ms(workload.process, size, window_s)
-    simulated = simulated_ms(workload, size, window_s, 60_000, seed=1)
-    assert pytest.approx(exact, rel=0.02) == simulated
+    simulated = simulated_ms(workload, size, window_s, scaled(60_000), seed=1)
+    assert pytest.approx(exact, rel=loosened(0.02)) == simulated
 
 
 def test_eq9_is_further_off() -> None:
@@ -67,7 +68,7 @@ def test_instances_that_are_enough(process: Markovian, spare: int) -> None:
 def _late(
     process: Markovian, instances: int, size: int, window_s: float, objective_s: float
 ) -> float:
-    scenario = of(function(process, MODEL, slo_s=objective_s), horizon_s=500.0)
+    scenario = of(function(process, MODEL, slo_s=objective_s), horizon_s=scaled(500))
     policy = Constant(Constant.Params(instances, size, window_s))
     return float(run(scenario, policy, interval_s=100.0)["slo_miss_ratio"])
 

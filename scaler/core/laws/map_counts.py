@@ -115,18 +115,22 @@ class Counting:
         return chain
 
     def _short(self, times: Times) -> Counted:
-        steps = np.arange(_TERMS)
+        longest = self._fastest * float(times.max(initial=0.0))
+        # A Poisson number is beyond so many with probability below 1e-20, and beyond `levels` and
+        # 30 more with the like share of the probability of `levels`.
+        terms = min(_TERMS, math.ceil(longest + 12 * math.sqrt(longest)) + 30 + self.levels)
+        chain, steps = self._chain[:terms], np.arange(terms)
         mean = (self._fastest * times)[:, None]
         factorials = np.concatenate([[0.0], np.cumsum(np.log(steps[1:]))])
         powers = np.where(steps == 0, 0.0, steps * np.log(np.maximum(mean, 1e-300)))
         weights = np.exp(powers - mean - factorials)
         if not self._fastest:  # nothing ever comes
-            spent = np.zeros((len(times), *self._chain.shape[1:]))
+            spent = np.zeros((len(times), *chain.shape[1:]))
             spent[:, 0] = times[:, None, None]
-            return Counted(np.tensordot(weights, self._chain, 1), spent)
+            return Counted(np.tensordot(weights, chain, 1), spent)
         beyond = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1] - weights
-        within = np.tensordot(weights, self._chain, 1)
-        return Counted(within, np.tensordot(beyond / self._fastest, self._chain, 1))
+        within = np.tensordot(weights, chain, 1)
+        return Counted(within, np.tensordot(beyond / self._fastest, chain, 1))
 
 
 def _toeplitz(blocks: Times) -> Times:

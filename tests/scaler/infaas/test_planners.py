@@ -13,6 +13,7 @@ from carpool.errors import ConfigError
 from scaler.core.infaas.greedy import greedy
 from scaler.core.infaas.program import _aside, available, program
 from scaler.core.infaas.task import Need, Option, Task
+from tests.effort import scaled
 from tests.scaler.infaas.drawn_tasks import drawn_task
 
 
@@ -20,7 +21,7 @@ from tests.scaler.infaas.drawn_tasks import drawn_task
 def test_greedy_is_within_a_tenth_of_the_program(seed: int) -> None:
     """On random tasks what greedy leads to costs at most 10 % more than the optimum."""
     draw = random.Random(seed)
-    for _ in range(10):
+    for _ in range(scaled(10)):
         task = drawn_task(draw)
         found, best = greedy(task), program(task)
         running = sum(o.cost * n for o, n in zip(task.options, task.running, strict=True))
@@ -33,7 +34,7 @@ def test_greedy_is_within_a_tenth_of_the_program(seed: int) -> None:
 def test_every_need_is_covered_by_what_is_good_enough(solve: type) -> None:
     """Shares add up to no more instances than there are, and never of one that does not suit."""
     draw = random.Random(9)
-    for _ in range(12):
+    for _ in range(scaled(12)):
         task = drawn_task(draw, needs_most=3)
         solution = solve(task)
         assert not any(task.missing(solution))
@@ -71,7 +72,7 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_greedy_is_near_the_program_for_three_needs_too(seed: int) -> None:
     """Needs that overlap crosswise cost at most a sixth more than they have to."""
     draw = random.Random(100 + seed)
-    for _ in range(12):
+    for _ in range(scaled(12)):
         task = drawn_task(draw, needs_most=3)
         found, best = greedy(task), program(task)
         running = sum(o.cost * n for o, n in zip(task.options, task.running, strict=True))
