@@ -97,7 +97,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         side_door = await serve(admin, listen=options.admin)
         log.info("admin API on %s", side_door.address)
 
-    metrics.watch_server(lambda: server.held_bytes)
+    metrics.watch_server(server)
     if member:
         member.join()
     gc.freeze()  # what is here now stays; requests leave no cycles, so looking for them is rare

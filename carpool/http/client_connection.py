@@ -69,7 +69,14 @@ class ClientConnection(asyncio.Protocol):
         self.complete = True  # no request is under way
 
     def send(self, method: str, head: bytes, body: Buffer) -> None:
-        """Start a request; the connection must be idle."""
+        """Start a request; the connection must be idle.
+
+        Raises:
+            ConnectionFailed: the peer has closed it; nothing was sent.
+        """
+        if not self.open:
+            msg = "the connection was closed before the request was sent"
+            raise ConnectionFailed(msg, sent=False)
         self._reset()
         self._headless = method == "HEAD"
         if len(body) < _JOIN_BELOW_BYTES:

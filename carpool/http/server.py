@@ -14,7 +14,10 @@ clients can make the server hold `Limits.held_bytes`, and 16 KiB for each connec
 send makes it more. What was freed after a peak is given back to the system (`carpool.memory`).
 
 Room: where no further connection has room, that which has been idle for longest makes way, at no
-cost before: `connections` is ordered by last answers, and a newcomer looks at its first few.
+cost before: `connections` is ordered by last answers, and a newcomer looks at its first few. One
+whose client has begun to ask is not idle, though nothing may have been read of it yet: to close its
+socket would answer the request with a reset. For the same reason a process that has been stopped
+for a while first reads what came meanwhile, and enforces the time limits later.
 
 Rules: there is no task and no timer per request (one sweep a second enforces every time limit);
 an answer is one write; a client that closes its side has gone, half-closed or not, and what it
@@ -24,9 +27,13 @@ This file knows nothing of batches, functions or routes.
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import logging
+import math
 import resource
+import termios
 import time
 from collections import OrderedDict
 from contextlib import suppress
@@ -40,6 +47,7 @@ from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
 from carpool.http.limits import Limits, Refused
 from carpool.memory import Trimmer
+from carpool.seldom import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +61,24 @@ log = logging.getLogger(__name__)
 _FOYER = 64  # most connections that are being told that there are too many
 _LOOKS = 64  # most connections that a newcomer looks at for one to make room
 _AGAIN_S = 1
+_SWEEP_S = 1.0
+_READING_S = 0.01
+_CLOSED = {
+    "idle": "%d connections that were idle for longest made way: all %d places were taken",
+    "unread": "%d clients that did not read were dropped, %d bytes are held at most",
+    "crowd": "%d connections were turned away: %d are at work, as many as may be",
+}
 
 Application: TypeAlias = "Callable[[Exchange], None]"
 
 
 class Server:
-    """A listening socket and its connections; made by `serve`."""
+    """A listening socket and its connections; made by `serve`.
+
+    Attributes:
+        closed: how many connections were closed for want of room or memory, by reason: ``idle`` to
+            make room, ``unread`` as the client did not read, ``crowd`` where all were at work.
+    """
 
     def __init__(self, app: Application, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._app = app
@@ -66,6 +86,10 @@ class Server:
         self._unix_path = ""
         self.quiet: asyncio.Future[None] | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._swept = math.inf
+        self._late = False
+        self.closed = dict.fromkeys(_CLOSED, 0)
+        self._says = {reason: Seldom() for reason in _CLOSED}
         self._room, self._foyer = _places(limits.connections)
         self.limits = limits
         self.loop = loop
@@ -105,6 +129,7 @@ class Server:
             self.connections[connection] = None
             return None
         self._turned_away.add(connection)
+        self._count_closed("crowd", self._room)
         if len(self._turned_away) > self._foyer:
             connection.abort()
         return Refused(503, f"more than {self._room} connections at work", _AGAIN_S)
@@ -114,12 +139,17 @@ class Server:
         now, connections = self.now(), self.connections
         for _ in range(min(_LOOKS, len(connections))):
             oldest = next(iter(connections))
-            if oldest.idle(now):
+            if oldest.idle(now) and not self._asks(oldest):
                 del connections[oldest]
                 oldest.abort()
+                self._count_closed("idle", self._room)
                 return True
             connections.move_to_end(oldest)
         return False
+
+    def _asks(self, connection: Connection) -> bool:
+        """Whether its client has sent what was not read yet, but is about to be."""
+        return connection not in self.behind and _has_unread(connection.transport)
 
     def relieve(self, stalled_s: float = 0.0) -> bool:
         """Drop clients that do not read until memory suffices; whether it does.
@@ -133,7 +163,13 @@ class Server:
             if longest is None or longest.stalled_since > before:
                 return False
             longest.abort()
+            self._count_closed("unread", self.most_held_bytes)
         return True
+
+    def _count_closed(self, reason: str, limit: int) -> None:
+        self.closed[reason] += 1
+        if times := self._says[reason].due(self.now()):
+            log.warning(_CLOSED[reason], times, limit)
 
     def part(self, connection: Connection) -> None:
         """A connection is no more."""
@@ -195,10 +231,25 @@ class Server:
     def _tick(self) -> None:
         self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
         now = self.now()
+        late = now > self._swept + 2 * _SWEEP_S and not self._late
+        self._swept, self._late = now, late
+        if late:  # this process was stopped: what came meanwhile is read first
+            self._sweep = self.loop.call_later(_READING_S, self._tick)
+            return
         for connection in (*self.connections, *self._turned_away):
             connection.expire(now)
         self._trimmer.look(self.held_bytes)
-        self._sweep = self.loop.call_later(1.0, self._tick)
+        self._sweep = self.loop.call_later(_SWEEP_S, self._tick)
+
+
+def _has_unread(transport: asyncio.Transport) -> bool:
+    """Whether the client has sent what was not read yet."""
+    socket = transport.get_extra_info("socket")
+    if socket is None:
+        return False
+    size = array.array("i", [0])
+    fcntl.ioctl(socket.fileno(), termios.FIONREAD, size)
+    return size[0] > 0
 
 
 def _allow_open_files() -> None:

@@ -64,7 +64,7 @@ class Provider:
             journal=options.journal,
         )
         self.fleet.scaler = options.scaler
-        self._metrics = Metrics(self.fleet)
+        self._metrics = Metrics(self.fleet, self._servers)
         self._logs = LogRoute(self.fleet)
         self._proxy = Proxy(self.fleet, self._metrics)
         self._door = Door(options.listen, options.hosts, options.auth)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from carpool.http.server import Server
     from faas_stack.provider.fleet import Fleet
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -82,11 +83,37 @@ class _Machine:
         return ()
 
 
-class Metrics:
-    """Counts requests by route, and renders."""
+class _Connections:
+    """Reads the listeners when it is scraped."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, servers: list[Server]) -> None:
+        self._servers = servers
+
+    def collect(self) -> Iterator[Metric]:
+        closed = CounterMetricFamily(
+            "provider_connections_closed",
+            "Connections closed for want of room or memory.",
+            labels=("reason",),
+        )
+        for reason in self._servers[0].closed if self._servers else ():
+            closed.add_metric([reason], sum(server.closed[reason] for server in self._servers))
+        yield closed
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+class Metrics:
+    """Counts requests by route, and renders.
+
+    Args:
+        fleet: the functions.
+        servers: the listeners, as soon as there are any.
+    """
+
+    def __init__(self, fleet: Fleet, servers: list[Server]) -> None:
         self._registry = CollectorRegistry()
+        self._registry.register(_Connections(servers))
         self._registry.register(_Replicas(fleet))
         self._registry.register(_Machine(fleet))
         self._requests = Counter(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
 from carpool.caching import SmallCache
 from carpool.errors import DeadlineMissed, FunctionFault
 from carpool.http.client import AnswerTooLarge, ConnectionFailed
+from carpool.seldom import Seldom
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
@@ -116,7 +117,7 @@ def _answer_head(head: bytes) -> AnswerHead:
 
 _OURS = wire.FRAMING | {"content-type"}
 _HEAD_BYTES = 48 * 1024
-_complaints = itertools.count()
+_complaints = Seldom()
 _FAILED = AnswerHead("application/json", ())
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
@@ -163,9 +164,9 @@ def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHea
     try:
         return _status(status), _answer_head(head), body
     except wire.WireError as error:
-        if next(_complaints) == 0:  # a function mostly repeats its mistakes
-            msg = "answers that cannot be passed on become 502s, the first: %s"
-            log.error(msg, error)  # noqa: TRY400 - the function's fault, not ours
+        if times := _complaints.due(time.monotonic()):  # a function mostly repeats its mistakes
+            msg = "answers that cannot be passed on become 502s (%d since the last such line): %s"
+            log.error(msg, times, error)  # noqa: TRY400 - the function's fault, not ours
         told = errors.body(f"the function's answer cannot be passed on: {error}")
         return error.status, _FAILED, memoryview(told)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from carpool.http.server import Server
     from sidecar.core.batcher import Batcher
 
 __all__ = ["Histogram", "Metrics"]
@@ -67,7 +68,7 @@ class Metrics(Collector):
         self.elements: dict[str, int] = {}
         self.policy_failures = 0
         self._batcher: Batcher | None = None
-        self._held_bytes: Callable[[], int] = int
+        self._server: Server | None = None
         self._refused_plans: Callable[[], dict[str, int]] = dict
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -76,9 +77,9 @@ class Metrics(Collector):
         """Read the queue's gauges from ``batcher``."""
         self._batcher = batcher
 
-    def watch_server(self, held_bytes: Callable[[], int]) -> None:
-        """Ask ``held_bytes`` how much of requests and answers the listener holds."""
-        self._held_bytes = held_bytes
+    def watch_server(self, server: Server) -> None:
+        """Read from ``server`` what it holds, and which connections it had to close."""
+        self._server = server
 
     def watch_sync(self, refused: Callable[[], dict[str, int]]) -> None:
         """Ask ``refused`` which answers of the scaler were not followed, by reason."""
@@ -141,7 +142,12 @@ class Metrics(Collector):
             yield _gauge("batch_in_flight", "Batches in flight", self._batcher.in_flight)
         refused = self._refused_plans()
         yield _counter("batch_plans_refused", "Answers of the scaler refused", "reason", refused)
-        yield _gauge("batch_held_bytes", "Requests and answers in memory", self._held_bytes())
+        held_bytes, closed = 0, dict[str, int]()
+        if self._server:
+            held_bytes, closed = self._server.held_bytes, self._server.closed
+        yield _gauge("batch_held_bytes", "Requests and answers in memory", held_bytes)
+        said = "Connections closed for want of room or memory"
+        yield _counter("batch_connections_closed", said, "reason", closed)
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> Metric:

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import socket
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
 from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from carpool.http.client_connection import ClientConnection
 
 
 @contextlib.asynccontextmanager
@@ -203,3 +206,25 @@ def test_a_reset_is_not_the_end_of_an_answer() -> None:
 
     with pytest.raises(ConnectionFailed):
         asyncio.run(run())
+
+
+def test_nothing_is_sent_where_nobody_is() -> None:
+    """A peer that goes between the connecting and the request: at once, and nothing was sent."""
+
+    async def run() -> None:
+        async with peer(b"") as where:
+            pool = Pool(where)
+            connect = pool._connect
+
+            async def too_late() -> ClientConnection:
+                connection = await connect()
+                connection.transport.write(b"x")  # the peer reads and goes
+                await wait_until_async(lambda: not connection.open)
+                return connection
+
+            with patch.object(pool, "_connect", too_late):
+                await pool.request("POST", "/", timeout_s=HANG_S)
+
+    with pytest.raises(ConnectionFailed) as failed:
+        asyncio.run(run())
+    assert not failed.value.sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -10,13 +11,14 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from carpool.http.server import Limits, Server
 from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, serving, spoken
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from carpool.http.server import Exchange
 
@@ -63,6 +65,7 @@ def test_the_longest_idle_makes_room() -> None:
             assert (await inside[0][0].readuntil(b"GET / ")).startswith(b"HTTP/1.1 200 ")
             assert (await spoken(server, GET + CLOSE)).startswith(b"HTTP/1.1 200 ")
             assert b"" == await idle.read()
+            assert {"idle": 1, "unread": 0, "crowd": 0} == server.closed
             for reader, writer in (inside[0], inside[2]):
                 writer.write(GET + b"\r\n")
                 assert (await reader.readuntil(b"GET / ")).startswith(b"HTTP/1.1 200 ")
@@ -70,6 +73,88 @@ def test_the_longest_idle_makes_room() -> None:
                 writer.close()
 
     asyncio.run(run())
+
+
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+@contextlib.asynccontextmanager
+async def silent_client(server: Server) -> AsyncIterator[socket.socket]:
+    """A client that has connected, and what it sends is unread until the loop goes on."""
+    host, _, port = server.address.rpartition(":")
+    before = len(server.connections)
+    with socket.create_connection((host, int(port))) as client:
+        await wait_until_async(lambda: len(server.connections) > before)
+        client.setblocking(False)  # noqa: FBT003 - the library's
+        yield client
+
+
+async def is_served(client: socket.socket) -> bool:
+    """Whether an answer comes, rather than the connection's end."""
+    try:
+        return bool(await asyncio.get_running_loop().sock_recv(client, 1000))
+    except ConnectionResetError:
+        return False
+
+
+@LOOPS
+def test_who_has_just_asked_makes_no_room(run: Callable[[Awaitable[None]], None]) -> None:
+    """Though it is not read yet; who has been idle for less goes instead."""
+
+    async def asking() -> None:
+        async with (
+            serving(limits=Limits(connections=2)) as server,
+            silent_client(server) as asks,
+            silent_client(server) as idle,
+        ):
+            asks.send(GET + b"\r\n")
+            assert server._make_room()
+            assert not await is_served(idle)
+            assert await is_served(asks)
+
+    run(asking())
+
+
+@LOOPS
+def test_a_process_that_was_stopped_reads_before_it_closes(
+    run: Callable[[Awaitable[None]], None],
+) -> None:
+    """When it goes on, its clients seem to have been idle for long; one has asked meanwhile."""
+
+    async def stopped() -> None:
+        async with (
+            serving(limits=Limits(idle_s=75.0)) as server,
+            silent_client(server) as asks,
+            silent_client(server) as idle,
+        ):
+            asks.send(GET + b"\r\n")
+            now = server.now
+            server.now = lambda: now() + 100
+            assert server._sweep
+            server._sweep.cancel()
+            server._tick()
+            assert await is_served(asks)
+            assert not await is_served(idle)
+
+    run(stopped())
+
+
+def test_a_flood_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Every minute, with how many there were since; of each kind."""
+
+    async def run() -> None:
+        server = Server(echo, Limits(connections=1), asyncio.get_running_loop())
+        server.now = clock = Clock()
+        flood = [Socketless(server) for _ in range(5)]
+        clock.now += 61
+        flood.append(Socketless(server))
+        assert 5 == server.closed["idle"]
+        flood[-1].hang_up()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [(1, 1), (4, 1)] == [record.args for record in caplog.records]
+    assert all("idle for longest" in record.message for record in caplog.records)
 
 
 def test_who_is_served_makes_no_room() -> None:
@@ -85,6 +170,7 @@ def test_who_is_served_makes_no_room() -> None:
             refused = await spoken(server)
             assert refused.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: 1\r\n" in refused
+            assert {"idle": 0, "unread": 0, "crowd": 1} == server.closed
             assert (await spoken(server, GET + CLOSE)).startswith(b"HTTP/1.1 503 ")
             asked[0].reply(200, b"first")
             newcomer = await connect(server)

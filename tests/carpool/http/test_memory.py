@@ -312,6 +312,7 @@ def test_the_longest_stalled_are_dropped_when_an_answer_needs_their_memory() -> 
         late = behind(server, 2)
         assert [False, True, True] == [client.closed for client in clients]
         assert not any(client.closed for client in late)
+        assert 2 == server.closed["unread"]
         assert server.held_bytes <= NARROW.held_bytes
         for client in (*clients, *late):
             client.hang_up()

@@ -118,6 +118,7 @@ def later(server: Server, seconds: float) -> None:
         server._sweep.cancel()
     now = server.now
     server.now = lambda: now() + seconds
+    server._swept = server.now()
     server._tick()
     server.now = now
 
