@@ -29,6 +29,8 @@ _FILES = (
 )
 _TOLERANCE = 1e-5
 _TIMEOUT_S = 20.0
+_LATE = (503, 504)  # a busy machine does not keep an SLO of 200 ms
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +105,23 @@ def _tensor(name: str, array: Any) -> tuple[str, bytes]:  # noqa: ANN401 - numpy
 async def _ask(address: str, function: str, bodies: list[tuple[str, bytes]]) -> list[Response]:
     pool = Pool(address, max_connections=len(bodies))
     try:
-        calls = [
-            pool.request(
-                *("POST", f"/function/{function}"),
-                [("content-type", kind), ("x-carpool-explain", "1")],
-                body,
-                timeout_s=_TIMEOUT_S,
-            )
-            for kind, body in bodies
-        ]
-        answers = await asyncio.gather(*calls)
+        return await asyncio.gather(*(_ask_one(pool, function, *each) for each in bodies))
     finally:
         pool.close()
-    for answer in answers:
-        if answer.status != 200:  # noqa: PLR2004
-            said = answer.body[:300].decode(errors="replace")
-            msg = f"{function} answered {answer.status}: {said}"
-            raise DemoFailed(msg)
-    return answers
+
+
+async def _ask_one(pool: Pool, function: str, content_type: str, body: bytes) -> Response:
+    headers = [("content-type", content_type), ("x-carpool-explain", "1")]
+    target = f"/function/{function}"
+    for _ in range(_ATTEMPTS):
+        answer = await pool.request("POST", target, headers, body, timeout_s=_TIMEOUT_S)
+        if answer.status not in _LATE:
+            break
+    if answer.status != 200:  # noqa: PLR2004
+        said = answer.body[:300].decode(errors="replace")
+        msg = f"{function} answered {answer.status}: {said}"
+        raise DemoFailed(msg)
+    return answer
 
 
 def _output(answer: Response) -> list[float]:

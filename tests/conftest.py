@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tests.docker.stage import DockerStage
 
 _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
+
+# A shell starts what it runs in the background with SIGINT ignored, which programs inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
