@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then sends nothing
-import tests.effort  # noqa: F401 - its profiles are known before any test asks for one
+from tests.effort import scaled  # its profiles are known before any test asks for one
 from tests.made_once import made_once
 from tests.measured import MEASURED, STAND_INS, Data
 
@@ -47,6 +47,21 @@ def data(request: pytest.FixtureRequest) -> Data:
     """Latencies and loads: stand-ins, and measured ones where they are there."""
     chosen: Data = request.param
     return chosen
+
+
+@pytest.fixture
+def quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a quick run, policies are checked in a fifth of the scenarios they are by default.
+
+    So is the length of the long run; windows of the past are full by then all the same.
+    """
+    from carpool.testing import check_policy, check_scale_policy
+    from sidecar.conformance import suite
+
+    for check in (check_policy, check_scale_policy):
+        defaults: dict[str, Any] = check.__kwdefaults__ or {}
+        monkeypatch.setitem(defaults, "scenarios", scaled(defaults["scenarios"]))
+    monkeypatch.setattr(suite, "_LONG", scaled(suite._LONG))
 
 
 @pytest.fixture(scope="session")

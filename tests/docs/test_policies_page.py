@@ -51,6 +51,7 @@ def test_the_parameters_shown_are_accepted() -> None:
         assert isinstance(build_policy(settings), FixedWindow)
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_the_policy_of_ones_own_is_written_checked_and_driven(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_the_policy_example_and_its_check_run(capsys: pytest.CaptureFixture[str]) -> None:
     """A reader who copies both blocks gets a policy that keeps every promise."""
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

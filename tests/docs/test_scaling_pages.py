@@ -24,6 +24,7 @@ def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it(
     assert sorted(plugins.BUILT_IN[kind]) == sorted(named)
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_the_policy_of_ones_own_keeps_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of Python run one after the other as they are printed."""
     page = (DOCS / "scaling.md").read_text(encoding="utf-8")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 STARTER = models.FOLDER.parent / "templates/python3-onnx-batch/function/example.onnx"
 
 
+MODELS = [pytest.param("resnet50", marks=pytest.mark.slow), "wide", "tiny"]
+
+
 def run(path: Path, batch: int) -> NDArray[np.float32]:
     """The model's first output for seeded noise."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -30,7 +33,7 @@ def run(path: Path, batch: int) -> NDArray[np.float32]:
     return output
 
 
-@pytest.mark.parametrize("name", ["resnet50", "wide", "tiny"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_valid_and_takes_any_batch(
     name: str, example_folder: Callable[[str], Path]
 ) -> None:
@@ -43,7 +46,7 @@ def test_a_model_is_valid_and_takes_any_batch(
     assert [1, 3] == [len(run(path, batch)) for batch in (1, 3)]
 
 
-@pytest.mark.parametrize("name", ["resnet50", "wide", "tiny"])
+@pytest.mark.parametrize("name", MODELS)
 def test_outputs_differ_by_input_and_keep_their_scale(
     name: str, example_folder: Callable[[str], Path]
 ) -> None:
@@ -55,6 +58,7 @@ def test_outputs_differ_by_input_and_keep_their_scale(
     assert not np.allclose(output[0], output[1], rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Path]) -> None:
     """A thousand classes that sum to one."""
     output = run(example_folder("resnet50") / "model.onnx", 1)

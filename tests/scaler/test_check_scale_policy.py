@@ -198,6 +198,7 @@ def test_a_policy_that_does_nothing_wrong_is_left_alone() -> None:
     check_scale_policy(Broken, scenarios=scaled(100))
 
 
+@pytest.mark.usefixtures("quick_checks")
 def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The command finds out the kind by the class; where several have the name, it is asked."""
     assert 0 == policies_command.main(["--check", "fixed", "--kind", "scale", "--json"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sidecar.core.policy import Decision
 from sidecar.core.states import State, advance
+from tests.effort import scaled
 
 if TYPE_CHECKING:
     from sidecar.core.policy import Executed, Waiting
@@ -178,7 +179,7 @@ class Windowed(Sound):
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)
-        self.exec_s: deque[float] = deque(maxlen=1000)
+        self.exec_s: deque[float] = deque(maxlen=scaled(1000))
 
     def observe(self, executed: Executed) -> None:
         self.exec_s.append(executed.exec_s)

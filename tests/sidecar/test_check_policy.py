@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@pytest.fixture(autouse=True)
-def _long_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half as long in a quick run: windows of the past are full by then all the same."""
-    monkeypatch.setattr(suite, "_LONG", max(1500, scaled(suite._LONG)))
-
+pytestmark = pytest.mark.usefixtures("quick_checks")
 
 HERE = "tests.sidecar.broken_policies"
 BUILT_IN: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in plugins.BUILT_IN["batch"]]
@@ -162,14 +158,18 @@ def test_a_policy_that_is_not_there_is_a_configuration_error() -> None:
 def test_it_needs_no_tool_of_ours() -> None:
     """The suite runs where only the package itself is installed."""
     code = (
-        "import sys; from carpool.testing import check_policy; check_policy('none', scenarios=3);"
+        "import sys; from carpool.testing import check_policy;"
+        f"from sidecar.conformance import suite; suite._LONG = {suite._LONG};"
+        "check_policy('none', scenarios=3);"
         "sys.exit(', '.join({'hypothesis', 'pytest', 'numpy'} & set(sys.modules)) or 0)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert (0, b"") == (ran.returncode, ran.stderr)
 
 
-def test_the_command_checks_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_checks_a_policy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """`carpool policies --check` exits with 0 where every promise is kept."""
     params = '{"batch_timeout_micros": 500}'
     assert 0 == command.main(["policies", "--check", "fixed", "--params", params, "--json"])
