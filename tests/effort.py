@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 __all__ = ["loosened", "scaled"]
 
-_PART = 5
+_PART = 10
 _COMMON = settings(
     deadline=None,  # how long an example takes is the machine's affair
     suppress_health_check=[HealthCheck.too_slow],

@@ -40,7 +40,8 @@ def test_one_server_with_equal_times_waits_as_m_d_1(busy: float) -> None:
     """Mean wait of M/D/1 is the load times the time over twice what is left of the server."""
     exec_s = 0.1
     scenario = of(
-        function(Poisson(busy / exec_s), linear(exec_s)), horizon_s=scaled(60_000) * exec_s
+        function(Poisson(busy / exec_s), linear(exec_s)),
+        horizon_s=max(12_000, scaled(60_000)) * exec_s,
     )
     result = run(scenario, Constant(Constant.Params()), interval_s=1000.0)
     expected_s = busy * exec_s / (2 * (1 - busy))

@@ -37,7 +37,7 @@ def following(_: float, view: FunctionView) -> Plan:
 
 def waves() -> Scenario:
     """Two hours, or a part of them, up and down between 10 and 100 requests a second."""
-    rates = (10.0, 40.0, 100.0, 60.0) * scaled(6)
+    rates = (10.0, 40.0, 100.0, 60.0) * max(2, scaled(6))
     trace = Trace(tuple(300.0 * n for n in range(len(rates))), rates, 300.0 * len(rates))
     model = linear(0.05, 0.02, load_s=2.0)
     prices = Prices(cpu_core_s=1e-4, call=1e-6)
