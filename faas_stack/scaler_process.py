@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from carpool.address import parse
 from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
+from carpool.files import replace_file
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
+from faas_stack.provider.logs import LineCutter
 from scaler.stack_folder import STORE_FILE, URL_FILE
 
 if TYPE_CHECKING:
@@ -145,13 +147,21 @@ class ScalerProcess:
         loop, backoff = asyncio.get_running_loop(), Backoff()
         while True:
             began = loop.time()
-            self._process = await self._started()
-            await self._pass_on(self._process)
-            code = await self._process.wait()
-            if code == _MISUSED and not self._listens.is_set():
-                return
+            try:
+                self._process = await self._started()
+            except OSError as error:
+                how = f"cannot be started: {error}"
+                if not self._listens.is_set():
+                    say(f"scaler: {how}")
+                    return
+            else:
+                await self._pass_on(self._process)
+                code = await self._process.wait()
+                if code == _MISUSED and not self._listens.is_set():
+                    return
+                how = f"ended with {code}"
             wait_s = backoff.after(loop.time() - began)
-            say(f"scaler: ended with {code}; starting again in {wait_s:g} s")
+            say(f"scaler: {how}; starting again in {wait_s:g} s")
             await asyncio.sleep(wait_s)
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -174,14 +184,21 @@ class ScalerProcess:
 
     async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
         """Print what it prints; it also says where it listens."""
+        cutter = LineCutter()
         assert process.stderr is not None  # noqa: S101 - it was asked for
-        while line := await process.stderr.readline():
-            text = line.decode("utf-8", "replace").rstrip()
-            say(text)
-            if found := _LISTENING.match(text):
-                self.url = f"http://{found[1]}"
-                self._port = parse(found[1]).port  # the same from now on, however often it starts
-                known = self._needs.folder / URL_FILE
-                known.parent.mkdir(mode=0o700, exist_ok=True)
-                known.write_text(f"{self.url}\n")
-                self._listens.set()
+        while data := await process.stderr.read(65536):
+            for line in cutter.feed(data):
+                say(line)
+                if found := _LISTENING.match(line):
+                    self._found(found[1])
+
+    def _found(self, address: str) -> None:
+        """It listens there: note it for whoever asks in the stack's folder."""
+        self.url = f"http://{address}"
+        self._port = parse(address).port  # the same from now on, however often it starts
+        known = self._needs.folder / URL_FILE
+        try:
+            replace_file(known, f"{self.url}\n".encode(), 0o644)
+        except OSError as error:
+            say(f"scaler: {known} cannot be written ({error.strerror}); status needs --url")
+        self._listens.set()

@@ -221,6 +221,10 @@ class Fleet:
             Overloaded: there is none, for want of room, or none became ready in time.
             NotFound: the function was removed meanwhile.
         """
+        service, namespace = function.deployment.service, function.deployment.namespace
+        if self.get(service, namespace) is not function:
+            message = f"function {service!r} was removed"
+            raise NotFound(message)
         if not function.replicas:
             replicas = max(1, self._initial_replicas(function.deployment))
             entry = Entry(function.deployment, replicas, function.created)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from carpool.cgroups import OUT_OF_MEMORY
 from faas_stack.partition.ledger import NoRoom
 from faas_stack.provider import leftovers
-from faas_stack.provider.logs import LineCutter
+from faas_stack.provider.logs import LineBudget, LineCutter
 from faas_stack.provider.supervised import StartFailed
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Launch", "ProcessLife"]
 
 _LOG_DRAIN_S = 1.0
+_READ_BYTES = 16 * 1024  # at once: it may be as many lines, each of which takes time
+_FLOOD_PAUSE_S = 0.001  # after each piece of a flood that is dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,20 @@ class ProcessLife:
         self._partition.end()
 
     async def _read(self, stream: asyncio.StreamReader | None) -> None:
-        """Pass what it prints to the log, never blocking it."""
-        cutter = LineCutter()
-        while stream and (data := await stream.read(65536)):
+        """Pass what it prints to the log, or as much of it as that takes, and slow down floods."""
+        cutter, budget, now = LineCutter(), LineBudget(), asyncio.get_running_loop().time
+        while stream and (data := await stream.read(_READ_BYTES)):
+            if not budget.takes(data.count(b"\n"), now()):
+                cutter.skip(data)
+                await asyncio.sleep(_FLOOD_PAUSE_S)
+                continue
+            self._tell_dropped(budget)
             for line in cutter.feed(data):
                 self._log.add(self._name, line)
+        self._tell_dropped(budget)
         for line in cutter.end():
             self._log.add(self._name, line)
+
+    def _tell_dropped(self, budget: LineBudget) -> None:
+        if told := budget.told():
+            self._log.add(self._name, f"carpool: {told}")

@@ -1,8 +1,9 @@
 """The function's process beside the sidecar: of-watchdog where it is installed, else the handler.
 
 Starts it, restarts it with back-off when it dies, relays its error output, and ends it, in good
-order or because it hangs. In the watchdog's case the watchdog starts the handler (``fprocess``)
-itself, with the same environment and in the same process group, and both end together.
+order or because it hangs, with whatever it has started. In the watchdog's case the watchdog starts
+the handler (``fprocess``) itself, with the same environment and in the same process group, and both
+end together.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import durations
@@ -43,6 +45,7 @@ _TAIL_BYTES = 2000
 _PROBED_EARLY = re.compile(
     rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
 )
+_LAST_WORDS_S = 1.0  # for what it printed, if a process that we cannot find holds its pipe
 _LATER_S = 1.0  # the watchdog's times are over after ours, so that it is we who find out
 _NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
 
@@ -178,7 +181,7 @@ class Child:
             process.terminate()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), grace_s)
-            _kill_group(process.pid)
+            self._end_rest(process.pid)
         if self._task:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -220,12 +223,21 @@ class Child:
         try:
             code = await process.wait()
         finally:
-            _kill_group(process.pid)  # what it started would hold the pipe open
-        await relay
+            self._end_rest(process.pid)
+        await asyncio.wait([relay], timeout=_LAST_WORDS_S)
+        relay.cancel()
         # Whoever of its processes was killed, what it was the end of is this one.
         self._short_of_memory = self._place.killed_for_memory() > killed_before
         how = f"status {code}" if code >= 0 else signal.Signals(-code).name
         return f"{how}, {self._place.out_of_memory()}" if self._short_of_memory else how
+
+    def _end_rest(self, pid: int) -> None:
+        """End what it has started, in sessions of their own too: it would hold the pipe open."""
+        _kill_group(pid)
+        if self._launch.key:
+            for each in _marked(f"handler_key={self._launch.key}"):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGKILL)
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
         """Pass its error output on, and remember the end of it."""
@@ -240,3 +252,13 @@ class Child:
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _marked(variable: str) -> list[int]:
+    """The processes that have inherited ``variable`` (Linux; elsewhere none is found)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+            if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found

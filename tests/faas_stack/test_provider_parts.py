@@ -11,7 +11,7 @@ import uvloop
 from carpool.backoff import Backoff
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
-from faas_stack.provider.logs import LineCutter, LogRing
+from faas_stack.provider.logs import LineBudget, LineCutter, LogRing
 from faas_stack.provider.replicas import Replica, changes
 
 # -- documents --------------------------------------------------------------------------------
@@ -133,6 +133,25 @@ def test_long_lines_are_cut() -> None:
     cutter = LineCutter(line_bytes=4)
     lines = [*cutter.feed(b"123456"), *cutter.feed(b"78\nok\n"), *cutter.feed(b"\xff\n")]
     assert ["1234 [4 more bytes]", "ok", "\ufffd"] == lines
+
+
+def test_a_flood_of_lines_is_dropped_and_told() -> None:
+    """As many as there may be at once are kept, and then as many as there may be in the time."""
+    budget = LineBudget(per_s=10)
+    asked = [(10, 0.0), (1, 0.0), (5, 0.4), (4, 0.5), (99, 0.6), (0, 0.6), (11, 99.0), (10, 99.0)]
+    assert [True, False, False, True, False, True, False, True] == [
+        budget.takes(lines, now) for lines, now in asked
+    ]
+    assert "116 lines were dropped: more than 10 a second" == budget.told()
+    assert not budget.told()
+
+
+def test_what_is_skipped_ends_at_a_line() -> None:
+    """The rest of it belongs to the line that comes next."""
+    cutter = LineCutter()
+    assert ["a"] == list(cutter.feed(b"a\nlost "))
+    cutter.skip(b"lost\nlost\nke")
+    assert ["kept"] == list(cutter.feed(b"pt\n"))
 
 
 def test_ring_is_bounded_in_lines_and_bytes() -> None:

@@ -243,6 +243,27 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
 
 
 @story(STAGE)
+async def test_who_prints_without_end_loses_lines(rig: Rig) -> None:
+    """Rather than keep the provider from its calls; what it prints afterwards is there again."""
+    await rig.deploy("fn")
+    assert 200 == (await rig.call("POST", "/function/fn/print", b"x\n" * 200_000)).status
+    log = rig.function("fn").running.log
+
+    def told() -> list[str]:
+        return [line.text for line in log.since(0) if "lines were dropped" in line.text]
+
+    async def told_after_a_line() -> bool:
+        await rig.call("POST", "/function/fn/print", b"afterwards")
+        return bool(told())
+
+    while not await told_after_a_line():
+        pass
+    await rig.printed("fn", "afterwards")
+    dropped = sum(int(text.split()[1]) for text in told())
+    assert log.next < 200_000 < dropped + log.next + 10_000
+
+
+@story(STAGE)
 async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
     """An instance between two starts is stopped at once."""
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})

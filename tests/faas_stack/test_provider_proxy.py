@@ -8,6 +8,9 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from carpool.errors import NotFound
 from tests.faas_stack.rig import IMAGE, story
 from tests.waiting import wait_until_async
 
@@ -343,3 +346,18 @@ async def test_removal_lets_calls_finish(rig: Rig) -> None:
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
     assert 503 == (await rig.call("GET", "/function/fn")).status
     assert 200 == (await call).status
+
+
+@story()
+async def test_a_call_does_not_bring_back_what_was_removed(rig: Rig) -> None:
+    """One whose replica was lost asks for another one, after its function was removed."""
+    await rig.deploy("fn")
+    function = rig.function("fn")
+    await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
+    await wait_until_async(lambda: not function.running.replicas, what="the end of the replica")
+    with pytest.raises(NotFound, match="'fn' was removed"):
+        await rig.provider.fleet.acquire(function)
+    assert [] == function.running.replicas
+    await rig.deploy("fn")  # another one of that name
+    with pytest.raises(NotFound, match="'fn' was removed"):
+        await rig.provider.fleet.acquire(function)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from sidecar.runtime.child import Child, Launch
-from tests.waiting import wait_until_async
+from tests.waiting import wait_until, wait_until_async
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,44 @@ def test_a_process_that_has_served_is_started_again_soon(
 
     asyncio.run(run())
     assert waits == [message.rpartition("next in ")[2] for message in caplog.messages[:3]]
+
+
+DAEMON = """
+import signal, subprocess, sys
+command = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+daemon = subprocess.Popen(command, start_new_session=True, env={env})
+print(daemon.pid, flush=True, file=open({file!r}, "a"))
+"""
+
+
+@pytest.mark.parametrize(("env", "ends"), [("None", True), ("{}", False)], ids=["marked", "not"])
+def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, ends: bool) -> None:
+    """A daemon with its error output open: the next life begins, and the daemon is ended.
+
+    Unless it has no environment to know it by; then the provider ends it, with the instance.
+    """
+    file = tmp_path / "daemons"
+
+    async def run() -> None:
+        deaths: list[str] = []
+        script = DAEMON.format(env=env, file=str(file))
+        argv = (sys.executable, "-I", "-S", "-c", script)
+        launch = Launch(argv, {**os.environ, "handler_key": "of-this-test"}, "", "of-this-test")
+        child = Child(launch, deaths.append)
+        child.start()
+        await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
+        await child.stop(1.0)
+
+    try:
+        uvloop.run(run())
+        daemons = file.read_text().split()
+        assert len(daemons) >= 2
+        if ends:
+            wait_until(lambda: not any(Path("/proc", pid).exists() for pid in daemons))
+    finally:
+        for pid in file.read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(

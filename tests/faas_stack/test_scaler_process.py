@@ -1,0 +1,65 @@
+"""The scaler of ``carpool up`` is kept running, whatever becomes of it and of the disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+from faas_stack.scaler_process import Needs, ScalerFailed, ScalerProcess
+from scaler.stack_folder import URL_FILE
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def needs(folder: Path) -> Needs:
+    """A scaler whose gateway is not there yet."""
+    (folder / "token").write_text("t" * 32)
+    (folder / "run").mkdir()
+    options = ("--store", str(folder / "store.db"))
+    return Needs("http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, options)
+
+
+def test_it_lasts_though_its_address_cannot_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on a disk that is full; killed, it is started again there, too."""
+    (tmp_path / URL_FILE).mkdir(parents=True)
+
+    async def run() -> None:
+        scaler = ScalerProcess(needs(tmp_path))
+        try:
+            await scaler.start()
+            first, url = scaler.pid, scaler.url
+            (tmp_path / "run" / "scaler-tmp").rmdir()
+            (tmp_path / "run" / "scaler-tmp").touch()  # nor can its folder be made
+            said: list[str] = []
+            capfd.readouterr()
+            os.kill(first, signal.SIGKILL)
+            await wait_until_async(lambda: _told(capfd, said, "cannot be started"))
+            (tmp_path / "run" / "scaler-tmp").unlink()
+            await wait_until_async(lambda: _told(capfd, said, f"listening on {url[7:]}"))
+            assert scaler.pid not in (0, first)
+        finally:
+            await scaler.stop()
+
+    uvloop.run(run())
+
+
+def _told(capfd: pytest.CaptureFixture[str], said: list[str], text: str) -> bool:
+    said.append(capfd.readouterr().err)
+    return text in "".join(said)
+
+
+def test_it_must_start_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """If it cannot at first, the user is told why, and waits for nothing."""
+    wanted = needs(tmp_path)
+    (tmp_path / "run" / "scaler-tmp").touch()
+    with pytest.raises(ScalerFailed):
+        uvloop.run(ScalerProcess(wanted).start())
+    assert "scaler: cannot be started: " in capfd.readouterr().err
