@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -14,13 +15,18 @@ PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog
 DATA = {"carpool/py.typed", "carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
 
 
+def _build(folder: Path, target: str, into: Path) -> Path:
+    """The ``target`` that is built from the sources in ``folder``."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "-d", str(into)]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=100)
+    (built,) = into.glob("carpool-*.whl" if target == "wheel" else "carpool-*.tar.gz")
+    return built
+
+
 @pytest.mark.slow
 def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
     """Every module, the type marker and every template file is in the wheel, and nothing cached."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
-    (wheel,) = tmp_path.glob("carpool-*.whl")
-    carried = set(zipfile.ZipFile(wheel).namelist())
+    carried = set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
     modules = {str(path.relative_to(ROOT)) for p in PACKAGES for path in (ROOT / p).rglob("*.py")}
     templates = {
         f"faas_stack/_templates/{path.relative_to(ROOT / 'templates')}"
@@ -29,3 +35,18 @@ def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
     }
     assert set() == (modules | templates | DATA) - carried
     assert [] == [name for name in carried if "__pycache__" in name]
+
+
+@pytest.mark.slow
+def test_the_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
+    """It has all that the wheel is made of, and nothing that only a checkout can use."""
+    with tarfile.open(_build(ROOT, "sdist", tmp_path)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = [path for path in tmp_path.glob("carpool-*") if path.is_dir()]
+    ours, theirs = (
+        set(zipfile.ZipFile(_build(folder, "wheel", tmp_path / name)).namelist())
+        for folder, name in ((ROOT, "ours"), (source, "theirs"))
+    )
+    assert set() == ours ^ theirs
+    assert (source / "tests" / "test_wheel.py").is_file()
+    assert [] == [name for name in (".ci", ".github", ".venv") if (source / name).exists()]
