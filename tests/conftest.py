@@ -11,9 +11,10 @@ import carpool  # noqa: F401 - before any test imports ONNX Runtime, which then 
 from tests.effort import scaled  # its profiles are known before any test asks for one
 from tests.made_once import made_once
 from tests.measured import MEASURED, STAND_INS, Data
+from tests.tools import may_skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from tests.docker.engine import Engine
@@ -27,11 +28,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with containers share an engine, so one worker runs them; they may take longer."""
+    """Tests with containers share an engine, so one worker runs them; they may take longer.
+
+    Another one runs the live ones: a whole stack, and its browser, keep all cores busy.
+    """
     for item in items:
+        if item.nodeid.startswith("tests/live/"):
+            item.add_marker(pytest.mark.xdist_group("live"))
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
             item.add_marker(pytest.mark.xdist_group("docker"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI nothing is skipped unnoticed: what must not be is a failure."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not may_skip(reason):
+            report.outcome = "failed"
+            report.longrepr = f"this must not be skipped in CI. {reason}"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

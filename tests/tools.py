@@ -1,13 +1,20 @@
-"""Programs of others that some tests need: skip without them at home, fail without them in CI."""
+"""What tests need of a machine, programs of others above all: without it they skip, but not in CI.
+
+There a skip is a failure (`conftest.py`), unless what lacks was named beforehand.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from typing import TYPE_CHECKING
 
 import pytest
 
-__all__ = ["require_tool"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["may_skip", "require_tool"]
 
 _WHERE = {
     "fwatchdog": "the binary of github.com/openfaas/of-watchdog under this name",
@@ -22,16 +29,18 @@ _WHERE = {
 
 
 def require_tool(name: str) -> str:
-    """The path of the program ``name``, or the end of the test with the reason.
-
-    Under CI=true a missing program is a failure, unless ``CARPOOL_TEST_WITHOUT`` (names separated
-    by blanks) says that the machine is known to lack it.
-    """
+    """The path of the program ``name``; the test is skipped, with the reason, if there is none."""
     path = shutil.which(name)
     if path:
         return path
-    reason = f"{name} is not on the PATH; it is {_WHERE.get(name, 'a program to install')}"
-    excused = name in os.environ.get("CARPOOL_TEST_WITHOUT", "").split()
-    if os.environ.get("CI") == "true" and not excused:
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(f"{name} is not on the PATH; it is {_WHERE.get(name, 'a program to install')}")
+
+
+def may_skip(reason: str, env: Mapping[str, str] = os.environ) -> bool:
+    """Whether a test may be skipped for ``reason``: at home for any, in CI (CI=true) for few.
+
+    There the reason has to name a GPU, or a word of ``CARPOOL_TEST_WITHOUT`` (separated by blanks),
+    which says what the machine is known to lack.
+    """
+    known = ("GPU", *env.get("CARPOOL_TEST_WITHOUT", "").split())
+    return env.get("CI") != "true" or any(word in reason for word in known)

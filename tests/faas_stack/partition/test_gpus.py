@@ -22,7 +22,9 @@ GPU = Unit("GPU-1", "H200", 80 * GIB)
 MIG = Unit("MIG-1", "H200 MIG 1g.18gb", 10 * GIB, mig=True)
 HALF = Resources(gpus=1, gpu_percent=50)
 
-needs_no_daemon = pytest.mark.skipif(shutil.which(CONTROL) is not None, reason="MPS is installed")
+needs_no_daemon = pytest.mark.skipif(
+    shutil.which(CONTROL) is not None, reason="this machine has the MPS of a GPU"
+)
 
 
 def test_a_client_s_environment() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.scaler.test_sync_api import Caller
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live")]  # the other browser is there
 
 MARKUP = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 
