@@ -10,7 +10,7 @@ import pytest
 from carpool.__main__ import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -20,13 +20,13 @@ def _mentioned(page: Path, program: str) -> set[str]:
     return set(pattern.findall(page.read_text()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_exist(page: Path) -> None:
     """Every `make TARGET` mentioned is a target of the Makefile."""
     assert set() == _mentioned(page, "make") - TARGETS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_exist(page: Path) -> None:
     """Every `carpool COMMAND` mentioned is in the command table."""
     assert set() == _mentioned(page, "carpool") - set(COMMANDS)

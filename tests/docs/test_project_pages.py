@@ -1,0 +1,103 @@
+"""What CONTRIBUTING.md, RELEASING.md and the records of decisions say is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faas_stack import stack_file
+
+ROOT = Path(__file__).resolve().parents[2]
+ADR = ROOT / "docs" / "adr"
+RECORDS = sorted(ADR.glob("[0-9]*.md"))
+PAGES = ["CONTRIBUTING.md", "RELEASING.md"]
+
+
+def _read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _yaml(name: str) -> Any:
+    return pytest.importorskip("yaml").safe_load(_read(name))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_and_folders_exist(page: str) -> None:
+    """What a page names between backquotes as a path is there."""
+    spans = [word for span in re.findall(r"`([^`\n]+)`", _read(page)) for word in span.split()]
+    paths = [
+        span for span in spans if re.fullmatch(r"\.?[a-z_]+(/[\w.]+)*(/|\.(py|toml|txt|yml))", span)
+    ]
+    assert len(paths) > 3
+    assert [] == [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_every_folder_of_code_says_which_tests_to_run() -> None:
+    """CONTRIBUTING.md has a line for each part, and the tests that it names are there."""
+    table = re.findall(r"^\| (`.+`) \| (.+) \|$", _read("CONTRIBUTING.md"), re.MULTILINE)
+    changed = {path for names, _ in table for path in re.findall(r"`(\w+)/`", names)}
+    parts = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}
+    assert set() == parts - changed
+    tests = {path for _, run in table for path in re.findall(r"tests/[\w/]+", run)}
+    assert [] == [path for path in sorted(tests) if not (ROOT / path).is_dir()]
+
+
+def test_what_is_said_of_names_in_code_is_so() -> None:
+    """The names to change for a policy, a setting or a command are defined where the page says."""
+    stated = re.findall(r"`(\w+)` (?:of|in) `([\w/]+\.py)`", _read("CONTRIBUTING.md"))
+    assert {"BUILT_IN", "COMMANDS", "FunctionSettings"} <= {name for name, _ in stated}
+    missing = [
+        (name, path)
+        for name, path in stated
+        if not re.search(rf"^(class )?{name}\b", _read(path), re.MULTILINE)
+    ]
+    assert [] == missing
+
+
+def test_before_a_commit_runs_what_make_lint_runs() -> None:
+    """The only hook of pre-commit is `make lint`, on everything."""
+    (repository,) = _yaml(".pre-commit-config.yaml")["repos"]
+    (hook,) = repository["hooks"]
+    assert ("local", "make lint") == (repository["repo"], hook["entry"])
+    assert (True, False) == (hook["always_run"], hook["pass_filenames"])
+
+
+def test_the_hosted_workflow_runs_what_ci_runs() -> None:
+    """Its one command is .ci/run, with the oldest Python supported."""
+    (job,) = _yaml(".github/workflows/ci.yml")["jobs"].values()
+    assert [".ci/run"] == [step["run"] for step in job["steps"] if "run" in step]
+    (python,) = [step["with"] for step in job["steps"] if "python" in step.get("uses", "")]
+    assert f'requires-python = ">={python["python-version"]}"' in _read("pyproject.toml")
+
+
+def test_the_stack_that_tries_a_wheel_can_be_read(tmp_path: Path) -> None:
+    """The stack file of RELEASING.md is one, with the function that is called."""
+    lines = _read("RELEASING.md").partition("<<'END'\n")[2].partition("END\n")[0].splitlines()
+    (tmp_path / "wordcount").mkdir()
+    (tmp_path / "template").symlink_to(ROOT / "templates")
+    (tmp_path / "stack.yaml").write_text("\n".join(line[7:] for line in lines))
+    stack = stack_file.load(tmp_path / "stack.yaml")
+    assert ["wordcount"] == [function.name for function in stack.functions]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.stem))
+def test_a_record_has_its_number_date_and_sections(record: Path) -> None:
+    """A decision says what led to it, what was decided, and what follows."""
+    text = record.read_text(encoding="utf-8")
+    assert re.match(rf"# {int(record.name[:4])}\. \S.*\n\n(Accepted|Replaced)[^\n]*, 20\d\d-", text)
+    assert ["Context", "Decision", "Consequences"] == re.findall(r"^## (.+)", text, re.MULTILINE)
+
+
+def test_the_index_lists_every_record_under_its_title() -> None:
+    """Numbers have no gaps, and titles are the records' own."""
+    listed = re.findall(
+        r"^\| \[(\d{4})\]\(([^)]+)\) \| (.+) \|$", _read("docs/adr/README.md"), re.MULTILINE
+    )
+    titles = [record.read_text().partition("\n")[0].partition(". ")[2] for record in RECORDS]
+    assert [f"{number:04}" for number in range(1, len(RECORDS) + 1)] == [row[0] for row in listed]
+    assert [(r.name, title) for r, title in zip(RECORDS, titles, strict=True)] == [
+        row[1:] for row in listed
+    ]

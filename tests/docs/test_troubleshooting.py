@@ -1,0 +1,30 @@
+"""docs/troubleshooting.md quotes messages that the programs still have."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+PARTS = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"]
+SOURCES = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in [ROOT / "Makefile", *(p for part in PARTS for p in (ROOT / part).rglob("*.py"))]
+)
+SEEN = [row.split(" | ")[0] for row in re.findall(r"^\| (?!what|--)(.+)", PAGE, re.MULTILINE)]
+MESSAGES = sorted({span for seen in SEEN for span in re.findall(r"`([^`]+)`", seen)})
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_is_one_that_is_said(message: str) -> None:
+    """Every piece between what differs stands in the code as it stands here."""
+    pieces = [piece.strip(" :;,?") for piece in message.split("...")]
+    assert [] == [piece for piece in pieces if piece.removesuffix(" =") not in SOURCES]
+
+
+def test_messages_are_found_at_all() -> None:
+    """The first column is read: most rows quote a message."""
+    assert len(MESSAGES) > len(SEEN) / 2 > 20
