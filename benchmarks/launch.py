@@ -55,7 +55,7 @@ class Running:
         self._process: subprocess.Popen[bytes] | None = None
         bodies = self._case.bodies(self._launch.form)
         self._body = bodies[0]
-        self.port = setup.port
+        self.port = self._launch.port or setup.port
         self.form = self._launch.form
         self.requests = [self.request(body) for body in bodies]
 
@@ -110,7 +110,7 @@ class Running:
     def request(self, body: bytes) -> bytes:
         """A whole request that carries ``body``."""
         head = (
-            f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self._setup.port}\r\n"
+            f"POST {self._launch.path} HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n"
             f"content-type: {self._case.content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
@@ -169,7 +169,7 @@ class Running:
         raise DidNotStart(msg)
 
     def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        port, kind = self._setup.port, self._case.content_type
+        port, kind = self.port, self._case.content_type
         headers = {"content-type": kind}
         if pair := found(f"http://127.0.0.1:{port}"):  # which Carpool's provider has made
             headers |= [pair.header]

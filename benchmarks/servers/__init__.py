@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.servers.bentoml import BENTOML
-from benchmarks.servers.carpool import CARPOOL, CARPOOL_PROVIDER, CARPOOL_WATCHDOG
+from benchmarks.servers.carpool import (
+    CARPOOL,
+    CARPOOL_GATEWAY,
+    CARPOOL_PROVIDER,
+    CARPOOL_WATCHDOG,
+)
 from benchmarks.servers.litserve import LITSERVE
 from benchmarks.servers.mlserver import MLSERVER
 from benchmarks.servers.mosec import MOSEC, MOSEC_ORJSON
@@ -25,6 +30,7 @@ SERVERS = {
         OPENFAAS,
         CARPOOL_WATCHDOG,
         CARPOOL_PROVIDER,
+        CARPOOL_GATEWAY,
         OPENFAAS_WATCHDOG,
     )
 }

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import RAW, V1
-from benchmarks.servers.recipe import Launch, Server, no_wait
+from benchmarks.servers.recipe import APPS, Launch, Server, no_wait
 from carpool import durations
 
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Setup
 
-__all__ = ["CARPOOL", "CARPOOL_PROVIDER", "CARPOOL_WATCHDOG"]
+__all__ = ["CARPOOL", "CARPOOL_GATEWAY", "CARPOOL_PROVIDER", "CARPOOL_WATCHDOG"]
 
 _ROOT = Path(__file__).parent.parent.parent
+_GATEWAY_PORT = 8080  # it knows no other
 _PACKAGES = ("httptools", "orjson", "uvloop")  # of the running environment, for the record
 _RAW_HANDLER = '''"""Raw float32 in and out."""
 
@@ -58,6 +60,12 @@ def _behind_provider(setup: Setup) -> Launch:
     argv += ["-f", str(path), "--port", str(setup.port)]
     env = {"PYTHONPATH": str(_ROOT)}
     return Launch(argv, "/function/f/", _form(setup), env, "/function/f/metrics")
+
+
+def _behind_gateway(setup: Setup) -> Launch:
+    behind = _behind_provider(setup)
+    argv = [str(setup.python), str(APPS / "openfaas_gateway.py"), str(setup.port)]
+    return dataclasses.replace(behind, argv=[*argv, *behind.argv, "--no-auth"], port=_GATEWAY_PORT)
 
 
 def _function(setup: Setup) -> Path:
@@ -109,4 +117,14 @@ CARPOOL_PROVIDER = Server(
     launch=_behind_provider,
     parses=CARPOOL.parses + "; the provider in front of the sidecar, as `carpool up` starts them",
     waits_ms=no_wait,
+)
+
+CARPOOL_GATEWAY = Server(
+    name="carpool-gateway",
+    venv="",
+    packages=_PACKAGES,
+    launch=_behind_gateway,
+    parses=CARPOOL_PROVIDER.parses + "; OpenFaaS's own gateway in front of it",
+    waits_ms=no_wait,
+    refuses=lambda _: "" if shutil.which("gateway") else "gateway is not on the PATH",
 )

@@ -50,6 +50,7 @@ class Launch:
     form: str
     env: Mapping[str, str] = field(default_factory=dict)
     metrics: str = "/metrics"
+    port: int = 0  # if it listens on another one than the setup's
 
 
 @dataclass(frozen=True, slots=True)
