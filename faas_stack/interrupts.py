@@ -69,6 +69,10 @@ class _Interrupts:
 
 
 def say(text: str) -> None:
-    """One line of progress, to standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """One line of progress, to standard error; to nobody, if its reader has gone.
+
+    As with ``carpool up 2>&1 | tee``, which Ctrl-C ends first.
+    """
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -245,8 +245,9 @@ class Child:
         while stream and (data := await stream.read(65536)):
             data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
-            sys.stderr.buffer.write(data)
-            sys.stderr.buffer.flush()
+            with contextlib.suppress(OSError):  # nobody reads it any more; the handler goes on
+                sys.stderr.buffer.write(data)
+                sys.stderr.buffer.flush()
 
 
 def _kill_group(pid: int) -> None:

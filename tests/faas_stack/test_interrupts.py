@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import signal
 
@@ -83,3 +85,14 @@ def test_work_that_fails_is_cleared_up_after_and_said() -> None:
     with pytest.raises(OSError, match="no port"):
         serving.run()
     assert ["drain", "drain ends", "close"] == serving.done
+
+
+def test_interrupts_count_though_nobody_hears_of_them() -> None:
+    """Ctrl-C ends the reader of a pipe first; what serves must end, too."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    serving = Serving("work")
+    closed = io.TextIOWrapper(io.FileIO(writing, "w"))
+    with closed, contextlib.redirect_stderr(closed):
+        assert 0 == serving.run()
+    assert ["work", "drain", "drain ends", "close"] == serving.done

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import signal
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import uvloop
@@ -98,3 +100,22 @@ def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
     asyncio.run(run())
     said = capfd.readouterr().err.splitlines()
     assert [lines[1], lines[3]] == [line for line in said if line in lines]
+
+
+def test_words_that_nobody_reads_stop_nothing() -> None:
+    """A sidecar whose standard error is a closed pipe keeps its function running."""
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    async def run() -> None:
+        deaths: list[str] = []
+        script = "import sys; sys.stderr.write('x' * 1_000_000)"
+        launch = Launch((sys.executable, "-I", "-S", "-c", script), dict(os.environ), "", "")
+        child = Child(launch, deaths.append)
+        child.start()
+        await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
+        await child.stop(1.0)
+
+    closed = io.TextIOWrapper(io.FileIO(writing, "w"))  # unbuffered
+    with closed, patch.object(sys, "stderr", closed):
+        uvloop.run(run())
