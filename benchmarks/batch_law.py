@@ -32,6 +32,7 @@ from benchmarks.batch_cases import (
 from carpool.latency import Configuration
 from carpool.latency.table import Table
 from scaler.core.cost import Prices
+from scaler.core.guard import Guard
 from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.policies.batch import Batch
@@ -123,7 +124,7 @@ def planning_ms(process: Markovian) -> float:
     snapshot = Snapshot(0.0, (view,), None, Prices(cpu_core_s=2.88e-5, call=2e-7))
     found = []
     for _ in range(5):
-        policy = Batch(Batch.Params())
+        policy = Guard(Batch(Batch.Params()))
         began = time.perf_counter()
         policy.plan(snapshot)
         found.append(1000 * (time.perf_counter() - began))

@@ -29,6 +29,7 @@ from benchmarks.published import Published
 from carpool.latency.coefficients_file import read_coefficients
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices, billing
+from scaler.core.guard import Guard
 from scaler.core.harmony.offers import offers
 from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.scenario import App, Function, Scenario
@@ -158,7 +159,7 @@ def _cost(groups: Sequence[Group]) -> float:
 
 def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, float]:
     """The first plan and the median of the others, for objectives from .3 to 1 s."""
-    policy, plan = HarmonyBatch(HarmonyBatch.Params(smoothing_s=0.0)), None
+    policy, plan = Guard(HarmonyBatch(HarmonyBatch.Params(smoothing_s=0.0))), None
     took = []
     for number in range(rounds + 1):
         apps = tuple(
@@ -183,7 +184,7 @@ def _simulated(
     function = Function("f", "m", model, min(slos_s), _PERCENTILE, _MAX_BATCH, apps)
     scenario = Scenario(Path("benchmark"), (), _PRICES, {"m": model}, (function,), {}, horizon_s)
     settings = Settings(interval_s=horizon_s, window_s=horizon_s)
-    outcome = Simulation(scenario, HarmonyBatch(HarmonyBatch.Params()), settings).run()
+    outcome = Simulation(scenario, Guard(HarmonyBatch(HarmonyBatch.Params())), settings).run()
     plan, result = outcome.tracks[0].fleet.plan, measured(outcome)
     assert plan is not None
     late = [app["slo_miss_ratio"] for app in result["functions"]["f"]["apps"].values()]

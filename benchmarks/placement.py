@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.table import read_table
 from scaler.core.cost import Prices
+from scaler.core.guard import Guard
 from scaler.core.placement import Cluster, Node
 from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
 from scaler.policies.infless import Infless
@@ -160,8 +161,8 @@ def _plan(search: str, functions: tuple[FunctionView, ...]) -> Planning:
 def _round(
     search: str, functions: tuple[FunctionView, ...], cluster: Cluster | None
 ) -> Callable[[], Planning]:
-    policy = Infless(Infless.Params(search=search))  # type: ignore[arg-type]
-    snapshot = Snapshot(0.0, functions, cluster, Prices())
+    policy = Guard(Infless(Infless.Params(search=search)))  # type: ignore[arg-type]
+    snapshot = Snapshot(0.0, functions, cluster, Prices(), beginning=True)
     return lambda: policy.plan(snapshot)
 
 

@@ -121,7 +121,7 @@ def _pool(
     ]
     slo_s = max(app.slo_s for app in apps)
     for cost_s, offer, count in _by_cost(alone):
-        rate_rps = count * offer.size.rate_high
+        rate_rps = count * offer.size.rate_rps
         lost = sum(max(0.0, rate * _STEP_S - rate_rps * (_STEP_S + slo_s)) for rate in rates)
         if lost > _SURE * most_missed * sum(rates) * _STEP_S:
             continue
@@ -163,7 +163,7 @@ def _plan(function: str, pools: tuple[Pool, ...]) -> Plan:
                 size.resources.memory_mb or None,
                 size.exec_s,
                 0.0,
-                size.rate_high,
+                size.rate_rps,
             )
         )
         routes += [Route(app, {name: 1.0}, 0.0) for app in pool.apps]

@@ -90,7 +90,7 @@ def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
                 yield _Stretch(tuple(option for option, _ in regular), rates, worths)
             else:
                 options = tuple(
-                    Option(o.size.rate_high, scenario.prices.per_second(o.size.resources))
+                    Option(o.size.rate_rps, scenario.prices.per_second(o.size.resources))
                     for o in offers
                 )
                 worths = tuple(

@@ -23,6 +23,7 @@ from benchmarks.static_variants import Pool, Static, best_static
 from benchmarks.variant_bound import bounds
 from benchmarks.variants_live import compared
 from scaler.core.arrivals.processes import Poisson
+from scaler.core.guard import Guard
 from scaler.core.infaas.greedy import greedy
 from scaler.core.infaas.offers import Offers
 from scaler.core.infaas.program import program
@@ -142,7 +143,7 @@ def _table(scenario: Scenario, policies: Mapping[str, Any]) -> None:
     print("".join(f"{name:>12}" for name in head))
     least = None
     for name, policy in policies.items():
-        found = measured(Simulation(scenario, policy).run())
+        found = measured(Simulation(scenario, Guard(policy)).run())
         least = least or found["cost"]
         row = (
             name,
@@ -187,7 +188,7 @@ def _throughput(scenario: Scenario, most_missed: float) -> None:
             rate = math.sqrt(low * high)
             tried = _at_rate(small, rate, horizon_s=30.0)
             policy = Infaas(Infaas.Params(scaling=name))
-            missed = measured(Simulation(tried, policy).run())["slo_miss_ratio"]
+            missed = measured(Simulation(tried, Guard(policy)).run())["slo_miss_ratio"]
             low, high = (rate, high) if missed <= most_missed else (low, rate)
         found[name] = low
         print(f"  {name}: {low:.0f} requests/s", flush=True)

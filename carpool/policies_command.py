@@ -31,7 +31,7 @@ _SUITES: dict[plugins.Kind, Callable[[str, dict[str, Any]], Report | ScaleReport
 }
 _METHODS: dict[plugins.Kind, tuple[str, ...]] = {
     "batch": ("depart", "decide", "observe"),
-    "scale": ("plan",),
+    "scale": ("propose",),
     "prewarm": ("observe", "windows", "to_form", "absorb"),
 }
 

@@ -99,7 +99,7 @@ def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
         for function in scenario.functions
     ]
     cluster = Cluster(scenario.nodes) if scenario.nodes else None
-    return Snapshot(at_s or 0.0, tuple(functions), cluster, scenario.prices)
+    return Snapshot(at_s or 0.0, tuple(functions), cluster, scenario.prices, beginning=True)
 
 
 def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, Any]:

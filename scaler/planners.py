@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
+from carpool.latency.variant_set import model_of
 from scaler.core.guard import Guard
 from scaler.core.infaas.node_rules import crowded, unwell
 from scaler.core.placement import Cluster
@@ -167,7 +168,8 @@ class Planners:
         for view in views:
             for kind in view.plan.classes if view.plan else ():
                 found = view.instances.get(kind.name)
-                size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+                model = model_of(view.model, kind.variant)
+                size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
                 for _ in range(found.ready + found.loading if found else 0):
                     node = cluster.best_fit(size)
                     if node is not None:

@@ -25,7 +25,7 @@ from carpool.strict import Problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaler.core.policy import ScalePolicy
+    from carpool.scaling import ScalePolicy
     from scaler.core.scenario import Scenario
 
 __all__ = ["check_policies", "chosen_policy", "executed"]
@@ -52,9 +52,12 @@ def chosen_policy(
     if not isinstance(target, str):
         expected = "a policy's name or pkg.module:Class"
         raise ConfigError([Problem(f"policies.{name}.policy", str(target), expected)])
-    made: ScalePolicy = plugins.build(
-        plugins.resolve("scale", target), {**params, **(others or {})}
-    )
+    policy_class = plugins.resolve("scale", target)
+    if not callable(getattr(policy_class, "propose", None)):
+        expected = "a scaling policy: a class with the method propose of carpool.scaling"
+        hint = "plan() was its method before; docs/scaling.md says how to write one"
+        raise ConfigError([Problem("scale.policy", target, expected, hint)])
+    made: ScalePolicy = plugins.build(policy_class, {**params, **(others or {})})
     return made
 
 

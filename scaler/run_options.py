@@ -22,6 +22,7 @@ from carpool.params_argument import read_params
 from carpool.strict import Problems
 from scaler.callers import Callers
 from scaler.core.cost import Prices
+from scaler.core.guard import Guard
 from scaler.core.live.control import Means
 from scaler.core.live.shadow import Shadow
 from scaler.core.restraint import Limits
@@ -160,12 +161,16 @@ def read_options(args: argparse.Namespace) -> Options:
         args.store,
         setting,
         Means(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
-        Shadow(args.shadow, chosen_policy(args.shadow, setting.policies)) if args.shadow else None,
+        _shadow(args.shadow, setting) if args.shadow else None,
         Prometheus(args.prometheus, args.namespace) if args.prometheus else None,
         lists,
         times["interval"],
         times["sync"],
     )
+
+
+def _shadow(name: str, setting: Setting) -> Shadow:
+    return Shadow(name, Guard(chosen_policy(name, setting.policies), setting.limits))
 
 
 def _setting(

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, Plan
     from scaler.core.placement import Node, Placement
-    from scaler.core.policy import Planning, ScalePolicy
+    from scaler.core.policy import Planner, Planning
     from scaler.core.snapshot import FunctionView
 
 __all__ = ["Rounds"]
 
 
 class Rounds:
-    """Drives a policy round after round.
+    """Drives a planner round after round.
 
     Args:
-        policy: What plans.
+        planner: What plans: a guard, with the policy behind it.
         functions: What it plans for; their plans and instances are filled in.
         nodes: The servers; none: there is always room.
         prices: What resources cost.
@@ -42,12 +42,12 @@ class Rounds:
 
     def __init__(
         self,
-        policy: ScalePolicy,
+        planner: Planner,
         functions: Sequence[FunctionView],
         nodes: Sequence[Node] = (),
         prices: Prices | None = None,
     ) -> None:
-        self._policy = policy
+        self._planner = planner
         self._views = {view.name: view for view in functions}
         self._prices = prices or Prices()
         self._placed: dict[str, dict[str, list[Placement | None]]] = {}
@@ -69,7 +69,7 @@ class Rounds:
 
     def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> Planning:
         """One round: plan, and carry out."""
-        planning = self._policy.plan(self.snapshot(now_s, rates_rps))
+        planning = self._planner.plan(self.snapshot(now_s, rates_rps))
         self.carry_out(planning.plans)
         return planning
 

@@ -7,7 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
 from scaler.on_trial import OnTrial
 from scaler.policy_choice import check_policies, chosen_policy, executed
@@ -42,11 +41,12 @@ def main(argv: list[str]) -> int:
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     outcomes: dict[str, Outcome] = {}
     for name, policy in policies.items():
-        guarded = Guard(policy) if chosen.guarded else OnTrial(name, policy)
-        simulation = Simulation(scenarios[name], guarded, chosen.settings, _progress(name))
+        on_trial = OnTrial(name, policy)
+        simulation = Simulation(scenarios[name], on_trial, chosen.settings, _progress(name))
         outcomes[name] = simulation.run()
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.writelines(f"{complaint}\n" for complaint in on_trial.complaints())
     tell(chosen, scenario, outcomes)
     return 0
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scaler.core.arrivals.processes import Times
-    from scaler.core.policy import ScalePolicy
+    from scaler.core.policy import Planner
     from scaler.core.scenario import Function, Scenario
 
 __all__ = ["Simulation"]
@@ -47,7 +47,7 @@ class Simulation:
 
     Args:
         scenario: What runs where, and what comes.
-        policy: Plans.
+        planner: Plans: a guard, with the policy behind it.
         settings: How to simulate.
         progress: Told now and then how much of the horizon is over, 0 to 1.
     """
@@ -55,12 +55,12 @@ class Simulation:
     def __init__(
         self,
         scenario: Scenario,
-        policy: ScalePolicy,
+        planner: Planner,
         settings: Settings | None = None,
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._scenario = scenario
-        self._policy = policy
+        self._planner = planner
         self._settings = settings or Settings()
         self._progress = progress
         self._agenda = Agenda()
@@ -138,18 +138,19 @@ class Simulation:
     def _plan(self, now: float, tracks: Sequence[Track]) -> None:
         """One planning round."""
         known = self._settings.processes_known
+        loaded = now == 0 and not self._settings.cold
         snapshot = Snapshot(
             now,
             tuple(track.view(now, processes_known=known) for track in tracks),
             self._room.cluster.copy() if self._room.cluster is not None else None,
             self._scenario.prices,
+            beginning=loaded,
         )
         began = time.perf_counter()
-        planning = self._policy.plan(snapshot)
+        planning = self._planner.plan(snapshot)
         self._outcome.planning_ms.append((time.perf_counter() - began) * 1000)
         for name, rate_rps in planning.unplaced.items():
             self._outcome.unplaced[name] = max(rate_rps, self._outcome.unplaced.get(name, 0.0))
-        loaded = now == 0 and not self._settings.cold
         for track in tracks:
             plan = planning.plans.get(track.function.name)
             if plan is not None:

@@ -36,7 +36,6 @@ class Chosen:
         policies: Their names, each once.
         settings: How to simulate.
         horizon_s, seed: Instead of the scenario's; None: the scenario's.
-        guarded: Plans pass the guard that a live scaler has.
         as_json: Print JSON.
         report: Where to write a page with plots.
     """
@@ -46,7 +45,6 @@ class Chosen:
     settings: Settings
     horizon_s: float | None
     seed: int | None
-    guarded: bool
     as_json: bool
     report: Path | None
 
@@ -103,7 +101,6 @@ def parse(argv: Sequence[str]) -> Chosen:
         settings=settings,
         horizon_s=horizon_s,
         seed=seed,
-        guarded=flags.guarded or flags.as_live,
         as_json=flags.json,
         report=flags.report,
     )
@@ -125,8 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")
     add("--processes-known", action="store_true", help="tell policies how requests arrive")
     add("--cold", action="store_true", help="start without instances and measured rates")
-    add("--guarded", action="store_true", help="plans pass the guard that a live scaler has")
-    expected = "rates, interval and guard of a live scaler, as carpool compare --live has them"
+    add("--guarded", action="store_true", help="nothing: plans pass the guard always")
+    expected = "rates and interval of a live scaler, as carpool compare --live has them"
     add("--as-live", action="store_true", help=expected)
     expected = "parts of a core are handed out so often, as control groups do (evenly)"
     add("--quota", metavar="PERIOD", help=expected)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from scaler.core.placement import resource_units
+from carpool.scaling import resource_units
 from simulator.served import Served
 
 if TYPE_CHECKING:

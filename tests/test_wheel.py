@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"]
-DATA = {"carpool/py.typed", "carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
+DATA = {*(f"{package}/py.typed" for package in PACKAGES)}
+DATA |= {"carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
 
 
 def _build(folder: Path, target: str, into: Path) -> Path:
@@ -25,7 +26,7 @@ def _build(folder: Path, target: str, into: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_wheel_carries_packages_and_templates(tmp_path: Path) -> None:
-    """Every module, the type marker and every template file is in the wheel, and nothing cached."""
+    """Every module, type marker and template file is in the wheel, and nothing cached."""
     carried = set(zipfile.ZipFile(_build(ROOT, "wheel", tmp_path)).namelist())
     modules = {str(path.relative_to(ROOT)) for p in PACKAGES for path in (ROOT / p).rglob("*.py")}
     templates = {

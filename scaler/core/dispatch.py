@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-    from scaler.core.sizing import Size
+    from carpool.scaling import Size
 
 __all__ = ["rate_high", "rate_low", "rates", "release", "theta"]
 
 
 def rate_high(instances: Counter[Size]) -> float:
     """``Rmax``: what the instances can take together."""
-    return sum(size.rate_high * count for size, count in instances.items())
+    return sum(size.rate_rps * count for size, count in instances.items())
 
 
 def rate_low(instances: Counter[Size]) -> float:
     """``Rmin``: what they need for their batches to be full in time."""
-    return sum(size.rate_low * count for size, count in instances.items())
+    return sum(size.least_rps * count for size, count in instances.items())
 
 
 def theta(instances: Counter[Size], alpha: float) -> float:
@@ -40,11 +40,11 @@ def rates(rate_rps: float, instances: Counter[Size]) -> dict[Size, float]:
     """What one instance of each size gets, cases (i) and (ii); too little is shared by need."""
     high, low = rate_high(instances), rate_low(instances)
     if rate_rps >= high:
-        return {size: size.rate_high for size in instances}
+        return {size: size.rate_rps for size in instances}
     if rate_rps < low:
-        return {size: size.rate_low * rate_rps / low for size in instances}
+        return {size: size.least_rps * rate_rps / low for size in instances}
     part = (high - rate_rps) / (high - low)
-    return {size: size.rate_high - part * (size.rate_high - size.rate_low) for size in instances}
+    return {size: size.rate_rps - part * (size.rate_rps - size.least_rps) for size in instances}
 
 
 def release(
@@ -67,7 +67,7 @@ def release(
     needed = needed_rps(left)
     while left.total() > least and needed < theta(left, alpha):
         spare_rps = rate_high(left) - needed
-        unneeded = [size for size in left if size.rate_high <= spare_rps]
+        unneeded = [size for size in left if size.rate_rps <= spare_rps]
         if not unneeded:
             break
         worst = min(unneeded, key=lambda size: (size.efficiency, -size.units))
@@ -76,6 +76,6 @@ def release(
             del left[worst]
             needed = needed_rps(left)
     while left.total() > most:
-        left[min(left, key=lambda size: size.rate_high)] -= 1
+        left[min(left, key=lambda size: size.rate_rps)] -= 1
         left = +left
     return left

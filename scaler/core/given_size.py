@@ -6,23 +6,18 @@ is for others to say.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
-
-from carpool.latency import Configuration
-from scaler.core.placement import resource_units
-from scaler.core.sizing import Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad, Size
 
 __all__ = ["given_size"]
 
 
 def given_size(
-    view: FunctionView,
+    view: FunctionLoad,
     cpu: float | None = None,
     gpu: float | None = None,
     batch: int | None = None,
@@ -33,9 +28,7 @@ def given_size(
     one batch, or else of all. None where the model does not know any.
     """
     sizes = [
-        size
-        for tried in _configurations(view, cpu, gpu, batch)
-        if (size := _held(view, Configuration(*tried)))
+        size for tried in _configurations(view, cpu, gpu, batch) if (size := view.size(*tried))
     ]
     for executions in (2, 1, 0):
         in_time = [
@@ -44,27 +37,15 @@ def given_size(
             if (executions if size.batch > 1 else min(executions, 1)) * size.exec_s <= view.slo_s
         ]
         if in_time:
-            return min(in_time, key=lambda size: (size.units, -size.rate_high, size.batch))
+            return min(in_time, key=lambda size: (size.units, -size.rate_rps, size.batch))
     return None
 
 
 def _configurations(
-    view: FunctionView, cpu: float | None, gpu: float | None, batch: int | None
+    view: FunctionLoad, cpu: float | None, gpu: float | None, batch: int | None
 ) -> Iterator[tuple[int, float, float]]:
     """What the model would try, with what is given put in."""
     known = list(view.model.configurations(max(view.max_batch, batch or 1)))
     batches = sorted({c.batch for c in known} if batch is None else {batch})
     sizes = sorted({(c.cpu if cpu is None else cpu, c.gpu if gpu is None else gpu) for c in known})
     return ((tried, *size) for size in sizes for tried in batches)
-
-
-def _held(view: FunctionView, configuration: Configuration) -> Size | None:
-    batch = configuration.batch
-    exec_s = view.model.predict(*configuration, view.percentile)
-    resources = view.model.resources(*configuration)
-    units = resource_units(resources.cpu, resources.gpu)
-    if exec_s is None or not 0 < exec_s < math.inf or not (configuration.cpu > 0 and units > 0):
-        return None
-    in_time = batch > 1 and exec_s < view.slo_s
-    low = min(batch / (view.slo_s - exec_s), batch / exec_s) if in_time else 0.0
-    return Size(*configuration, resources, exec_s, low, batch / exec_s, units)

@@ -1,17 +1,20 @@
-"""Stands between a scaling policy and what its plans are carried out on.
+"""Stands between a scaling policy and what its proposals are carried out on.
 
 Theory of operation
 -------------------
 Policies stay naive; what every one of them should be kept from is kept from them here, in order:
 
-1. A function whose numbers are no numbers is not shown to the policy and keeps its plan, and so do
-   all if the policy raises. What is not known is no reason to scale.
-2. A plan for a function that is not there, or of another shape than it has to be, is dropped.
+1. A function whose numbers are no numbers is not shown to the policy and keeps its plan. What is
+   not known is no reason to scale.
+2. What the policy raises, or proposes that cannot be a plan, keeps the plan of that function
+   (`proposals`). Everything else becomes a plan (`plan_builder`).
 3. Its instances are brought within the function's bounds.
 4. It is followed no faster than is good (`restraint`).
-5. What has no room on the servers is taken off again, and its rate is unplaced.
+5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
+   instances cannot take.
+6. Another plan than the one in force has the version after it.
 
-A guard is itself a policy, so it can stand wherever one can.
+The same guard stands before every policy in a simulation, at the command line and live.
 """
 
 from __future__ import annotations
@@ -22,25 +25,37 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool.plan import InstanceClass, Plan
-from scaler.core import plan_size
-from scaler.core.placement import place_up_to
+from carpool.latency.variant_set import model_of
+from scaler.core import cost, plan_size
+from scaler.core.placement import Boundless, place_up_to
+from scaler.core.plan_builder import build_plan
 from scaler.core.policy import Planning
+from scaler.core.proposals import proposed
 from scaler.core.raised import raised
 from scaler.core.restraint import Limits, Restraint
+from scaler.core.sizing import Objective, SizeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from carpool.plan import InstanceClass, Plan
+    from carpool.scaling import Billing, FunctionLoad, Proposal, ScalePolicy
+    from scaler.core.cost import Prices
     from scaler.core.placement import Cluster
-    from scaler.core.policy import ScalePolicy
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from scaler.core.snapshot import Snapshot
 
 __all__ = ["Guard"]
 
+_OFFSET = 0.1  # by which execution times are raised while nobody knows how far off they are
+_ROUNDING = 1e-9
+
 
 class Guard:
-    """A policy whose plans are safe to carry out.
+    """Makes plans that are safe to carry out of what a policy proposes.
+
+    Args:
+        policy: Anybody's.
+        limits: How fast plans may follow it.
 
     Attributes:
         notes: Why functions kept their plan, or got another than the policy wanted, in the last
@@ -50,113 +65,137 @@ class Guard:
 
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
         self._policy = policy
+        self._name = type(policy).__name__.lower()
         self._restraint = Restraint(limits or Limits())
+        self._sizes = SizeTable()
+        self._billing: dict[Prices, Billing] = {}
         self.notes: dict[str, list[str]] = {}
         self.failures: dict[str, str] = {}
 
     def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`; raises nothing."""
-        self.notes, self.failures = {}, {}
-        usable = tuple(view for view in snapshot.functions if self._is_usable(view))
-        try:
-            wanted, unplaced = self._asked(replace(snapshot, functions=usable))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be anybody's
-            self.failures = {view.name: raised(error) for view in usable}
-            return Planning({})
-        plans = {}
-        for view in usable:
-            plan = self._checked(view, wanted.get(view.name))
-            if plan is not None:
-                bounded, note = self._bounded(view, plan), partial(self._note, view)
-                plans[view.name] = self._restraint.follow(view, bounded, snapshot.now_s, note)
+        """One round; raises nothing, whatever the policy does."""
+        self.notes = {}
+        loads = [self._shown(each, snapshot) for each in snapshot.functions if self._usable(each)]
+        proposals, self.failures = proposed(self._policy, loads, snapshot.cluster or Boundless())
+        plans: dict[str, Plan] = {}
+        unplaced: dict[str, float] = {}
+        for load in loads:
+            wanted = self._built(load, proposals.get(load.name))
+            if load.name not in self.failures:
+                unplaced[load.name] = _unserved(load, proposals.get(load.name), wanted)
+            if wanted is not None:
+                note = partial(self._note, load)
+                plans[load.name] = self._restraint.follow(
+                    load, wanted, snapshot.now_s, note, in_steps=not snapshot.beginning
+                )
         if snapshot.cluster is not None:
-            self._fit(usable, plans, unplaced, snapshot.cluster.copy())
+            self._fit(loads, plans, unplaced, snapshot.cluster.copy())
         numbered = {
-            view.name: _numbered(view, plans[view.name]) for view in usable if view.name in plans
+            load.name: _numbered(load, plans[load.name]) for load in loads if load.name in plans
         }
-        return Planning(numbered, _sound(unplaced, {view.name for view in usable}))
+        return Planning(numbered, {name: rate for name, rate in unplaced.items() if rate > 0})
 
-    def _asked(self, snapshot: Snapshot) -> tuple[dict[str, Plan], dict[str, float]]:
-        planning = self._policy.plan(snapshot)
-        if not isinstance(planning, Planning):
-            message = f"plan() answers {planning!r:.60}, which is no Planning"
-            raise TypeError(message)
-        names = {view.name for view in snapshot.functions}
-        return dict(planning.plans), _sound(planning.unplaced, names)
+    def _shown(self, load: FunctionLoad, snapshot: Snapshot) -> FunctionLoad:
+        """The function as the policy sees it."""
+        prices = snapshot.prices
+        if prices not in self._billing:
+            self._billing[prices] = cost.billing(prices)
+        rule = self._billing[prices]
+        shown = replace(load, now_s=snapshot.now_s, prices=prices, billing=rule)
+        return replace(shown, sizes=self._sizes.offered(shown, Objective.of(shown, _OFFSET)))
 
-    def _is_usable(self, view: FunctionView) -> bool:
-        rates = [app.rate_rps for app in view.apps]
-        objectives = [view.slo_s, *(app.slo_s for app in view.apps)]
+    def _usable(self, load: FunctionLoad) -> bool:
+        rates = [app.rate_rps for app in load.apps]
+        objectives = [load.slo_s, *(app.slo_s for app in load.apps)]
         if not all(0 <= rate < math.inf for rate in rates):
-            self._note(view, f"its rates are {rates}")
-        elif not all(slo_s > 0 for slo_s in objectives) or not 0 < view.percentile < 1:
-            self._note(view, f"its objectives are {objectives} s at {view.percentile}")
-        elif not callable(getattr(view.model, "predict", None)):
-            self._note(view, "it has no latency model")
+            self._note(load, f"its rates are {rates}")
+        elif not all(slo_s > 0 for slo_s in objectives) or not 0 < load.percentile < 1:
+            self._note(load, f"its objectives are {objectives} s at {load.percentile}")
+        elif not callable(getattr(load.model, "predict", None)):
+            self._note(load, "it has no latency model")
         else:
             return True
         return False
 
-    def _checked(self, view: FunctionView, plan: object) -> Plan | None:
-        """The plan, if it is one and is for this function."""
-        if plan is None:
+    def _built(self, load: FunctionLoad, proposal: Proposal | None) -> Plan | None:
+        """The plan that is proposed, within the function's bounds; None: no other than before."""
+        if proposal is None or not proposal.instances:
             return None
-        if not isinstance(plan, Plan) or plan.function != view.name:
-            self.failures[view.name] = f"plan() answers {plan!r:.60} where its plan should be"
+        try:
+            return self._bounded(load, build_plan(load, proposal, self._name))
+        except Exception as error:  # noqa: BLE001  what makes no plan is the policy's fault
+            self.failures[load.name] = raised(error)
             return None
-        return plan
 
-    def _bounded(self, view: FunctionView, plan: Plan) -> Plan:
+    def _bounded(self, load: FunctionLoad, plan: Plan) -> Plan:
         total = plan_size.instances(plan)
-        most = math.inf if view.max_instances is None else view.max_instances
-        if total > most:
-            self._note(view, f"{total} instances are more than its {most}")
-            return plan_size.without(plan, total - int(most))
-        if total < view.min_instances and plan.classes:
-            self._note(view, f"{total} instances are fewer than its {view.min_instances}")
+        if total > load.most:
+            self._note(load, f"{total} instances are more than its {load.most}")
+            return plan_size.without(plan, total - int(load.most))
+        if total < load.min_instances:
+            self._note(load, f"{total} instances are fewer than its {load.min_instances}")
             first = plan.classes[0]
-            more = replace(first, replicas=first.replicas + view.min_instances - total)
+            more = replace(first, replicas=first.replicas + load.min_instances - total)
             return replace(plan, classes=(more, *plan.classes[1:]))
         return plan
 
     def _fit(
         self,
-        views: Sequence[FunctionView],
+        loads: Sequence[FunctionLoad],
         plans: dict[str, Plan],
         unplaced: dict[str, float],
         cluster: Cluster,
     ) -> None:
         """Take off what has no room beside what is placed already."""
-        new = [(kind, view) for view in views for kind in _new(view, plans.get(view.name))]
+        new = [(kind, load) for load in loads for kind in _new(load, plans.get(load.name))]
         new.sort(key=lambda entry: (-entry[0].gpu, -entry[0].cpu))
         lacking: dict[str, Counter[str]] = {}
-        for kind, view in new:
-            size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+        for kind, load in new:
+            model = model_of(load.model, kind.variant)
+            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
             placed = place_up_to(cluster, size, kind.replicas)
             if placed < kind.replicas:
-                lacking.setdefault(view.name, Counter())[kind.name] += kind.replicas - placed
-        for view in views:
-            if view.name in lacking:
-                self._note(view, f"no room for {dict(lacking[view.name])}")
-                plan, short = plans[view.name], lacking[view.name]
-                plans[view.name] = replace(plan, classes=plan_size.less(plan.classes, short))
-                lost = (
-                    1 - plan_size.taken(plans[view.name]) / plan_size.taken(plan)
-                    if plan_size.taken(plan)
-                    else 0.0
+                lacking.setdefault(load.name, Counter())[kind.name] += kind.replicas - placed
+        for load in loads:
+            if load.name in lacking:
+                self._note(load, f"no room for {dict(lacking[load.name])}")
+                plan, short = plans[load.name], lacking[load.name]
+                plan = replace(
+                    plan,
+                    classes=plan_size.less(plan.classes, short),
+                    explain=(*plan.explain, f"There is no room for {short.total()} more."),
                 )
-                unplaced[view.name] = max(unplaced.get(view.name, 0.0), lost * view.rate_rps)
+                plans[load.name] = plan
+                unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))
 
-    def _note(self, view: FunctionView, text: str) -> None:
-        self.notes.setdefault(view.name, []).append(text)
+    def _note(self, load: FunctionLoad, text: str) -> None:
+        self.notes.setdefault(load.name, []).append(text)
 
 
-def _new(view: FunctionView, plan: Plan | None) -> list[InstanceClass]:
+def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:
+    """Requests per second that nothing is meant to take."""
+    plan = wanted or (load.plan if proposal is None else None)
+    lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
+    said = proposal.unserved_rps if proposal else 0.0
+    found = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, said)
+    return min(found, load.rate_rps)
+
+
+def _taken(plan: Plan) -> float:
+    """Requests per second that a plan's instances take; a class that says none takes any."""
+    return sum(
+        kind.replicas * (math.inf if kind.rate_high is None else kind.rate_high)
+        for kind in plan.classes
+        if kind.replicas
+    )
+
+
+def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
     """The instances of a plan that are not there yet."""
     if plan is None:
         return []
-    there = {name: one.ready + one.loading for name, one in view.instances.items()}
-    sizes = {kind.name: (kind.batch_size, kind.cpu, kind.gpu) for kind in _classes(view)}
+    there = {name: one.ready + one.loading for name, one in load.instances.items()}
+    sizes = {kind.name: (kind.batch_size, kind.cpu, kind.gpu) for kind in _classes(load)}
     found = []
     for kind in plan.classes:
         same = sizes.get(kind.name) == (kind.batch_size, kind.cpu, kind.gpu)
@@ -166,25 +205,16 @@ def _new(view: FunctionView, plan: Plan | None) -> list[InstanceClass]:
     return found
 
 
-def _classes(view: FunctionView) -> tuple[InstanceClass, ...]:
-    return view.plan.classes if view.plan else ()
+def _classes(load: FunctionLoad) -> tuple[InstanceClass, ...]:
+    return load.plan.classes if load.plan else ()
 
 
-def _numbered(view: FunctionView, plan: Plan) -> Plan:
+def _numbered(load: FunctionLoad, plan: Plan) -> Plan:
     """The plan with the version after that of the one in force, if it is another."""
-    before = view.plan
+    before = load.plan
     if before is None or plan is before:
         return plan
     as_before = replace(
         plan, version=before.version, predicted=before.predicted, explain=before.explain
     )
     return before if as_before == before else replace(plan, version=before.version + 1)
-
-
-def _sound(unplaced: Mapping[str, float], names: set[str]) -> dict[str, float]:
-    """What is unplaced of functions that there are, where it is a rate."""
-    return {
-        name: rate_rps
-        for name, rate_rps in unplaced.items()
-        if name in names and 0 < rate_rps < math.inf
-    }

@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.scaling import resource_units
 from carpool.strict import Problems
 
 if TYPE_CHECKING:
@@ -27,20 +28,13 @@ if TYPE_CHECKING:
 
     from carpool.latency import Resources
 
-__all__ = ["CORE_WEIGHT", "Cluster", "Node", "Placement", "place_up_to", "resource_units"]
-
-CORE_WEIGHT = 64 / 142  # GFLOPS of a core to those of a percent of a GPU: INFless's beta
+__all__ = ["Boundless", "Cluster", "Node", "Placement", "place_up_to"]
 
 _MILLION = 1_000_000
 _ROUNDING = 1e-4  # of a millionth
 _WHOLE_GPU = 100 * _MILLION
 _NO_GPU = -1
 _LOG_PER_NODE = 4
-
-
-def resource_units(cpu: float, gpu: float) -> float:
-    """Cores and percent of a GPU in one number, INFless's unit."""
-    return CORE_WEIGHT * cpu + gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +180,19 @@ class Cluster:
             raise ValueError(message)
         self._take(amounts, placement, -1)
 
+    def place_up_to(self, size: Resources, count: int) -> int:
+        """Place ``count`` instances, or as many as there is room for, and say how many."""
+        for placed in range(count):
+            node = self.best_fit(size)
+            if node is None:
+                return placed
+            self.place(size, node)
+        return max(count, 0)
+
+    def fits(self, size: Resources, count: int) -> int:
+        """How many of ``count`` instances there is room for, without placing any."""
+        return self.copy().place_up_to(size, count)
+
     def fragmentation(self) -> float:
         """The unallocated share of the servers in use, in `resource_units`; 0 with none in use."""
         used = [node for node, count in enumerate(self._instances) if count]
@@ -264,13 +271,45 @@ def _millionths(amount: float) -> float:
     return math.floor(amount * _MILLION + _ROUNDING) if math.isfinite(amount) else amount
 
 
+class Boundless:
+    """In place of servers that nobody knows: there is always room."""
+
+    nodes: tuple[Node, ...] = ()
+
+    def copy(self) -> Boundless:
+        """Itself: nothing is kept."""
+        return self
+
+    def place_up_to(self, size: Resources, count: int) -> int:
+        """All of them."""
+        del size
+        return max(count, 0)
+
+    fits = place_up_to
+
+    def free(self) -> tuple[float, float]:
+        """Everything."""
+        return math.inf, math.inf
+
+    def best_fit(self, size: Resources) -> int:
+        """Somewhere."""
+        del size
+        return 0
+
+    def place(self, size: Resources, node: int) -> None:
+        """Nothing has to be remembered."""
+
+    def left(self, node: int) -> float:
+        """Everything."""
+        del node
+        return math.inf
+
+    def used(self, node: int) -> dict[str, float]:
+        """Nothing that is known."""
+        del node
+        return {}
+
+
 def place_up_to(cluster: Cluster | None, size: Resources, count: int) -> int:
-    """Place ``count`` instances, or as many as there is room for, and say how many."""
-    if cluster is None:
-        return count
-    for placed in range(count):
-        node = cluster.best_fit(size)
-        if node is None:
-            return placed
-        cluster.place(size, node)
-    return count
+    """As `Cluster.place_up_to`; without a cluster there is room for all."""
+    return count if cluster is None else cluster.place_up_to(size, count)

@@ -1,8 +1,6 @@
-"""The contract of a scaling policy: from a snapshot to plans.
+"""What comes of a round of planning, and who makes it: the guard, in front of a policy.
 
-Writing one: a class with a frozen dataclass ``Params``, constructed with it, and the method of
-`ScalePolicy`. A policy may keep what it learned from earlier snapshots; given the same snapshots in
-the same order it makes the same plans. It never acts: whoever asked carries the plans out.
+What a scaling policy is, and proposes, is in `carpool.scaling`.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.snapshot import Snapshot
 
-__all__ = ["Planning", "ScalePolicy"]
+__all__ = ["Planner", "Planning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class Planning:
     unplaced: Mapping[str, float] = field(default_factory=dict)
 
 
-class ScalePolicy(Protocol):
-    """Decides which instances of which size should run."""
+class Planner(Protocol):
+    """Makes plans of snapshots; it never acts: whoever asked carries them out."""
 
     def plan(self, snapshot: Snapshot) -> Planning:
         """One round."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.plan import Plan
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 __all__ = ["Limits", "Restraint"]
 
@@ -68,7 +68,13 @@ class Restraint:
         self._history: dict[str, _History] = {}
 
     def follow(
-        self, view: FunctionView, plan: Plan, now_s: float, note: Callable[[str], None]
+        self,
+        view: FunctionLoad,
+        plan: Plan,
+        now_s: float,
+        note: Callable[[str], None],
+        *,
+        in_steps: bool = True,
     ) -> Plan:
         """As much of ``plan`` as there may be now.
 
@@ -77,16 +83,17 @@ class Restraint:
             plan: is wanted.
             now_s: of this round.
             note: is told why it is not all of it.
+            in_steps: no more new instances start than may.
         """
         steady = self._steady(view, plan, now_s, note)
         before = view.plan
         if before is None or steady is before or plan_size.taken(steady) >= plan_size.taken(before):
-            return self._grown(view, steady, note)
+            return self._grown(view, steady, note) if in_steps else steady
         self._history[view.name].reduced_s = now_s
         return self._grown(view, self._part_way(before, steady, note), note)
 
     def _steady(
-        self, view: FunctionView, plan: Plan, now_s: float, note: Callable[[str], None]
+        self, view: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
     ) -> Plan:
         """Of the plans wanted in the window, that which takes the most, the latest of equals."""
         before = view.plan
@@ -109,7 +116,7 @@ class Restraint:
             return before
         return chosen
 
-    def _grown(self, view: FunctionView, plan: Plan, note: Callable[[str], None]) -> Plan:
+    def _grown(self, view: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
         """The plan with no more new instances than may start in one round."""
         there = plan_size.instances(view.plan) if view.plan else 0
         most = there + max(self._limits.growth_least, math.floor(there * self._limits.growth))

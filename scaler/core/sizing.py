@@ -12,17 +12,19 @@ batch that takes more than a second has no rate at all. Nothing here knows serve
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scaler.core.placement import resource_units
+from carpool.latency.variant_set import VariantSet
+from carpool.scaling import Size, class_name, resource_units
 
 if TYPE_CHECKING:
-    from carpool.latency import Configuration, LatencyModel, Resources
-    from carpool.plan import InstanceClass
-    from scaler.core.snapshot import FunctionView
+    from collections.abc import Iterator
 
-__all__ = ["Objective", "Size", "SizeTable", "class_name", "matching", "sizes"]
+    from carpool.latency import LatencyModel
+    from carpool.scaling import FunctionLoad, Prices
+
+__all__ = ["Objective", "Size", "SizeTable", "class_name", "sizes"]
 
 _KEPT = 4096  # tables kept by a `SizeTable`; a scaler has fewer models and objectives
 
@@ -46,7 +48,7 @@ class Objective:
     rounded: bool = False
 
     @classmethod
-    def of(cls, view: FunctionView, offset: float, *, rounded: bool = False) -> Objective:
+    def of(cls, view: FunctionLoad, offset: float, *, rounded: bool = False) -> Objective:
         """The objective of a function and everybody who calls it.
 
         Args:
@@ -54,78 +56,39 @@ class Objective:
             offset: As the attribute, while nothing is known.
             rounded: As the attribute.
         """
-        slo_s = min([app.slo_s for app in view.apps], default=view.slo_s)
         known = offset if view.error is None else view.error
-        return cls(slo_s, view.percentile, view.max_batch, known, rounded)
+        return cls(view.tightest_s, view.percentile, view.max_batch, known, rounded)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Size:
-    """One size of instance; two are the same only if they are one object.
-
-    Attributes:
-        batch: Requests in a full batch.
-        cpu, gpu: Its cores and percent of a GPU, as the model knows it.
-        resources: What an instance occupies.
-        exec_s: Seconds of a full batch at the objective's percentile, with the offset.
-        rate_low: Requests per second below which batches are not full in time.
-        rate_high: Requests per second that it can take.
-        units: CPU and GPU in `resource_units`.
-        variant: Which variant of the model; empty: it has none.
-    """
-
-    batch: int
-    cpu: float
-    gpu: float
-    resources: Resources
-    exec_s: float
-    rate_low: float
-    rate_high: float
-    units: float
-    variant: str = ""
-
-    @property
-    def efficiency(self) -> float:
-        """Requests per second and resource unit."""
-        return self.rate_high / self.units
-
-    @property
-    def name(self) -> str:
-        """The name of a plan's class of this size."""
-        if self.variant:
-            return f"{self.variant}-b{self.batch}"
-        return class_name(self.batch, self.cpu, self.gpu)
-
-
-def class_name(batch: int, cpu: float, gpu: float) -> str:
-    """Batch, cores and GPU percent, rounded, as OpenFaaS admits: ``b4-c2-g10``, ``b1-c0p5``."""
-    amounts = [("b", float(batch)), ("c", cpu), *([("g", gpu)] if gpu else [])]
-    return "-".join(f"{word}{amount:.4g}".replace(".", "p") for word, amount in amounts)
-
-
-def sizes(model: LatencyModel, objective: Objective) -> tuple[Size, ...]:
+def sizes(
+    model: LatencyModel, objective: Objective, prices: Prices | None = None
+) -> tuple[Size, ...]:
     """Every configuration of the model that meets the objective, in the model's order."""
-    found = [
-        _size(model, configuration, objective)
-        for configuration in model.configurations(objective.max_batch)
-    ]
-    return tuple(size for size in found if size)
+    return tuple(_sizes(model, objective, prices))
 
 
-def _size(model: LatencyModel, configuration: Configuration, objective: Objective) -> Size | None:
-    batch, cpu, gpu = configuration
-    predicted_s = model.predict(batch, cpu, gpu, objective.percentile)
-    # Written so that what is not a number meets no objective. A plan wants some of a core.
-    if predicted_s is None or not (0 < predicted_s < math.inf and cpu > 0):
-        return None
-    exec_s = predicted_s * (1 + objective.offset)
-    window = _window(batch, exec_s, objective)
-    if window is None:
-        return None
-    resources = model.resources(batch, cpu, gpu)
-    units = resource_units(resources.cpu, resources.gpu)
-    held = 0 < units < math.inf
-    return Size(batch, cpu, gpu, resources, exec_s, *window, units) if held else None
+def _sizes(model: LatencyModel, objective: Objective, prices: Prices | None) -> Iterator[Size]:
+    for batch, cpu, gpu in model.configurations(objective.max_batch):
+        predicted_s = model.predict(batch, cpu, gpu, objective.percentile)
+        # Written so that what is not a number meets no objective. A plan wants some of a core.
+        if predicted_s is None or not (0 < predicted_s < math.inf and cpu > 0):
+            continue
+        exec_s = predicted_s * (1 + objective.offset)
+        window = _window(batch, exec_s, objective)
+        resources = model.resources(batch, cpu, gpu)
+        units = resource_units(resources.cpu, resources.gpu)
+        if window is not None and 0 < units < math.inf:
+            yield Size(
+                batch,
+                cpu,
+                gpu,
+                resources=resources,
+                exec_s=exec_s,
+                least_rps=window[0],
+                rate_rps=window[1],
+                price_s=(prices.per_second(resources) if prices else 0.0) or units,
+                load_s=model.load_s,
+            )
 
 
 def _window(batch: int, exec_s: float, objective: Objective) -> tuple[float, float] | None:
@@ -140,23 +103,36 @@ def _window(batch: int, exec_s: float, objective: Objective) -> tuple[float, flo
 
 
 class SizeTable:
-    """Sizes by model and objective, each computed once."""
+    """Sizes by model, objective and prices, each computed once."""
 
     def __init__(self) -> None:
         # A model need not be hashable. It is kept beside its sizes, so no other gets its id.
-        self._known: dict[tuple[int, Objective], tuple[LatencyModel, tuple[Size, ...]]] = {}
+        self._known: dict[object, tuple[LatencyModel, tuple[Size, ...]]] = {}
 
-    def of(self, model: LatencyModel, objective: Objective) -> tuple[Size, ...]:
+    def of(
+        self, model: LatencyModel, objective: Objective, prices: Prices | None = None
+    ) -> tuple[Size, ...]:
         """As `sizes`; the very same tuple every time."""
-        key = (id(model), objective)
+        key = (id(model), objective, prices)
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[key] = (model, sizes(model, objective))
+            self._known[key] = (model, sizes(model, objective, prices))
         return self._known[key][1]
 
-
-def matching(candidates: tuple[Size, ...], wanted: InstanceClass) -> Size | None:
-    """The size that a plan's class has, if it is among the candidates."""
-    key = (wanted.variant, wanted.batch_size, wanted.cpu, wanted.gpu)
-    return next((s for s in candidates if (s.variant, s.batch, s.cpu, s.gpu) == key), None)
+    def offered(self, load: FunctionLoad, objective: Objective) -> tuple[Size, ...]:
+        """The sizes for all applications of a function: of variants, those accurate enough."""
+        model, prices = load.model, load.prices
+        if not isinstance(model, VariantSet):
+            return self.of(model, objective, prices)
+        least = max([app.accuracy for app in load.apps], default=0.0)
+        key = (id(model), objective, prices, least)
+        if key not in self._known:
+            found = (
+                replace(size, variant=each.name, accuracy=each.accuracy)
+                for each in model.variants
+                if each.accuracy >= least
+                for size in sizes(model.of(each.name) or model, objective, prices)
+            )
+            self._known[key] = (model, tuple(found))
+        return self._known[key][1]

@@ -17,21 +17,19 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scaler.core import cost
+from carpool.scaling import Proposal
 from scaler.core.arrivals.counted import CountedArrivals
 from scaler.core.arrivals.markov import MarkovArrivals
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.arrivals.superposition import superposed
 from scaler.core.batch.task import Aims, BatchTask
-from scaler.core.draft import next_plan
-from scaler.core.policy import Planning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from carpool.latency import LatencyModel
-    from carpool.plan import Plan
-    from scaler.core.cost import Prices
+    from carpool.scaling import Billing, ClusterView, FunctionLoad
     from scaler.core.laws.map_counts import Markovian
-    from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["Batch"]
 
@@ -88,53 +86,50 @@ class Batch:
         )
         self._learn = params.learn
         self._counted: dict[str, CountedArrivals] = {}
-        self._tasks: dict[object, tuple[LatencyModel, BatchTask]] = {}
+        self._tasks: dict[object, tuple[LatencyModel, Billing, BatchTask]] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
-        for view in snapshot.functions:
-            task = self._task(view, self._arrivals(view, snapshot.now_s), snapshot.prices)
-            draft, fleet = task.drafted(_alike(view), room)
-            if draft.unplaced_rps:
-                unplaced[view.name] = draft.unplaced_rps
-            if fleet is None:
-                continue
-            wait_s = fleet.choice.window_s
-            plan = next_plan(draft, "batch", snapshot.prices, wait_s=wait_s)
-            if plan is not view.plan:
-                instances = draft.instances[fleet.size]
-                predicted = fleet.predicted(
-                    instances, task.objective_s, cost.billing(snapshot.prices)
-                )
-                plan = replace(plan, predicted=predicted)
-            plans[view.name] = plan
-        return Planning(plans, unplaced)
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        return {load.name: self._proposal(load, cluster) for load in loads}
 
-    def _task(self, view: FunctionView, process: Markovian, prices: Prices) -> BatchTask:
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        task = self._task(load, self._arrivals(load, load.now_s))
+        draft, fleet = task.drafted(_alike(load), cluster)
+        if fleet is None:
+            return Proposal({})
+        count = draft.instances[fleet.size]
+        return Proposal(
+            draft.instances,
+            wait_s={"*": fleet.choice.window_s},
+            because=draft.explain,
+            predicted=fleet.predicted(count, task.objective_s, load.billing),
+        )
+
+    def _task(self, view: FunctionLoad, process: Markovian) -> BatchTask:
         """What is known of a function at its load; computed once for each."""
-        objective_s = _objective_s(view)
-        key = (id(view.model), process, objective_s, view.percentile, view.max_batch, prices)
+        objective_s, rule = view.tightest_s, view.billing
+        # What a key refers to by id is kept beside the task, so that no other gets the id.
+        key = (id(view.model), process, objective_s, view.percentile, view.max_batch, id(rule))
         if key not in self._tasks:
             if len(self._tasks) >= _KEPT:
                 self._tasks.clear()
-            task = BatchTask(self._aims, view, process, objective_s, cost.billing(prices))
-            self._tasks[key] = view.model, task  # a model is kept, so that no other gets its id
-        return self._tasks[key][1]
+            task = BatchTask(self._aims, view, process, objective_s, rule)
+            self._tasks[key] = view.model, rule, task
+        return self._tasks[key][2]
 
-    def _arrivals(self, view: FunctionView, now_s: float) -> Markovian:
+    def _arrivals(self, view: FunctionLoad, now_s: float) -> Markovian:
         """The process of all requests, as far as it is known; Poisson where only the rate is."""
-        if self._learn and all(app.process is None for app in view.apps):
+        if self._learn and all(app.arrivals is None for app in view.apps):
             counted = self._counted.setdefault(view.name, CountedArrivals(self._learn))
             counted.note(now_s, view.rate_rps)
             if counted.bursty and view.rate_rps > 0:
                 return counted.bursty
         return superposed(
             [
-                app.process
-                if isinstance(app.process, MarkovArrivals) and app.rate_rps > 0
+                app.arrivals
+                if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
                 else Poisson(_rounded(app.rate_rps))
                 for app in view.apps
             ]
@@ -146,11 +141,7 @@ def _rounded(rate_rps: float) -> float:
     return _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
 
 
-def _objective_s(view: FunctionView) -> float:
-    return min([app.slo_s for app in view.apps], default=view.slo_s)
-
-
-def _alike(view: FunctionView) -> FunctionView:
+def _alike(view: FunctionLoad) -> FunctionLoad:
     """The function with one objective for all of its applications, so that they share a window."""
-    objective_s = _objective_s(view)
+    objective_s = view.tightest_s
     return replace(view, apps=tuple(replace(app, slo_s=objective_s) for app in view.apps))

@@ -7,20 +7,17 @@ the most and still leaves the objective room for a batch that waits for the one 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.executor_choice import better_executor
-from scaler.core.draft import Draft, listed, next_plan, running
+from carpool.scaling import Proposal
 from scaler.core.given_size import given_size
-from scaler.core.placement import place_up_to
-from scaler.core.policy import Planning
 
 if TYPE_CHECKING:
-    from carpool.plan import Plan
-    from scaler.core.placement import Cluster
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Size
 
 __all__ = ["Fixed"]
 
@@ -61,47 +58,30 @@ class Fixed:
     def __init__(self, params: Params) -> None:
         self._params = params
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
-        for view in snapshot.functions:
-            draft = self._draft(view, room)
-            if draft.unplaced_rps:
-                unplaced[view.name] = draft.unplaced_rps
-            if draft.instances:
-                wait_s = self._wait_s(draft)
-                plans[view.name] = next_plan(draft, "fixed", snapshot.prices, wait_s=wait_s)
-        return Planning(plans, unplaced)
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        del cluster
+        return {load.name: self._proposal(load) for load in loads}
 
-    def _draft(self, view: FunctionView, room: Cluster | None) -> Draft:
+    def _proposal(self, load: FunctionLoad) -> Proposal:
         params = self._params
-        size = given_size(view, params.cpu, params.gpu, params.batch)
-        draft = Draft(view, (size,) if size else (), needed_rps=view.rate_rps)
+        size = given_size(load, params.cpu, params.gpu, params.batch)
         if size is None:
-            return draft
-        replicas = max(params.replicas, view.min_instances)
-        if view.max_instances is not None:
-            replicas = min(replicas, view.max_instances)
-        there = min(running(view, (size,))[size], replicas)
-        there += place_up_to(room, size.resources, replicas - there)
-        draft.instances = Counter({size: there})
-        draft.explain.append(f"{listed(draft.instances)}, as asked for.")
-        if there < replicas:
-            draft.explain.append(f"There is no room for {replicas - there} more.")
-        if size.exec_s > view.slo_s:
-            late_ms, slo_ms = size.exec_s * 1000, view.slo_s * 1000
-            draft.explain.append(f"A batch takes {late_ms:.4g} ms, the objective is {slo_ms:.4g}.")
+            return Proposal({})
+        left_s = max(load.tightest_s - size.exec_s, 0.0)
+        wait_s = left_s if params.wait_s is None else params.wait_s
+        because = list(self._because(load, size))
+        return Proposal({size: params.replicas}, wait_s=wait_s, because=because)
+
+    def _because(self, load: FunctionLoad, size: Size) -> Iterator[str]:
+        yield f"{self._params.replicas} x {size.name}, as asked for."
+        if size.exec_s > load.slo_s:
+            late_ms, slo_ms = size.exec_s * 1000, load.slo_s * 1000
+            yield f"A batch takes {late_ms:.4g} ms, the objective is {slo_ms:.4g}."
         better = better_executor(
-            lambda batch: view.model.predict(batch, size.cpu, size.gpu), size.batch, view.slo_s
+            lambda batch: load.model.predict(batch, size.cpu, size.gpu), size.batch, load.slo_s
         )
         if better and better.executor == "lazy":
-            draft.explain.append(f"The executor lazy would help: {better.why}.")
-        return draft
-
-    def _wait_s(self, draft: Draft) -> float:
-        if self._params.wait_s is not None:
-            return self._params.wait_s
-        slo_s = min([app.slo_s for app in draft.view.apps], default=draft.view.slo_s)
-        return max(slo_s - draft.sizes[0].exec_s, 0.0)
+            yield f"The executor lazy would help: {better.why}."

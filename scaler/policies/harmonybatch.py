@@ -20,22 +20,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from scaler.core import cost
+from carpool.scaling import Proposal
 from scaler.core.arrivals.smoothing import SmoothRates
 from scaler.core.harmony.group_instances import missing_rps, placed, wanted
-from scaler.core.harmony.grouped_plan import grouped_plan, groups_in, named
+from scaler.core.harmony.grouped_plan import groups_in, proposal, sized
 from scaler.core.harmony.provisioning import Provisioner, members_of
-from scaler.core.policy import Planning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.latency import Configuration, LatencyModel
-    from carpool.plan import Plan
-    from scaler.core.cost import Prices
+    from carpool.scaling import Billing, ClusterView, FunctionLoad, Size
     from scaler.core.harmony.settling import Group, Member
-    from scaler.core.placement import Cluster
-    from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["HarmonyBatch"]
 
@@ -82,41 +78,37 @@ class HarmonyBatch:
     def __init__(self, params: Params) -> None:
         self._params = params
         self._rates = SmoothRates(params.smoothing_s)
-        # A model need not be hashable. It is kept beside its list, so no other gets its id.
-        self._known: dict[tuple[object, ...], tuple[LatencyModel, Provisioner]] = {}
+        # A model need not be hashable. It and the rule are kept, so no others get their ids.
+        self._known: dict[tuple[object, ...], tuple[LatencyModel, Billing, Provisioner]] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
-        for view in snapshot.functions:
-            provisioner = self._provisioner(view, snapshot.prices)
-            members = members_of(self._rates.smoothed(view, snapshot.now_s))
-            groups = self._groups(view, members, provisioner, room, snapshot.prices)
-            missing = view.rate_rps
-            if groups:
-                by_name = named(groups)
-                counts = placed(groups, self._wanted(groups, view), view, room)
-                plan = grouped_plan(view, by_name, counts, _said(by_name, members))
-                missing, plans[view.name] = missing_rps(view, by_name, plan), plan
-            if missing > 0:
-                unplaced[view.name] = missing
-        return Planning(plans, unplaced)
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        return {load.name: self._proposal(load, cluster) for load in loads}
+
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        provisioner = self._provisioner(load)
+        members = members_of(self._rates.smoothed(load, load.now_s))
+        groups = self._groups(load, members, provisioner, cluster)
+        if not groups:
+            return Proposal({})
+        by_size = sized(load, groups)
+        counts = placed(by_size, self._wanted(groups, load), load, cluster)
+        because = _said(by_size, members)
+        return proposal(by_size, counts, because, missing_rps(load, by_size, counts))
 
     def _groups(
         self,
-        view: FunctionView,
+        view: FunctionLoad,
         members: Sequence[Member],
         provisioner: Provisioner,
-        room: Cluster | None,
-        prices: Prices,
+        room: ClusterView,
     ) -> list[Group]:
         """The best groups, or those in force where they are as good or others have no room."""
         best = provisioner.groups(members, self._params.grouping)
-        most = math.inf if view.max_instances is None else view.max_instances
         served = [member for group in best for member in group.members]
-        if len(best) > 1 and sum(self._wanted(best, view)) > most:
+        if len(best) > 1 and sum(self._wanted(best, view)) > view.most:
             best = provisioner.groups(served, "together")
         if not (best and view.plan):
             return best
@@ -124,14 +116,12 @@ class HarmonyBatch:
         if not there:
             return best
         counts = self._wanted(best, view)
-        fit = placed(best, counts, view, room.copy() if room is not None else None)
-        if sum(fit) < min(sum(counts), most) or self._stays(there, best, view, prices):
+        fit = placed(sized(view, best), counts, view, room.copy())
+        if sum(fit) < min(sum(counts), view.most) or self._stays(there, best, view):
             return there
         return best
 
-    def _stays(
-        self, there: Sequence[Group], best: Sequence[Group], view: FunctionView, prices: Prices
-    ) -> bool:
+    def _stays(self, there: Sequence[Group], best: Sequence[Group], view: FunctionLoad) -> bool:
         """Whether the groups in force meet the objectives, and others are not worth the move."""
         if max(group.late for group in there) > 1 - view.percentile:
             return False
@@ -139,7 +129,7 @@ class HarmonyBatch:
         present: Counter[Configuration] = Counter()
         for group, count in zip(there, self._wanted(there, view), strict=True):
             present[group.configuration] += count
-        rule, load_s, move = cost.billing(prices), view.model.load_s, 0.0
+        rule, load_s, move = view.billing, view.model.load_s, 0.0
         for group, count in zip(best, self._wanted(best, view), strict=True):
             started = max(count - present[group.configuration], 0)
             present[group.configuration] -= min(count, present[group.configuration])
@@ -148,28 +138,28 @@ class HarmonyBatch:
         saved = now - then
         return saved <= self._params.hysteresis * now or saved * self._params.horizon_s <= move
 
-    def _wanted(self, groups: Sequence[Group], view: FunctionView) -> list[int]:
+    def _wanted(self, groups: Sequence[Group], view: FunctionLoad) -> list[int]:
         return wanted(groups, view, self._params.waiting)
 
-    def _provisioner(self, view: FunctionView, prices: Prices) -> Provisioner:
-        key = (id(view.model), prices, view.max_batch, view.percentile)
+    def _provisioner(self, view: FunctionLoad) -> Provisioner:
+        rule, params = view.billing, self._params
+        key = (id(view.model), id(rule), view.max_batch, view.percentile)
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            rule, params = cost.billing(prices), self._params
             miss = (1 - view.percentile) * (1 - params.spare)
             made = Provisioner(view.model, rule, view.max_batch, miss, params.waiting)
-            self._known[key] = (view.model, made)
-        return self._known[key][1]
+            self._known[key] = (view.model, rule, made)
+        return self._known[key][2]
 
 
-def _said(groups: Mapping[str, Group], members: Sequence[Member]) -> list[str]:
+def _said(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:
     sentences = []
-    for name, group in groups.items():
+    for size, group in groups.items():
         apps = [app for member in group.members for app in member.apps]
         verb = "has" if len(apps) == 1 else "share"
         sentences.append(
-            f"{_listed(apps)} ({group.rate_rps:.4g} requests/s) {verb} {name}: batches of "
+            f"{_listed(apps)} ({group.rate_rps:.4g} requests/s) {verb} {size.name}: batches of "
             f"{group.mean_batch:.4g} on average, {group.cost:.4g} a request, at most "
             f"{100 * group.late:.2g} % late."
         )

@@ -22,31 +22,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from carpool.latency.variant_set import VariantSet
-from carpool.plan import OnOffer
 from scaler.core.infaas.demand import Rates
 from scaler.core.infaas.greedy import greedy
 from scaler.core.infaas.node_rules import crowded
-from scaler.core.infaas.offers import Offers, longest_s, single_offers
+from scaler.core.infaas.offers import Offers, single_offers
 from scaler.core.infaas.program import available, program
 from scaler.core.infaas.published import SLACK, published
 from scaler.core.infaas.task import Need, Option, Task
-from scaler.core.infaas.variant_plan import running_offers, unplaced_rps, variant_plan
-from scaler.core.placement import place_up_to
-from scaler.core.policy import Planning
+from scaler.core.infaas.variant_plan import running_offers, unplaced_rps, variant_proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from carpool.plan import Plan
-    from scaler.core.cost import Prices
+    from carpool.scaling import ClusterView, FunctionLoad, Proposal, Size
     from scaler.core.infaas.offers import Offer
     from scaler.core.infaas.task import Solution
-    from scaler.core.placement import Cluster
-    from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["Infaas"]
 
-_LOAD_STEP_S = 0.5
 _PLANNERS = {"greedy": greedy, "published": published, "program": program}
 
 
@@ -95,65 +88,56 @@ class Infaas:
         self._chosen: dict[str, str] = {}
         self._solved: dict[str, tuple[Task, Solution]] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
-        for view in snapshot.functions:
-            offers = self._ranked(view, snapshot.prices)
-            task = self._task(view, offers, snapshot, room)
-            solved = self._solution(view.name, task)
-            solution = self._placed(view, task, solved, offers, room)
-            missing_rps = unplaced_rps(view, task, solution)
-            if missing_rps:
-                unplaced[view.name] = missing_rps
-            on_offer = _on_offer(view, offers, snapshot.prices)
-            plan = variant_plan(view, offers, task, solution, missing_rps, on_offer)
-            if plan:
-                plans[view.name] = plan
-        advice = tuple(crowded(room))
-        for view in snapshot.functions:
-            found = plans.get(view.name)
-            if advice and found is not None and found is not view.plan:
-                plans[view.name] = replace(found, explain=(*found.explain, *advice))
-        return Planning(plans, unplaced)
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        proposals = {load.name: self._proposal(load, cluster) for load in loads}
+        advice = crowded(cluster)
+        return {
+            name: replace(each, because=[*each.because, *advice])
+            for name, each in proposals.items()
+        }
 
-    def _ranked(self, view: FunctionView, prices: Prices) -> list[Offer]:
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        offers = self._ranked(load)
+        task = self._task(load, offers, cluster)
+        solved = self._solution(load.name, task)
+        solution = self._placed(load, task, solved, offers, cluster)
+        missing_rps = unplaced_rps(load, task, solution)
+        return variant_proposal(load, offers, task, solution, missing_rps, _on_offer(load, offers))
+
+    def _ranked(self, view: FunctionLoad) -> list[Offer]:
         """What may run, the cheapest first."""
         offers = sorted(
             self._offers.of(view),
-            key=lambda o: (_cost(o, prices), o.size.exec_s, -o.size.batch, o.size.variant),
+            key=lambda o: (o.size.price_s, o.size.exec_s, -o.size.batch, o.size.variant),
         )
         if self._params.scaling == "replicate":
-            return self._only(view, offers, prices)
+            return self._only(view, offers)
         return offers
 
-    def _only(self, view: FunctionView, offers: list[Offer], prices: Prices) -> list[Offer]:
+    def _only(self, view: FunctionLoad, offers: list[Offer]) -> list[Offer]:
         """The offer that all applications can use and that takes a request for the least."""
         suiting = [offer for offer in offers if all(offer.suits(app) for app in view.apps)]
         if view.name not in self._chosen and suiting:
-            best = min(suiting, key=lambda o: _of_request(o, prices))
+            best = min(suiting, key=_of_request)
             self._chosen[view.name] = best.size.name
         return [offer for offer in suiting if offer.size.name == self._chosen[view.name]]
 
-    def _task(
-        self, view: FunctionView, offers: Sequence[Offer], snapshot: Snapshot, room: Cluster | None
-    ) -> Task:
+    def _task(self, view: FunctionLoad, offers: Sequence[Offer], room: ClusterView) -> Task:
         """What is to be decided: for the rates of now if they need more, else for the peak."""
         params = self._params
         options = tuple(
-            Option(o.size.rate_high, _cost(o, snapshot.prices), o.load_s, *o.size.resources[:2])
-            for o in offers
+            Option(o.size.rate_rps, o.size.price_s, o.load_s, *o.size.resources[:2]) for o in offers
         )
         running = running_offers(view, offers)
-        demand = self._rates.of(view, snapshot.now_s)
-        free = room.free() if room is not None else (math.inf, math.inf)
+        demand = self._rates.of(view, view.now_s)
+        free = room.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
-        most = math.inf if view.max_instances is None else view.max_instances
         whole = (free[0] + used[0], free[1] + used[1])
-        task = Task(options, running, (), params.loading, whole, most)
-        costs = [_of_request(o, snapshot.prices) for o in offers]
+        task = Task(options, running, (), params.loading, whole, view.most)
+        costs = [_of_request(o) for o in offers]
         now = replace(task, needs=self._needs(view, offers, costs, demand.now))
         if any(now.missing(now.solution(running))):
             return now
@@ -161,7 +145,7 @@ class Infaas:
 
     def _needs(
         self,
-        view: FunctionView,
+        view: FunctionLoad,
         offers: Sequence[Offer],
         costs: Sequence[float],
         rates_rps: Sequence[float],
@@ -188,18 +172,18 @@ class Infaas:
 
     def _placed(
         self,
-        view: FunctionView,
+        view: FunctionLoad,
         task: Task,
         solution: Solution,
         offers: Sequence[Offer],
-        room: Cluster | None,
+        room: ClusterView,
     ) -> Solution:
         """The part of it that there is room for; while some lacks room, nothing needed goes."""
         wanted = list(solution.counts)
         if offers and sum(wanted) < view.min_instances:
             wanted[0] += view.min_instances - sum(wanted)
         added = [
-            place_up_to(room, offer.size.resources, count - there) if count > there else 0
+            room.place_up_to(offer.size.resources, count - there) if count > there else 0
             for offer, count, there in zip(offers, wanted, task.running, strict=True)
         ]
         counts = [
@@ -225,30 +209,13 @@ def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) ->
     return counts
 
 
-def _cost(offer: Offer, prices: Prices) -> float:
-    """Of an instance for a second."""
-    return prices.per_second(offer.size.resources) or offer.size.units
+def _of_request(offer: Offer) -> float:
+    """What a request in a full batch costs."""
+    return offer.size.price_s / offer.size.rate_rps
 
 
-def _of_request(offer: Offer, prices: Prices) -> float:
-    """Of a request in a full batch."""
-    return _cost(offer, prices) / offer.size.rate_high
-
-
-def _on_offer(view: FunctionView, offers: Sequence[Offer], prices: Prices) -> tuple[OnOffer, ...]:
-    """What requests may choose from: the classes there could be, and each variant one by one."""
+def _on_offer(view: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:
+    """What requests may choose from: the sizes there could be, and each variant one by one."""
     if not isinstance(view.model, VariantSet):
         return ()
-    singles = single_offers(view, offers)
-    seen_s = math.ceil(view.load_s / _LOAD_STEP_S) * _LOAD_STEP_S  # or every start would be news
-    return tuple(
-        OnOffer(
-            name=offer.size.name,
-            variant=offer.size.variant,
-            accuracy=offer.accuracy,
-            latency_s=longest_s(offer.size),
-            cost=_of_request(offer, prices),
-            load_s=max(offer.load_s, seen_s),
-        )
-        for offer in (*offers, *singles)
-    )
+    return tuple(offer.size for offer in (*offers, *single_offers(view, offers)))

@@ -17,7 +17,7 @@ What is added is found by one of two searches:
 
 Deviations from the paper: rates are not rounded to whole batches per second unless asked; the
 objective of a function is that of its tightest application; an instance's release frees no room
-within the round, as a snapshot does not say where it is.
+within the round, as nobody says where it is.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from carpool.scaling import Proposal
 from scaler.core import dispatch
-from scaler.core.draft import Draft, listed, next_plan, running
-from scaler.core.placement import place_up_to
-from scaler.core.policy import Planning
+from scaler.core.draft import Draft, listed, running
 from scaler.core.search.covering import Demand
 from scaler.core.search.priced import PricedSearch, Task
 from scaler.core.search.published import add_published
@@ -37,13 +36,9 @@ from scaler.core.sizing import Objective, SizeTable
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from carpool.plan import Plan
-    from scaler.core.cost import Prices
-    from scaler.core.placement import Cluster
-    from scaler.core.sizing import Size
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from carpool.scaling import ClusterView, FunctionLoad, Size
 
 __all__ = ["Infless"]
 
@@ -92,76 +87,76 @@ class Infless:
         self._sizes = SizeTable()
         self._priced = PricedSearch(params.aim) if params.search == "priced" else None
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        there = [self._running(view) for view in snapshot.functions]
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        there = [self._running(load) for load in loads]
         tasks = [self._kept(draft) for draft in there]
         kept = [task.draft.instances.copy() for task in tasks]
-        room = self._add(tasks, snapshot)
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
+        cluster = self._add(tasks, cluster)
+        proposals: dict[str, Proposal] = {}
         for task, before, after in zip(tasks, there, kept, strict=True):
-            draft, name = task.draft, task.draft.view.name
-            if draft.unplaced_rps:
-                unplaced[name] = draft.unplaced_rps
-            self._add_least(draft, room)
-            if draft.instances:
-                draft.explain += _said(draft, before.instances - after)
-                plans[name] = self._finished(draft, snapshot.prices)
-        return Planning(plans, unplaced)
+            draft, unserved_rps = task.draft, task.draft.unplaced_rps
+            self._add_least(draft, cluster)
+            draft.explain += _said(draft, before.instances - after)
+            proposals[draft.view.name] = self._proposal(draft, unserved_rps)
+        return proposals
 
-    def _running(self, view: FunctionView) -> Draft:
+    def _running(self, view: FunctionLoad) -> Draft:
         objective = Objective.of(view, self._params.offset, rounded=self._params.rounded)
-        sizes = self._sizes.of(view.model, objective)
+        sizes = self._sizes.of(view.model, objective, view.prices)
         return Draft(view, sizes, running(view, sizes), view.rate_rps)
 
     def _kept(self, there: Draft) -> Task:
         """What is left once those with too little to do have been released."""
         view = there.view
-        slo_s = Objective.of(view, self._params.offset).slo_s
-        demand = Demand(view.rate_rps, slo_s, 1 - view.percentile)
+        demand = Demand(view.rate_rps, view.tightest_s, 1 - view.percentile)
 
         def needed_rps(instances: Counter[Size]) -> float:
             return demand.having(instances).needed_rps if self._priced else view.rate_rps
 
-        most = math.inf if view.max_instances is None else view.max_instances
+        most = view.most
         instances = dispatch.release(
             there.instances, needed_rps, self._params.alpha, self._least(view), most
         )
         draft = replace(there, instances=instances)
         return Task(draft, demand.having(instances), most - instances.total())
 
-    def _least(self, view: FunctionView) -> int:
+    def _least(self, view: FunctionLoad) -> int:
         """With a keep-alive one that is idle costs nothing, and can be woken."""
         least = view.min_instances
         return max(least, 1) if self._params.keep_alive_s is not None else least
 
-    def _add(self, tasks: Sequence[Task], snapshot: Snapshot) -> Cluster | None:
+    def _add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
         """Add what is missing; the cluster with all of it placed."""
-        cluster = snapshot.cluster
         if self._priced:
-            return self._priced.add(tasks, cluster, snapshot.prices)
-        room = cluster.copy() if cluster is not None else None
+            return self._priced.add(tasks, cluster)
         for task in tasks:
-            add_published(task.draft, room, task.draft.instances.total() + task.limit)
-        return room
+            add_published(task.draft, cluster, task.draft.instances.total() + task.limit)
+        return cluster
 
-    def _add_least(self, draft: Draft, room: Cluster | None) -> None:
+    def _add_least(self, draft: Draft, cluster: ClusterView) -> None:
         """The smallest size up to the least number; if that is none, to name what to start.
 
         Of those as small the one that takes the most: it is there when the load comes.
         """
         if draft.sizes:
-            smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_high))
+            smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_rps))
             lacking = self._least(draft.view) - draft.instances.total()
-            placed = place_up_to(room, smallest.resources, lacking) if lacking > 0 else 0
+            placed = cluster.place_up_to(smallest.resources, lacking) if lacking > 0 else 0
             if placed or not draft.instances:
                 draft.instances[smallest] += placed
 
-    def _finished(self, draft: Draft, prices: Prices) -> Plan:
-        keep_alive_s = self._params.keep_alive_s
-        wait_s = self._wait_s(draft)
-        return next_plan(draft, "infless", prices, wait_s=wait_s, keep_alive_s=keep_alive_s)
+    def _proposal(self, draft: Draft, unserved_rps: float) -> Proposal:
+        return Proposal(
+            draft.instances,
+            wait_s=self._wait_s(draft),
+            shares=_shares(draft),
+            because=draft.explain,
+            keep_alive_s=self._params.keep_alive_s,
+            unserved_rps=unserved_rps,
+        )
 
     def _wait_s(self, draft: Draft) -> float:
         """How long a request may wait for company; not at all where batches would not fill."""
@@ -172,12 +167,19 @@ class Infless:
         if not batching or draft.view.rate_rps < share * dispatch.rate_low(draft.instances):
             return 0.0
         executions = 2 if self._priced else 1
-        return max(Objective.of(draft.view, 0.0).slo_s - executions * max(batching), 0.0)
+        return max(draft.view.tightest_s - executions * max(batching), 0.0)
+
+
+def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
+    """What each size gets by INFless's dispatch; nothing where no instance runs."""
+    each = dispatch.rates(draft.view.rate_rps, draft.instances)
+    shares = {size: each[size] * count for size, count in draft.instances.items()}
+    return {"*": shares} if sum(shares.values()) > 0 else {}
 
 
 def _said(draft: Draft, released: Counter[Size]) -> list[str]:
     view = draft.view
-    slo_ms = Objective.of(view, 0.0).slo_s * 1000
+    slo_ms = view.tightest_s * 1000
     said = f"{view.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
     sentences = [f"{said}, which take {dispatch.rate_high(draft.instances):.4g}."]
     if released:

@@ -16,20 +16,17 @@ that the model is known on, instances have none.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from scaler.core.draft import Draft, listed, next_plan, running
+from carpool.scaling import Proposal
 from scaler.core.given_size import given_size
-from scaler.core.placement import place_up_to
-from scaler.core.policy import Planning
 
 if TYPE_CHECKING:
-    from carpool.plan import Plan
-    from scaler.core.placement import Cluster
-    from scaler.core.sizing import Size
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Size
 
 __all__ = ["OpenFaas"]
 
@@ -109,52 +106,40 @@ class OpenFaas:
         self._params = params
         self._seen: dict[str, _Memory] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `ScalePolicy.plan`."""
-        room = snapshot.cluster.copy() if snapshot.cluster is not None else None
-        plans: dict[str, Plan] = {}
-        unplaced: dict[str, float] = {}
-        for view in snapshot.functions:
-            draft = self._draft(view, snapshot.now_s, room)
-            if draft.unplaced_rps:
-                unplaced[view.name] = draft.unplaced_rps
-            if draft.instances:
-                keep_alive_s = self._params.keep_alive_s
-                plans[view.name] = next_plan(
-                    draft, "openfaas", snapshot.prices, keep_alive_s=keep_alive_s
-                )
-        return Planning(plans, unplaced)
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        with_gpus = not cluster.nodes or any(node.gpus for node in cluster.nodes)
+        return {load.name: self._proposal(load, with_gpus=with_gpus) for load in loads}
 
-    def _draft(self, view: FunctionView, now_s: float, room: Cluster | None) -> Draft:
-        size = given_size(view, *self._size(view, room), 1)
-        draft = Draft(view, (size,) if size else (), needed_rps=view.rate_rps)
+    def _proposal(self, load: FunctionLoad, *, with_gpus: bool) -> Proposal:
+        size = given_size(load, *self._size(load, with_gpus=with_gpus), 1)
         if size is None:
-            return draft
-        replicas = self._bounded(view, self._replicas(view, size, now_s))
-        there = min(running(view, (size,))[size], replicas)
-        there += place_up_to(room, size.resources, replicas - there)
-        draft.instances = Counter({size: there})
-        said = f"{view.rate_rps:.4g} requests/s by the rule {self._params.rule}"
-        draft.explain.append(f"{said}: {listed(draft.instances)}.")
-        if there < replicas:
-            draft.explain.append(f"There is no room for {replicas - there} more.")
-        return draft
+            return Proposal({})
+        replicas = self._bounded(self._replicas(load, size, load.now_s))
+        by_rule = f"{load.rate_rps:.4g} requests/s by the rule {self._params.rule}"
+        return Proposal(
+            {size: replicas},
+            wait_s=0.0,
+            because=[f"{by_rule}: {replicas} x {size.name}."],
+            keep_alive_s=self._params.keep_alive_s,
+        )
 
-    def _size(self, view: FunctionView, room: Cluster | None) -> tuple[float, float]:
+    def _size(self, load: FunctionLoad, *, with_gpus: bool) -> tuple[float, float]:
         """Cores and percent of a GPU: as given, as far as there are such instances."""
-        known = {(c.cpu, c.gpu) for c in view.model.configurations(view.max_batch)}
+        known = {(c.cpu, c.gpu) for c in load.model.configurations(load.max_batch)}
         if len(known) == 1:
             return known.pop()
-        there = room is None or any(node.gpus for node in room.nodes)
-        with_gpu = there and any(gpu for _, gpu in known)
+        with_gpu = with_gpus and any(gpu for _, gpu in known)
         return self._params.cpu, self._params.gpu if with_gpu else 0.0
 
-    def _replicas(self, view: FunctionView, size: Size, now_s: float) -> int:
-        memory = self._seen.setdefault(view.name, _Memory(replicas=self._params.min_replicas))
+    def _replicas(self, load: FunctionLoad, size: Size, now_s: float) -> int:
+        memory = self._seen.setdefault(load.name, _Memory(replicas=self._params.min_replicas))
         if self._params.rule == "alert":
-            return self._alerted(memory, view.rate_rps, now_s)
-        target_rps = self._params.target_rps or size.rate_high
-        wanted = view.rate_rps / (target_rps * self._params.proportion)
+            return self._alerted(memory, load.rate_rps, now_s)
+        target_rps = self._params.target_rps or size.rate_rps
+        wanted = load.rate_rps / (target_rps * self._params.proportion)
         return self._stable(memory, math.ceil(wanted - _ROUNDING), now_s)
 
     def _stable(self, memory: _Memory, wanted: int, now_s: float) -> int:
@@ -183,8 +168,7 @@ class OpenFaas:
             memory.replicas, memory.stepped_s = min(memory.replicas + step, most), now_s
         return memory.replicas
 
-    def _bounded(self, view: FunctionView, replicas: int) -> int:
+    def _bounded(self, replicas: int) -> int:
         most = self._params.max_replicas
-        replicas = max(replicas, self._params.min_replicas, view.min_instances)
-        bounds = [bound for bound in (most, view.max_instances) if bound is not None]
-        return min([replicas, *bounds])
+        replicas = max(replicas, self._params.min_replicas)
+        return replicas if most is None else min(replicas, most)

@@ -31,4 +31,13 @@ def test_the_policy_of_ones_own_keeps_every_promise(capsys: pytest.CaptureFixtur
     names: dict[str, Any] = {"__name__": __name__}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "scaling.md", "exec"), names)
-    assert "PerRate keeps every promise" in capsys.readouterr().out
+    assert "Headroom keeps every promise" in capsys.readouterr().out
+
+
+def test_the_policy_on_the_page_is_the_example_and_short() -> None:
+    """What is read is what is installed, and its lines can be counted."""
+    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
+    block, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example = (DOCS.parent / "examples" / "policy" / "headroom.py").read_text(encoding="utf-8")
+    assert example.endswith(f"\n\n{block}")
+    assert 15 >= sum(bool(line.strip()) for line in block.splitlines())

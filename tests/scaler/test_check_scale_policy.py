@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool import plugins, policies_command
 from carpool.plan import InstanceClass, Plan, Route
+from carpool.scaling import PerFunctionPolicy, Proposal
 from carpool.testing import BrokenPromise, check_scale_policy
 from scaler import conformance
 from scaler.core.policy import Planning
@@ -18,28 +18,93 @@ from scaler.policies.infless import Infless
 from tests.effort import scaled
 
 if TYPE_CHECKING:
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad
+    from scaler.core.snapshot import Snapshot
 
 
-class Broken:
-    """A policy without parameters that wants one instance; others break it."""
+class Broken(PerFunctionPolicy):
+    """A policy that wants one instance; others break it."""
 
-    @dataclass(frozen=True)
-    class Params:
-        """None."""
-
-    def __init__(self, params: Params) -> None:
-        del params
+    def __init__(self, params: PerFunctionPolicy.Params) -> None:
+        super().__init__(params)
         self.rounds = 0
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def propose_one(self, load: FunctionLoad) -> Proposal:
         self.rounds += 1
-        plans = {view.name: self.wanted(view) for view in snapshot.functions}
-        return Planning(
-            plans, {view.name: view.rate_rps for view in snapshot.functions if view.rate_rps}
+        return Proposal({load.sizes[0]: self.wanted(load)})
+
+    def wanted(self, load: FunctionLoad) -> int:
+        del load
+        return 1
+
+
+class Raises(Broken):
+    """Divides by the rate."""
+
+    def wanted(self, load: FunctionLoad) -> int:
+        return int(1 / load.rate_rps)
+
+
+class Guesses(Broken):
+    """Invents a size."""
+
+    def propose_one(self, load: FunctionLoad) -> Proposal:
+        return Proposal({dataclasses.replace(load.sizes[0], batch=1000): 1})
+
+
+class Restless(Broken):
+    """Wants one more or one fewer every time."""
+
+    def wanted(self, load: FunctionLoad) -> int:
+        del load
+        return self.rounds % 2
+
+
+class Shared(Broken):
+    """Keeps what it learned in its class."""
+
+    rounds_of_all = 0
+
+    def propose_one(self, load: FunctionLoad) -> Proposal:
+        Shared.rounds_of_all += 1
+        return dataclasses.replace(
+            super().propose_one(load), because=[f"{Shared.rounds_of_all} rounds"]
         )
 
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
+
+class Greedy(Broken):
+    """Wants a thousand of everything, whatever there is room for or may be had."""
+
+    def wanted(self, load: FunctionLoad) -> int:
+        del load
+        return 1000
+
+
+class Meddles(Broken):
+    """Puts something on the servers that it is shown."""
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        cluster.place_up_to(loads[0].model.resources(1, 0.5, 0.0), 100)
+        return super().propose(loads, cluster)
+
+
+class Unguarded:
+    """Makes plans itself; others make wrong ones: what a broken guard would do."""
+
+    heedless = False
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        shown = [view for view in snapshot.functions if view.rate_rps >= 0 or self.heedless]
+        plans = {view.name: self.wanted(view) for view in shown}
+        return Planning(
+            plans, {view.name: view.rate_rps for view in snapshot.functions if view.rate_rps > 0}
+        )
+
+    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
         configuration = next(iter(view.model.configurations(1)))
         kind = InstanceClass(
             "one", cpu=configuration.cpu, gpu=configuration.gpu, batch_size=1, replicas=replicas
@@ -50,91 +115,53 @@ class Broken:
         return dataclasses.replace(plan, version=view.plan.version + 1 if view.plan else 1)
 
 
-class Raises(Broken):
-    """Divides by the rate."""
+class Heedless(Unguarded):
+    """Plans for a function of which it knows nothing."""
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        return Planning({}, {view.name: 1 / view.rate_rps for view in snapshot.functions})
-
-
-class Places(Broken):
-    """Plans on the servers themselves instead of on a copy."""
-
-    def plan(self, snapshot: Snapshot) -> Planning:
-        if snapshot.cluster is not None:
-            size = snapshot.functions[0].model.resources(1, 0.5, 0.0)
-            node = snapshot.cluster.best_fit(size)
-            if node is not None:
-                snapshot.cluster.place(size, node)
-        return super().plan(snapshot)
+    heedless = True
 
 
-class Greedy(Broken):
-    """Wants a thousand of everything."""
+class Crowds(Unguarded):
+    """Minds no room."""
 
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
+    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
         return super().wanted(view, view.max_instances or 1000)
 
 
-class Unbounded(Broken):
+class Unbounded(Unguarded):
     """Minds no bounds of functions."""
 
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
+    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
         return super().wanted(view, 4 if view.max_instances == 3 else 0)
 
 
-class Guesses(Broken):
-    """Invents a size."""
+class Invents(Unguarded):
+    """Lets an unknown size through."""
 
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
+    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
         if view.plan:
             return view.plan
         plan = super().wanted(view, replicas)
         (kind,) = plan.classes
-        unknown = dataclasses.replace(kind, batch_size=1000)
-        return dataclasses.replace(plan, classes=(unknown,))
+        return dataclasses.replace(plan, classes=(dataclasses.replace(kind, batch_size=1000),))
 
 
-class Silent(Broken):
+class Silent(Unguarded):
     """Says that nothing is unplaced."""
 
     def plan(self, snapshot: Snapshot) -> Planning:
         return Planning(super().plan(snapshot).plans)
 
 
-class Renumbers(Broken):
+class Renumbers(Unguarded):
     """Changes plans and keeps the version."""
 
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
+    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
-        plan = super().wanted(view, self.rounds % 2)
-        return dataclasses.replace(plan, version=1)
-
-
-class Restless(Broken):
-    """Wants one more or one fewer every time."""
-
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
-        del replicas
-        return super().wanted(view, self.rounds % 2)
-
-
-class Shared(Broken):
-    """Keeps what it learned in its class."""
-
-    rounds_of_all = 0
-
-    def wanted(self, view: FunctionView, replicas: int = 0) -> Plan:
-        del replicas
-        Shared.rounds_of_all += 1
-        plan = super().wanted(view)
-        return (
-            dataclasses.replace(plan, explain=(f"{Shared.rounds_of_all}",))
-            if not view.plan
-            else plan
-        )
+        instances = sum(there.total for there in view.instances.values())
+        return dataclasses.replace(super().wanted(view, 1 - instances), version=1)
 
 
 @pytest.mark.parametrize("name", plugins.BUILT_IN["scale"])
@@ -164,21 +191,23 @@ def test_openfaas_keeps_them_by_its_other_rule() -> None:
     check_scale_policy("openfaas", {"rule": "alert"}, scenarios=scaled(40))
 
 
-@pytest.mark.parametrize(
-    ("policy", "promise"),
-    [
-        (Raises, conformance.SANE),
-        (Places, conformance.READS),
-        (Greedy, conformance.FITS),
-        (Unbounded, conformance.BOUNDED),
-        (Guesses, conformance.KNOWN),
-        (Silent, conformance.HONEST),
-        (Renumbers, conformance.VERSIONS),
-        (Restless, conformance.RESTS),
-        (Shared, conformance.SAME),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
+POLICIES = {
+    Raises: conformance.SANE,
+    Guesses: conformance.SANE,
+    Restless: conformance.RESTS,
+    Shared: conformance.SAME,
+}
+PLANNERS = {
+    Heedless: conformance.SILENT,
+    Crowds: conformance.FITS,
+    Unbounded: conformance.BOUNDED,
+    Invents: conformance.KNOWN,
+    Silent: conformance.HONEST,
+    Renumbers: conformance.VERSIONS,
+}
+
+
+@pytest.mark.parametrize(("policy", "promise"), POLICIES.items())
 def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
     """With the seed and what was planned for."""
     with pytest.raises(BrokenPromise) as caught:
@@ -188,14 +217,23 @@ def test_a_broken_promise_is_found(policy: type[Any], promise: str) -> None:
     assert "rates by round" in caught.value.scenario
 
 
+@pytest.mark.parametrize(("planner", "promise"), PLANNERS.items())
+def test_a_promise_that_the_guard_breaks_is_found(planner: type[Any], promise: str) -> None:
+    """What holds for any policy is looked at all the same."""
+    with pytest.raises(BrokenPromise) as caught:
+        conformance.check_planner("it", planner, seed=0, scenarios=100)
+    assert promise == caught.value.promise
+
+
 def test_every_promise_has_somebody_who_breaks_it() -> None:
     """Nothing is promised that is not checked."""
-    assert 9 == len(conformance.PROMISES)
+    assert set(conformance.PROMISES) == {*POLICIES.values(), *PLANNERS.values()}
 
 
-def test_a_policy_that_does_nothing_wrong_is_left_alone() -> None:
-    """The one that the broken ones are made from."""
-    check_scale_policy(Broken, scenarios=scaled(100))
+@pytest.mark.parametrize("policy", [Broken, Greedy, Meddles])
+def test_a_naive_policy_passes(policy: type[Any]) -> None:
+    """It need not know of room, bounds, versions or what is unplaced."""
+    check_scale_policy(policy, scenarios=scaled(100))
 
 
 @pytest.mark.usefixtures("quick_checks")
@@ -203,7 +241,7 @@ def test_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The command finds out the kind by the class; where several have the name, it is asked."""
     assert 0 == policies_command.main(["--check", "fixed", "--kind", "scale", "--json"])
     assert json.loads(capsys.readouterr().out)["ok"]
-    name = f"{__name__}:Silent"
+    name = f"{__name__}:Restless"
     assert 1 == policies_command.main(["--check", name, "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert (False, conformance.HONEST) == (told["ok"], told["promise"])
+    assert (False, conformance.RESTS) == (told["ok"], told["promise"])

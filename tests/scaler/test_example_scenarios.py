@@ -10,7 +10,7 @@ import pytest
 from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
-from tests.scaler.views import instances
+from tests.scaler.views import guarded, instances
 
 FOLDER = Path(__file__).parents[2] / "examples" / "scenarios"
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -26,7 +26,7 @@ def test_there_are_some() -> None:
 def test_all_of_the_load_has_room(name: str, policy: str) -> None:
     """Under each policy that scales."""
     scenario = read_scenario(FOLDER / f"{name}.yaml")
-    planning = chosen_policy(policy, scenario.policies).plan(snapshot_of(scenario))
+    planning = guarded(chosen_policy(policy, scenario.policies)).plan(snapshot_of(scenario))
     assert {} == planning.unplaced
     assert len(scenario.functions) == len(planning.plans)
 
@@ -35,7 +35,7 @@ def test_two_thousand_servers_hold_ten_thousand_instances() -> None:
     """All placed, and little lies idle on the servers in use."""
     scenario = read_scenario(FOLDER / "cluster-2000.yaml")
     snapshot = snapshot_of(scenario)
-    planning = chosen_policy("infless", scenario.policies).plan(snapshot)
+    planning = guarded(chosen_policy("infless", scenario.policies)).plan(snapshot)
     assert {} == planning.unplaced
     assert 9_000 <= instances(planning) <= 11_000
     assert snapshot.cluster is not None

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.sync import Announcement, AppReport, FrontReport
 from scaler.core.cost import Prices
+from scaler.core.guard import Guard
 from scaler.core.live.control import Means
 from scaler.core.live.pace import Pace
 from scaler.core.live.senders import Senders
 from scaler.core.live.shadow import Shadow
-from scaler.core.policy import Planning
 from scaler.core.scenario_file import read_scenario
 from scaler.functions import Functions
 from scaler.gateway import Gateway
@@ -31,10 +31,10 @@ from tests.faas_stack.rig import ProcessStage, story
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from carpool.scaling import ClusterView, FunctionLoad
     from scaler.core.live.control import Control
-    from scaler.core.snapshot import Snapshot
     from tests.faas_stack.rig import Rig
 
 SCENARIO = """\
@@ -116,7 +116,7 @@ async def scaler(
     functions = Functions(Means("e1", models={"echo": scenario.functions[0].model}), Pace())
     tally, senders = Tally(lambda: list(functions), functions.now), Senders()
     setting = Setting(Prices(), scenario.nodes if servers else ())
-    cast = Shadow(shadow, chosen_policy(shadow, {})) if shadow else None
+    cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None
     planners = Planners(setting, cast)
     store = Store(rig.folder / "scaler.db")
     gateway = Gateway(url or f"http://{rig.provider.address}", dry=dry)
@@ -208,12 +208,12 @@ class Moody(Fixed):
 
     wrong = ""
 
-    def plan(self, snapshot: Snapshot) -> Any:
-        """As `ScalePolicy.plan`, or not."""
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> Any:
+        """As `ScalePolicy.propose`, or not."""
         if Moody.wrong == "raises":
-            return len(snapshot.functions) / 0
-        planning = super().plan(snapshot)
-        return {"": planning, "answers": "hello", "of none": Planning({"echo": 3})}[Moody.wrong]  # type: ignore[dict-item]
+            return len(loads) / 0
+        proposals = super().propose(loads, cluster)
+        return {"": proposals, "answers": "hello", "of none": {"echo": 3}}[Moody.wrong]
 
 
 @story(ProcessStage())
@@ -228,8 +228,8 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
         running.announce(kind, 1)
         for wrong, said in (
             ("raises", "ZeroDivisionError: division by zero (test_loop.py:"),
-            ("answers", "plan() answers 'hello', which is no Planning"),
-            ("of none", "plan() answers 3 where its plan should be"),
+            ("answers", "propose() answers 'hello', not a Proposal by function"),
+            ("of none", "it proposes 3, which is no Proposal"),
         ):
             Moody.wrong = wrong
             expected = f"its policy {name} fails: "

@@ -10,12 +10,13 @@ import pytest
 
 from carpool import __main__ as command
 from carpool.plan import Plan
-from scaler.core.policy import Planning
+from carpool.scaling import Proposal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from scaler.core.snapshot import Snapshot
+    from carpool.scaling import ClusterView, FunctionLoad
 
     Captured = pytest.CaptureFixture[str]
 
@@ -37,8 +38,8 @@ policies:
 """
 
 
-class Nothing:
-    """Somebody's policy, which plans nothing and says so."""
+class Modest:
+    """Somebody's policy, which says that all it wants is not enough."""
 
     @dataclass(frozen=True)
     class Params:
@@ -49,8 +50,9 @@ class Nothing:
     def __init__(self, params: Params) -> None:
         self._said = params.said
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        return Planning({}, {view.name: self._said for view in snapshot.functions})
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
+        del cluster
+        return {load.name: Proposal({load.sizes[0]: 99}, unserved_rps=self._said) for load in loads}
 
 
 @pytest.fixture
@@ -126,12 +128,12 @@ def test_parameters_from_the_scenario_and_the_command_line(
 
 def test_anybodys_policy(scenario: Path, capsys: Captured) -> None:
     """A class in a module needs no packaging; its parameters stand under its name."""
-    name = f"{__name__}:Nothing"
+    name = f"{__name__}:Modest"
     scenario.write_text(f'{SCENARIO.replace("RATE", "5")}  "{name}": {{said: 3}}\n')
     document = planned(capsys, str(scenario), "--policy", name)
-    assert ({}, {"classify": 3}) == (document["functions"], document["unplaced"])
+    assert {"classify": 3} == document["unplaced"]
     assert 1 == command.main(["plan", str(scenario), "--policy", name])
-    assert "  no plan\n" in capsys.readouterr().out
+    assert "  unplaced: 3 requests/s\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from carpool.latency import Configuration
 from carpool.latency.table import Table
 from scaler.core.cost import Prices
+from scaler.core.guard import Guard
 from scaler.core.placement import Cluster, Node
-from scaler.core.sizing import Objective, Size, sizes
+from scaler.core.restraint import Limits
+from scaler.core.sizing import Objective, sizes
 from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
 
 if TYPE_CHECKING:
@@ -17,9 +19,20 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
+    from carpool.scaling import ScalePolicy, Size
     from scaler.core.policy import Planning
 
-__all__ = ["CLASSIFIER", "counts", "instances", "servers", "size", "snapshot", "view"]
+__all__ = [
+    "CLASSIFIER",
+    "FREE",
+    "counts",
+    "guarded",
+    "instances",
+    "servers",
+    "size",
+    "snapshot",
+    "view",
+]
 
 CLASSIFIER = Table(
     {
@@ -33,6 +46,8 @@ CLASSIFIER = Table(
     },
     load_s=2.0,
 )
+
+FREE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
 
 
 def view(
@@ -72,6 +87,11 @@ def snapshot(
 ) -> Snapshot:
     """These functions, at no prices."""
     return Snapshot(now_s, functions, cluster, Prices())
+
+
+def guarded(policy: ScalePolicy) -> Guard:
+    """The policy behind a guard that lets plans change at once."""
+    return Guard(policy, FREE)
 
 
 def counts(plan: Plan) -> Counter[str]:

@@ -19,6 +19,7 @@ from benchmarks.batch_cases import (
 )
 from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson
+from scaler.core.guard import Guard
 from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.laws.queueing import Crowd, least_instances
 from scaler.core.scenario_file import read_scenario
@@ -75,7 +76,7 @@ def _late(
 
 def _simulated(name: str, **settings: Any) -> dict[str, Any]:
     scenario = read_scenario(SCENARIO)
-    policy = chosen_policy(name, scenario.policies)
+    policy = Guard(chosen_policy(name, scenario.policies))
     short = dataclasses.replace(scenario, horizon_s=300.0)
     return measured(Simulation(short, policy, Settings(**settings)).run())
 

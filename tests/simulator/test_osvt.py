@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
@@ -23,7 +24,7 @@ MODELS = ("ssd", "mobilenet", "resnet-50")
 def run(path: Path, policy: str) -> dict[str, Any]:
     """The metrics of a scenario under a policy."""
     scenario = read_scenario(path)
-    return metrics_of(Simulation(scenario, chosen_policy(policy, scenario.policies)).run())
+    return metrics_of(Simulation(scenario, Guard(chosen_policy(policy, scenario.policies))).run())
 
 
 @pytest.fixture

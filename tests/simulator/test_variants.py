@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from carpool.errors import ConfigError
+from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
 from simulator.engine import Simulation
@@ -44,7 +45,7 @@ def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
     """Both run, nearly nobody is late, and large ones cost more than a mixture."""
     scenario = read_scenario(write(tmp_path, "0.75"))
     mixed, alone = (
-        measured(Simulation(scenario, chosen_policy("infaas", {"infaas": params})).run())
+        measured(Simulation(scenario, Guard(chosen_policy("infaas", {"infaas": params}))).run())
         for params in ({}, {"scaling": "replicate"})
     )
     assert mixed["slo_miss_ratio"] <= 0.01

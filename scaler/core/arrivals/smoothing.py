@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.core.snapshot import AppLoad, FunctionView
+    from carpool.scaling import Application, FunctionLoad
 
 __all__ = ["SmoothRates"]
 
@@ -31,7 +31,7 @@ class SmoothRates:
         self._seen: dict[str, tuple[float, dict[str, float]]] = {}
         self._heard_s: dict[tuple[str, str], float] = {}
 
-    def smoothed(self, view: FunctionView, now_s: float) -> tuple[AppLoad, ...]:
+    def smoothed(self, view: FunctionLoad, now_s: float) -> tuple[Application, ...]:
         """The applications of a function with averaged rates; what is new is as measured."""
         then_s, before = self._seen.get(view.name, (now_s, {}))
         aged = math.exp(-max(now_s - then_s, 0.0) / self._over_s) if self._over_s else 0.0

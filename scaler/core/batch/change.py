@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.scaling import Billing, FunctionLoad
     from scaler.core.batch.kinds import Kind
     from scaler.core.batch.search import Choice
-    from scaler.core.cost import Billing
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["in_force", "loading_cost"]
 
 
-def in_force(view: FunctionView, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
+def in_force(view: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
     """The size of instance, batch and window of the plan in force; None if it has no such."""
     plan = view.plan
-    if plan is None or plan.policy != "batch" or len(plan.classes) != 1 or not plan.routes:
+    if plan is None or len(plan.classes) != 1 or not plan.routes:
         return None
     (there,) = plan.classes
     for kind in kinds:
@@ -29,11 +28,11 @@ def in_force(view: FunctionView, kinds: Sequence[Kind]) -> tuple[Kind, int, floa
     return None
 
 
-def loading_cost(view: FunctionView, choice: Choice, billing: Billing) -> float:
+def loading_cost(view: FunctionLoad, choice: Choice, billing: Billing) -> float:
     """What it costs to load as many instances of another size as there are now."""
     resources, load_s = choice.kind.resources[choice.size - 1], view.model.load_s
     one = billing.lifetime(resources, load_s)
     if load_s and not one:
         one = billing.execution(resources, load_s)
-    there = sum(each.ready + each.loading for each in view.instances.values())
+    there = sum(each.total for each in view.running.values())
     return max(there, 1) * one

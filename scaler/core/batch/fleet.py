@@ -10,15 +10,14 @@ import math
 from typing import TYPE_CHECKING
 
 from carpool.plan import Predicted, Quantiles
+from carpool.scaling import Size
 from scaler.core.laws.batch_law import BatchLaw
 from scaler.core.laws.queueing import Crowd, least_instances
-from scaler.core.placement import resource_units
-from scaler.core.sizing import Size
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
+    from carpool.scaling import Billing
     from scaler.core.batch.search import Choice
-    from scaler.core.cost import Billing
     from scaler.core.laws.map_counts import Markovian
 
 __all__ = ["BatchFleet"]
@@ -48,6 +47,7 @@ class BatchFleet:
         self._law = BatchLaw(process, choice.size, choice.window_s)
         self._crowd = Crowd(process, self._law, choice.kind.service)
         self._needed: dict[tuple[float, float], int] = {}
+        self._predicted: dict[tuple[int, float], Predicted] = {}
         self.size = _size(choice, model, percentile)
 
     @property
@@ -63,7 +63,13 @@ class BatchFleet:
         return self._needed[key]
 
     def predicted(self, instances: int, objective_s: float, billing: Billing) -> Predicted:
-        """What a plan says of so many instances."""
+        """What a plan says of so many instances; computed once for each number."""
+        key = instances, objective_s
+        if key not in self._predicted:
+            self._predicted[key] = self._expected(instances, objective_s, billing)
+        return self._predicted[key]
+
+    def _expected(self, instances: int, objective_s: float, billing: Billing) -> Predicted:
         cost = self.choice.cost
         lifetime = billing.lifetime(self.size.resources, 1.0)
         if lifetime:
@@ -83,10 +89,14 @@ def _size(choice: Choice, model: LatencyModel, percentile: float) -> Size:
     kind = choice.kind
     exec_s = model.predict(choice.size, kind.cpu, kind.gpu, percentile)
     assert exec_s is not None  # noqa: S101  the search knows what the model knows
-    resources = kind.resources[choice.size - 1]
-    units = resource_units(resources.cpu, resources.gpu)
-    high = choice.size / exec_s
-    return Size(choice.size, kind.cpu, kind.gpu, resources, exec_s, 0.0, high, units)
+    return Size(
+        choice.size,
+        kind.cpu,
+        kind.gpu,
+        resources=kind.resources[choice.size - 1],
+        exec_s=exec_s,
+        rate_rps=choice.size / exec_s,
+    )
 
 
 def _known(value: float) -> float | None:

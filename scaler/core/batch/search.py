@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import Resources
+    from carpool.scaling import Billing
     from scaler.core.arrivals.processes import Times
     from scaler.core.batch.kinds import Kind
-    from scaler.core.cost import Billing
     from scaler.core.laws.map_counts import Markovian
 
 __all__ = ["BatchSearch", "Choice", "examined"]

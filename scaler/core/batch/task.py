@@ -18,16 +18,13 @@ from scaler.core.batch.fleet import BatchFleet
 from scaler.core.batch.kinds import kinds
 from scaler.core.batch.search import BatchSearch, Choice, examined
 from scaler.core.draft import Draft, running
-from scaler.core.placement import place_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.scaling import Billing, ClusterView, FunctionLoad
     from scaler.core.batch.kinds import Kind
-    from scaler.core.cost import Billing
     from scaler.core.laws.map_counts import Markovian
-    from scaler.core.placement import Cluster
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["Aims", "BatchTask"]
 
@@ -64,7 +61,7 @@ class _Option(NamedTuple):
 
     @property
     def taken_rps(self) -> float:
-        return self.got * self.fleet.size.rate_high
+        return self.got * self.fleet.size.rate_rps
 
 
 class BatchTask:
@@ -81,7 +78,7 @@ class BatchTask:
     def __init__(
         self,
         aims: Aims,
-        view: FunctionView,
+        view: FunctionLoad,
         process: Markovian,
         objective_s: float,
         billing: Billing,
@@ -105,7 +102,7 @@ class BatchTask:
         """As given."""
         return self._objective_s
 
-    def drafted(self, view: FunctionView, room: Cluster | None) -> tuple[Draft, BatchFleet | None]:
+    def drafted(self, view: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
         """Instances for the function, placed into ``room`` as far as they are new.
 
         Returns:
@@ -119,7 +116,7 @@ class BatchTask:
         options = [stays, *self._choices] if stays else self._choices
         best = self._with_room(view, options[:_TRIED], room)
         size = best.fleet.size
-        placed = place_up_to(room, size.resources, best.new)
+        placed = room.place_up_to(size.resources, best.new)
         draft.sizes = (size,)
         draft.instances = Counter({size: best.got - best.new + placed})
         draft.explain += self._said(view, best, why if best.fleet.choice is stays else "")
@@ -147,7 +144,7 @@ class BatchTask:
             " that it costs at least."
         )
 
-    def _stays(self, view: FunctionView) -> tuple[Choice | None, str]:
+    def _stays(self, view: FunctionLoad) -> tuple[Choice | None, str]:
         """What is in force, if it will do and a change would not pay, and why."""
         found, best = in_force(view, self._kinds), self._choices[0]
         if found is None:
@@ -176,28 +173,26 @@ class BatchTask:
         return self._known[key]
 
     def _with_room(
-        self, view: FunctionView, options: Sequence[Choice], room: Cluster | None
+        self, view: FunctionLoad, options: Sequence[Choice], room: ClusterView
     ) -> _Option:
         """The first of which all instances have room, or else that which takes the most."""
-        most = math.inf if view.max_instances is None else view.max_instances
         found: list[_Option] = []
         for choice in options:
             fleet = self._fleet(choice)
             wanted = self._wanted(view, fleet)
-            allowed = int(min(wanted, most))
+            allowed = int(min(wanted, view.most))
             there = min(running(view, (fleet.size,))[fleet.size], allowed)
             new = allowed - there
-            if room is not None and new:
-                new = place_up_to(room.copy(), fleet.size.resources, new)
+            new = room.fits(fleet.size.resources, new)
             found.append(_Option(fleet, wanted, there + new, new))
             if there + new == wanted:
                 return found[-1]
         return max(found, key=lambda option: option.taken_rps)
 
-    def _wanted(self, view: FunctionView, fleet: BatchFleet) -> int:
+    def _wanted(self, view: FunctionLoad, fleet: BatchFleet) -> int:
         if not (view.rate_rps > 0 or view.queued):
             return view.min_instances
-        taking = math.ceil(view.rate_rps / fleet.size.rate_high * (1 - 1e-12))
+        taking = math.ceil(view.rate_rps / fleet.size.rate_rps * (1 - 1e-12))
         needed = fleet.needed(self._target_s, 1 - self._percentile)
         return max(taking, needed, view.min_instances, 1)
 
@@ -218,7 +213,7 @@ class BatchTask:
         draft.instances = Counter({fleet.size: 0})
         return fleet
 
-    def _said(self, view: FunctionView, option: _Option, why: str) -> list[str]:
+    def _said(self, view: FunctionLoad, option: _Option, why: str) -> list[str]:
         choice = option.fleet.choice
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
         asked = f"{view.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scaler.core.harmony.grouped_plan import named
 from scaler.core.laws.erlang import enough
-from scaler.core.placement import place_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.plan import Plan
+    from carpool.scaling import ClusterView, FunctionLoad, Size
     from scaler.core.harmony.settling import Group
-    from scaler.core.placement import Cluster
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["missing_rps", "placed", "wanted"]
 
@@ -24,7 +20,7 @@ _SPARE = 1.3  # times as many instances as are wanted stay
 _ROUNDING = 1e-9
 
 
-def wanted(groups: Sequence[Group], view: FunctionView, waiting: float) -> list[int]:
+def wanted(groups: Sequence[Group], view: FunctionLoad, waiting: float) -> list[int]:
     """Instances for each group, for the rates measured last if those are above the average.
 
     Args:
@@ -46,48 +42,39 @@ def wanted(groups: Sequence[Group], view: FunctionView, waiting: float) -> list[
 
 
 def placed(
-    groups: Sequence[Group], counts: Sequence[int], view: FunctionView, room: Cluster | None
+    groups: Mapping[Size, Group], counts: Sequence[int], view: FunctionLoad, room: ClusterView
 ) -> list[int]:
     """How many of those wanted there are or have room, within the function's bound.
 
     Args:
-        groups: All of the function's.
+        groups: All of the function's, by the size of their instances.
         counts: How many each wants.
         view: The function.
         room: The servers, on which the missing ones are placed.
     """
-    left = math.inf if view.max_instances is None else view.max_instances
+    left = view.most
     found = []
-    for (name, group), count in zip(named(groups).items(), counts, strict=True):
-        there = _running(view, name, group)
+    for size, count in zip(groups, counts, strict=True):
+        there = view.running[size].total if size in view.running else 0
         # A few too many are no reason to stop any.
         few = there if count < there <= _SPARE * count + 1 else count
         most = int(min(few, left))
         there = min(there, most)
-        there += place_up_to(room, group.resources, most - there)
+        there += room.place_up_to(size.resources, most - there)
         left -= there
         found.append(there)
     return found
 
 
-def missing_rps(view: FunctionView, groups: Mapping[str, Group], plan: Plan) -> float:
+def missing_rps(view: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:
     """What instances cannot take, and what no instance is fast enough for."""
-    taken = {kind.name: kind.replicas * (kind.rate_high or 0.0) for kind in plan.classes}
     missing = view.rate_rps - sum(
-        min(_measured_rps(group, view), taken[name]) for name, group in groups.items()
+        min(_measured_rps(group, view), count * size.rate_rps)
+        for (size, group), count in zip(groups.items(), counts, strict=True)
     )
     return missing if missing > _ROUNDING * view.rate_rps else 0.0
 
 
-def _measured_rps(group: Group, view: FunctionView) -> float:
+def _measured_rps(group: Group, view: FunctionLoad) -> float:
     rates = {app.name: app.rate_rps for app in view.apps}
     return sum(rates[app] for member in group.members for app in member.apps)
-
-
-def _running(view: FunctionView, name: str, group: Group) -> int:
-    """Instances of a class that is in force with the same size."""
-    for kind in view.plan.classes if view.plan else ():
-        if kind.name == name and (kind.batch_size, kind.cpu, kind.gpu) == group.configuration:
-            there = view.instances.get(name)
-            return there.ready + there.loading if there else 0
-    return 0

@@ -1,4 +1,4 @@
-"""Groups as a plan and back: one class of instances for each group, one route for each application.
+"""Groups as a proposal, and back from a plan: a size of instance for each, and its applications.
 
 A group is a function of its own in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
 which the routes of its applications lead, each with its own longest wait. Routes that lead to one
@@ -13,34 +13,37 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.latency import Configuration
-from carpool.plan import InstanceClass, Plan, Predicted, Route
-from scaler.core.sizing import class_name
+from carpool.plan import Predicted
+from carpool.scaling import Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from carpool.plan import Plan, Route
+    from carpool.scaling import FunctionLoad, Size
     from scaler.core.harmony.settling import Group, Member, Settling
-    from scaler.core.snapshot import FunctionView
 
-__all__ = ["grouped_plan", "groups_in", "named"]
+__all__ = ["groups_in", "proposal", "sized"]
 
 
-def named(groups: Sequence[Group]) -> dict[str, Group]:
-    """Each group under the name of its class; those of one size are numbered."""
-    seen: Counter[str] = Counter()
-    names: dict[str, Group] = {}
+def sized(view: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
+    """Each group by the size of its instances; those of one size in pools of their own."""
+    pools: Counter[Configuration] = Counter()
+    found = {}
     for group in groups:
-        name = class_name(*group.configuration)
-        seen[name] += 1
-        names[name if seen[name] == 1 else f"{name}-{seen[name]}"] = group
-    return names
+        size = view.size(*group.configuration)
+        assert size is not None  # noqa: S101  the group could not have been settled
+        own = replace(size, pool=pools[group.configuration], least_rps=0.0)
+        found[own] = group
+        pools[group.configuration] += 1
+    return found
 
 
 def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list[Group] | None:
     """The groups of a plan as they do under the load of today.
 
     Args:
-        plan: As `grouped_plan` made it.
+        plan: As the guard made it of a `proposal`.
         members: Today's applications, those that can be served.
         settling: Knows the law of batches.
 
@@ -51,7 +54,7 @@ def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list
     classes = {kind.name: kind for kind in plan.classes}
     parts: dict[str, list[tuple[Member, float]]] = {}
     for member in members:
-        led = {_target(routes.get(app)) for app in member.apps}
+        led = {_target(routes.get(app) or routes.get("*")) for app in member.apps}
         if len(led) != 1 or None in led:
             return None
         ((name, window_s),) = (target for target in led if target)
@@ -77,64 +80,36 @@ def _target(route: Route | None) -> tuple[str, float] | None:
     return next(iter(route.weights)), route.max_wait_s
 
 
-def grouped_plan(
-    view: FunctionView, groups: Mapping[str, Group], counts: Sequence[int], explain: Sequence[str]
-) -> Plan:
-    """The plan of these groups; the one in force if nothing but words has changed.
+def proposal(
+    groups: Mapping[Size, Group],
+    counts: Sequence[int],
+    because: Sequence[str],
+    unserved_rps: float,
+) -> Proposal:
+    """What these groups need, each application with its own wait.
 
     Args:
-        view: The function.
-        groups: By the name of the class, the tightest first; at least one.
+        groups: By the size of their instances, the tightest first; at least one.
         counts: How many instances of each, in the same order.
-        explain: Sentences for an operator.
+        because: Sentences for an operator.
+        unserved_rps: Requests per second for which this is not enough.
     """
-    before = view.plan
-    plan = Plan(
-        function=view.name,
-        version=before.version + 1 if before else 1,
-        policy="harmonybatch",
-        classes=tuple(
-            _class(view, name, group, count)
-            for (name, group), count in zip(groups.items(), counts, strict=True)
-        ),
-        routes=tuple(_routes(groups)),
-        predicted=_predicted(list(groups.values())),
-        explain=tuple(explain),
-    )
-    return before if before and _silent(before) == _silent(plan) else plan
-
-
-def _silent(plan: Plan) -> Plan:
-    return replace(plan, version=0, predicted=Predicted(), explain=())
-
-
-def _class(view: FunctionView, name: str, group: Group, count: int) -> InstanceClass:
-    batch, cpu, gpu = group.configuration
-    exec_s = view.model.predict(batch, cpu, gpu, view.percentile)
-    assert exec_s is not None  # noqa: S101  the group could not have been settled
-    return InstanceClass(
-        name=name,
-        cpu=cpu,
-        gpu=gpu,
-        memory_mb=group.resources.memory_mb or None,
-        batch_size=batch,
-        replicas=count,
-        exec_s=exec_s,
-        rate_high=batch / exec_s,
-    )
-
-
-def _routes(groups: Mapping[str, Group]) -> list[Route]:
-    """One an application, and for all others that of the tightest, which suits everybody."""
-    routes = [
-        Route(app, {name: 1.0}, window_s)
-        for name, group in groups.items()
+    windows_s = {
+        app: (size, window_s)
+        for size, group in groups.items()
         for member, window_s in zip(group.members, group.windows_s, strict=True)
         for app in member.apps
-    ]
-    if any(route.app == "*" for route in routes):
-        return routes
-    return [replace(routes[0], app="*"), *routes]
+    }
+    # All others go with the tightest, which suits everybody.
+    windows_s.setdefault("*", next(iter(windows_s.values())))
+    return Proposal(
+        dict(zip(groups, counts, strict=True)),
+        wait_s={app: window_s for app, (_, window_s) in windows_s.items()},
+        shares={app: {size: 1.0} for app, (size, _) in windows_s.items()},
+        because=because,
+        unserved_rps=unserved_rps,
+        predicted=_predicted(list(groups.values())),
+    )
 
 
 def _predicted(groups: Sequence[Group]) -> Predicted:

@@ -29,8 +29,8 @@ from scaler.core.harmony.pricing import Priced, priced
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
+    from carpool.scaling import Billing
     from scaler.core.arrivals.processes import Times
-    from scaler.core.cost import Billing
 
 __all__ = ["Offers", "offers"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from carpool.latency.arrays import Sizes, configurations, occupied, predicted
+from carpool.scaling import CORE_WEIGHT
 from scaler.core.cost_arrays import executions, lifetimes
-from scaler.core.placement import CORE_WEIGHT
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
+    from carpool.scaling import Billing
     from scaler.core.arrivals.processes import Times
-    from scaler.core.cost import Billing
 
 __all__ = ["Priced", "priced"]
 

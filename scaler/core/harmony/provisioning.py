@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import LatencyModel
-    from scaler.core.cost import Billing
+    from carpool.scaling import Application, Billing
     from scaler.core.harmony.grouping import Cut
-    from scaler.core.snapshot import AppLoad
 
 __all__ = ["Grouping", "Provisioner", "members_of"]
 
@@ -84,7 +83,7 @@ class Provisioner:
         return neighbours.divided(thoroughly=thoroughly)
 
 
-def members_of(apps: Sequence[AppLoad]) -> list[Member]:
+def members_of(apps: Sequence[Application]) -> list[Member]:
     """Applications by objective, those of one objective together."""
     ordered = sorted(apps, key=lambda app: (app.slo_s, app.name))
     alike = [list(same) for _, same in groupby(ordered, key=lambda app: app.slo_s)]

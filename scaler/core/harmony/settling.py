@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from carpool.latency import Configuration, LatencyModel, Resources
-    from scaler.core.cost import Billing
+    from carpool.scaling import Billing
 
 __all__ = ["Group", "Member", "Settling"]
 

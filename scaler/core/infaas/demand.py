@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 __all__ = ["Demand", "Rates"]
 
@@ -61,7 +61,7 @@ class Rates:
         self._calm_s = calm_s
         self._known: dict[tuple[str, str], _Memory] = {}
 
-    def of(self, view: FunctionView, now_s: float) -> Demand:
+    def of(self, view: FunctionLoad, now_s: float) -> Demand:
         """What to plan for, having seen this."""
         both = [self._seen(view.name, app.name, app.rate_rps, now_s) for app in view.apps]
         return Demand(tuple(now for now, _ in both), tuple(peak for _, peak in both))

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Mapping
 
-    from scaler.core.placement import Cluster
+    from carpool.scaling import ClusterView
 
 __all__ = ["crowded", "unwell"]
 
 _MUCH = 0.8
 
 
-def crowded(cluster: Cluster | None) -> list[str]:
+def crowded(cluster: ClusterView | None) -> list[str]:
     """The first rule; nothing where the servers are not known."""
     if cluster is None or not cluster.nodes:
         return []

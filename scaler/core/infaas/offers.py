@@ -8,19 +8,17 @@ still be in time, so it may take half the objective; a single request may take a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import VariantSet
-from scaler.core.placement import resource_units
 from scaler.core.search.staffing import needed_rps
-from scaler.core.sizing import Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from carpool.latency import LatencyModel
-    from scaler.core.snapshot import AppLoad, FunctionView
+    from carpool.scaling import Application, FunctionLoad, Size
 
 __all__ = ["Offer", "Offers", "longest_s", "single_offers"]
 
@@ -41,12 +39,12 @@ class Offer:
     accuracy: float
     load_s: float
 
-    def suits(self, app: AppLoad) -> bool:
+    def suits(self, app: Application) -> bool:
         """Whether it answers the application accurately and soon enough."""
         named = app.variant in ("", self.size.variant)
         return named and self.accuracy >= app.accuracy and _in_time(self.size, app.slo_s)
 
-    def worth_rps(self, app: AppLoad, rate_rps: float, need_rps: float, miss: float) -> float:
+    def worth_rps(self, app: Application, rate_rps: float, need_rps: float, miss: float) -> float:
         """What an instance takes of a need, if as many run as it takes alone; 0: it does not suit.
 
         Args:
@@ -59,10 +57,10 @@ class Offer:
             return 0.0
         size = self.size
         if miss >= 1 or not rate_rps:
-            return size.rate_high
+            return size.rate_rps
         slack_s = app.slo_s - size.exec_s
         staffed = needed_rps(rate_rps, size.exec_s, slack_s, miss, size.batch) if slack_s else 0
-        return size.rate_high * need_rps / max(staffed, need_rps) if staffed < math.inf else 0.0
+        return size.rate_rps * need_rps / max(staffed, need_rps) if staffed < math.inf else 0.0
 
 
 class Offers:
@@ -72,10 +70,10 @@ class Offers:
         # A model need not be hashable. It is kept beside its offers, so no other gets its id.
         self._known: dict[object, tuple[LatencyModel, tuple[Offer, ...]]] = {}
 
-    def of(self, view: FunctionView) -> tuple[Offer, ...]:
+    def of(self, view: FunctionLoad) -> tuple[Offer, ...]:
         """All offers that suit at least an application's objective, whatever their accuracy."""
         slos = frozenset(app.slo_s for app in view.apps) or frozenset({view.slo_s})
-        key = (id(view.model), slos, view.percentile, view.max_batch)
+        key = (id(view.model), slos, view.percentile, view.max_batch, view.prices)
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
@@ -83,11 +81,11 @@ class Offers:
         return self._known[key][1]
 
 
-def _offers(view: FunctionView, slos: frozenset[float]) -> Iterator[Offer]:
+def _offers(view: FunctionLoad, slos: frozenset[float]) -> Iterator[Offer]:
     for variant, accuracy, model in _variants(view.model):
         sizes: dict[tuple[float, float], list[Size]] = {}
         for configuration in model.configurations(view.max_batch):
-            size = _size(variant, model, configuration, view.percentile)
+            size = _size(view, variant, accuracy, configuration)
             if size:
                 sizes.setdefault((size.cpu, size.gpu), []).append(size)
         for of_shape in sizes.values():
@@ -95,7 +93,7 @@ def _offers(view: FunctionView, slos: frozenset[float]) -> Iterator[Offer]:
             for slo_s in sorted(slos):
                 fitting = [size for size in of_shape if _in_time(size, slo_s)]
                 if fitting:
-                    best = max(fitting, key=lambda size: (size.rate_high, -size.batch))
+                    best = max(fitting, key=lambda size: (size.rate_rps, -size.batch))
                     chosen[best.batch] = best
             for size in chosen.values():
                 yield Offer(size, accuracy, model.load_s)
@@ -107,7 +105,7 @@ def _variants(model: LatencyModel) -> list[tuple[str, float, LatencyModel]]:
     return [(each.name, each.accuracy, model.of(each.name) or model) for each in model.variants]
 
 
-def single_offers(view: FunctionView, offers: Sequence[Offer]) -> list[Offer]:
+def single_offers(view: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
     """Each variant for one request at a time, where that is not among the offers.
 
     No objective that is known of asks for it, but the next request may.
@@ -116,7 +114,7 @@ def single_offers(view: FunctionView, offers: Sequence[Offer]) -> list[Offer]:
     found = []
     for variant, accuracy, model in _variants(view.model):
         for configuration in () if variant in known else model.configurations(1):
-            size = _size(variant, model, configuration, view.percentile)
+            size = _size(view, variant, accuracy, configuration)
             if size:
                 found.append(Offer(size, accuracy, model.load_s))
     return found
@@ -132,12 +130,7 @@ def _in_time(size: Size, slo_s: float) -> bool:
 
 
 def _size(
-    variant: str, model: LatencyModel, configuration: tuple[int, float, float], percentile: float
+    view: FunctionLoad, variant: str, accuracy: float, configuration: tuple[int, float, float]
 ) -> Size | None:
-    batch, cpu, gpu = configuration
-    exec_s = model.predict(batch, cpu, gpu, percentile)
-    if exec_s is None or not (0 < exec_s < math.inf and cpu > 0):
-        return None
-    resources = model.resources(batch, cpu, gpu)
-    units = resource_units(resources.cpu, resources.gpu)
-    return Size(batch, cpu, gpu, resources, exec_s, 0.0, batch / exec_s, units, variant)
+    size = view.size(*configuration, variant)
+    return replace(size, accuracy=accuracy, least_rps=0.0) if size else None

@@ -1,4 +1,4 @@
-"""Instances of variants as a plan: a class for each, and for each application its own route.
+"""Instances of variants as a proposal, with each application's share of them.
 
 A route leads to what is accurate enough, and to nothing else: who asks for much never gets less
 because others run. Where nothing that suits an application runs, its route leads to what would have
@@ -10,32 +10,31 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from carpool.plan import Plan, Predicted, Route
-from scaler.core.draft import classes_of, unchanged
-from scaler.core.sizing import matching
+from carpool.plan import Predicted
+from carpool.scaling import Proposal
+from scaler.core.draft import running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.plan import OnOffer
+    from carpool.scaling import Application, FunctionLoad, Size
     from scaler.core.infaas.offers import Offer
     from scaler.core.infaas.task import Counts, Need, Solution, Task
-    from scaler.core.snapshot import AppLoad, FunctionView
 
-__all__ = ["running_offers", "unplaced_rps", "variant_plan"]
+__all__ = ["running_offers", "unplaced_rps", "variant_proposal"]
 
 Fleet = Counter["Offer"]
 
 
-def variant_plan(
-    view: FunctionView,
+def variant_proposal(
+    view: FunctionLoad,
     offers: Sequence[Offer],
     task: Task,
     solution: Solution,
     missing_rps: float,
-    on_offer: tuple[OnOffer, ...] = (),
-) -> Plan | None:
-    """The next plan; the one in force if nothing but words has changed, None without any class.
+    on_offer: Sequence[Size] = (),
+) -> Proposal:
+    """What was decided, as a proposal.
 
     Args:
         view: The function.
@@ -53,50 +52,37 @@ def variant_plan(
         app.name: _target(app, fleet, own, offers)
         for app, own in zip(view.apps, shares, strict=True)
     }
-    wanted = {offer: fleet[offer] for offer in offers if fleet[offer]}
+    wanted = {offer.size: fleet[offer] for offer in offers if fleet[offer]}
     for target in targets.values():
         for offer in target:
-            wanted.setdefault(offer, 0)
-    if not wanted:
-        return None
-    classes = classes_of(Counter({offer.size: count for offer, count in wanted.items()}))
-    weights = {
-        app: {classes[offer.size].name: weight for offer, weight in target.items()}
-        for app, target in targets.items()
-        if target
-    }
+            wanted.setdefault(offer.size, 0)
     explain = [
         _said(app, need, own) for app, need, own in zip(view.apps, task.needs, shares, strict=True)
     ]
     if missing_rps:
         explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
-    before = view.plan
-    plan = Plan(
-        function=view.name,
-        version=before.version + 1 if before else 1,
-        policy="infaas",
-        classes=tuple(classes.values()),
-        routes=_routes(view, weights),
+    return Proposal(
+        wanted,
+        wait_s={"*": 0.0},
+        shares={
+            app: {offer.size: weight for offer, weight in target.items()}
+            for app, target in targets.items()
+            if target
+        },
+        because=explain,
+        unserved_rps=missing_rps,
         predicted=_predicted(view, task, solution),
-        explain=tuple(explain),
-        variants=on_offer,
+        on_offer=on_offer,
     )
-    return before if before and unchanged(plan, before) else plan
 
 
-def running_offers(view: FunctionView, offers: Sequence[Offer]) -> Counts:
+def running_offers(view: FunctionLoad, offers: Sequence[Offer]) -> Counts:
     """Instances that there are of each offer."""
-    found: Counter[int] = Counter()
-    sizes = tuple(offer.size for offer in offers)
-    for planned in view.plan.classes if view.plan else ():
-        there = view.instances.get(planned.name)
-        size = matching(sizes, planned)
-        if size and there:
-            found[sizes.index(size)] += there.ready + there.loading
-    return tuple(found[number] for number in range(len(offers)))
+    there = running(view, [offer.size for offer in offers])
+    return tuple(there[offer.size] for offer in offers)
 
 
-def unplaced_rps(view: FunctionView, task: Task, solution: Solution) -> float:
+def unplaced_rps(view: FunctionLoad, task: Task, solution: Solution) -> float:
     """Requests per second that nothing takes, of all applications."""
     missing = task.missing(solution)
     return sum(
@@ -112,12 +98,12 @@ def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[O
     return {offer: part * worth for offer, part, worth in parts if part}
 
 
-def _predicted(view: FunctionView, task: Task, solution: Solution) -> Predicted:
+def _predicted(view: FunctionLoad, task: Task, solution: Solution) -> Predicted:
     cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
     return Predicted(cost_per_request=cost_s / view.rate_rps if view.rate_rps else None)
 
 
-def _said(app: AppLoad, need: Need, worked: Mapping[Offer, float]) -> str:
+def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
     names = " and ".join(offer.size.name for offer in worked) or "nothing"
     asked = f"within {app.slo_s * 1000:.4g} ms"
     if app.accuracy:
@@ -126,12 +112,12 @@ def _said(app: AppLoad, need: Need, worked: Mapping[Offer, float]) -> str:
 
 
 def _target(
-    app: AppLoad, fleet: Fleet, shares: Mapping[Offer, float], offers: Sequence[Offer]
+    app: Application, fleet: Fleet, shares: Mapping[Offer, float], offers: Sequence[Offer]
 ) -> dict[Offer, float]:
     """Where an application's requests go, in shares of 1."""
     given = {offer: share for offer, share in shares.items() if share > 0 and fleet[offer]}
     if not given:
-        given = {o: fleet[o] * o.size.rate_high for o in offers if fleet[o] and o.suits(app)}
+        given = {o: fleet[o] * o.size.rate_rps for o in offers if fleet[o] and o.suits(app)}
     if not given:
         accurate = [offer for offer in offers if offer.accuracy >= app.accuracy]
         suiting = [offer for offer in accurate if offer.suits(app)]
@@ -139,14 +125,3 @@ def _target(
         given = dict.fromkeys((suiting or late)[:1], 1.0)
     total = sum(given.values())
     return {offer: share / total for offer, share in given.items()}
-
-
-def _routes(view: FunctionView, weights: Mapping[str, Mapping[str, float]]) -> tuple[Route, ...]:
-    known = [app for app in view.apps if app.name in weights]
-    # Requests that choose for themselves follow no route; one is there if nobody else comes.
-    known = [app for app in known if not app.chooses] or known
-    strictest = max(known, key=lambda app: (app.accuracy, -app.slo_s))
-    everybody = weights[strictest.name]
-    others = [app for app in known if weights[app.name] != everybody]
-    routes = [Route(app.name, weights[app.name], 0.0, app.accuracy) for app in others]
-    return (Route("*", everybody, 0.0, strictest.accuracy), *routes)

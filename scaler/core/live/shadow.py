@@ -16,7 +16,7 @@ from scaler.core.snapshot import Instances
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.cost import Billing
-    from scaler.core.policy import ScalePolicy
+    from scaler.core.policy import Planner
     from scaler.core.snapshot import FunctionView, Snapshot
 
 __all__ = ["Held", "Shadow"]
@@ -62,9 +62,9 @@ class Shadow:
         live: What the instances that there are have taken meanwhile.
     """
 
-    def __init__(self, name: str, policy: ScalePolicy) -> None:
+    def __init__(self, name: str, planner: Planner) -> None:
         self.name = name
-        self._policy = policy
+        self._planner = planner
         self._seen_s: float | None = None
         self.plans: dict[str, Plan] = {}
         self.own: dict[str, Held] = {}
@@ -80,7 +80,7 @@ class Shadow:
             own = self.own.setdefault(view.name, Held())
             own.add(self._as_planned(view), elapsed_s, rule)
         views = tuple(self._as_planned(view) for view in snapshot.functions)
-        planning = self._policy.plan(replace(snapshot, functions=views))
+        planning = self._planner.plan(replace(snapshot, functions=views))
         self.plans.update(planning.plans)
 
     def _as_planned(self, view: FunctionView) -> FunctionView:

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from carpool.scaling import CORE_WEIGHT
 from scaler.core.dispatch import rate_high
-from scaler.core.placement import CORE_WEIGHT
 from scaler.core.search.staffing import needed_rps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaler.core.sizing import Size
+    from carpool.scaling import Size
 
 __all__ = ["Cover", "Demand", "Shop", "cheapest", "undominated"]
 
@@ -102,7 +102,7 @@ class Shop:
         price = {size: _price(size, core_price) for size in sizes}
         self.sizes = tuple(sizes)
         self._price = price
-        self._by_price_of_rate = sorted(sizes, key=lambda size: price[size] / size.rate_high)
+        self._by_price_of_rate = sorted(sizes, key=lambda size: price[size] / size.rate_rps)
         self._menus: dict[float, _Menu] = {}
 
     def price(self, size: Size) -> float:
@@ -120,7 +120,7 @@ class Shop:
         best: Cover | None = None
         bare_rps = max(demand.rate_rps - demand.kept_rps, 0.0)
         for bulk in self._by_price_of_rate:
-            price_of_rate = self._price[bulk] / bulk.rate_high
+            price_of_rate = self._price[bulk] / bulk.rate_rps
             if best and best.price <= price_of_rate * bare_rps:
                 break
             needed_rps = demand.beyond_kept(bulk)
@@ -136,16 +136,16 @@ class Shop:
         quick = [size for size in self._price if demand.beyond_kept(size) < math.inf]
         if not quick or limit == math.inf:
             return None
-        largest = max(quick, key=lambda size: (size.rate_high, -self._price[size]))
+        largest = max(quick, key=lambda size: (size.rate_rps, -self._price[size]))
         return Cover(limit * self._price[largest], +Counter({largest: int(limit)}))
 
     def _covered(self, rate_rps: float, bulk: Size) -> Cover:
         menu = self._menu(bulk.exec_s)
-        beyond = max(math.floor(rate_rps / bulk.rate_high) - 1, 0)
-        rest = menu.cheapest(rate_rps - beyond * bulk.rate_high)
+        beyond = max(math.floor(rate_rps / bulk.rate_rps) - 1, 0)
+        rest = menu.cheapest(rate_rps - beyond * bulk.rate_rps)
         while rest is None:  # the menu has been cut short, or leads no further than one of these
             beyond += 1
-            rest = menu.cheapest(rate_rps - beyond * bulk.rate_high)
+            rest = menu.cheapest(rate_rps - beyond * bulk.rate_rps)
         instances = Counter(rest.sizes)
         instances[bulk] += beyond
         return Cover(rest.price + beyond * self._price[bulk], +instances)
@@ -155,7 +155,7 @@ class Shop:
         if exec_s not in self._menus:
             quick = [size for size in self._price if size.exec_s <= exec_s]
             self._menus[exec_s] = _Menu(
-                _Combination(size.rate_high, self._price[size], (size,)) for size in quick
+                _Combination(size.rate_rps, self._price[size], (size,)) for size in quick
             )
         return self._menus[exec_s]
 
@@ -199,7 +199,7 @@ def _thinned(front: Sequence[_Combination]) -> Sequence[_Combination]:
 
 def cheapest(sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> Size | None:
     """The size with the lowest price for a request per second."""
-    return min(sizes, key=lambda size: _price(size, core_price) / size.rate_high, default=None)
+    return min(sizes, key=lambda size: _price(size, core_price) / size.rate_rps, default=None)
 
 
 def _price(size: Size, core_price: float) -> float:
@@ -211,7 +211,7 @@ def undominated(sizes: Sequence[Size]) -> tuple[Size, ...]:
     if not sizes:
         return ()
     # Everything as an amount of which less is better.
-    rows = np.array([[*s.resources, -s.rate_high, s.exec_s] for s in sizes])
+    rows = np.array([[*s.resources, -s.rate_rps, s.exec_s] for s in sizes])
     as_good = (rows[:, np.newaxis] <= rows[np.newaxis]).all(axis=2)
     before = np.triu(np.ones_like(as_good), 1)  # of twins the first is kept
     beaten = np.any(as_good & (~as_good.T | before), axis=0)

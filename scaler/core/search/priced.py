@@ -25,17 +25,16 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scaler.core.placement import CORE_WEIGHT, place_up_to
+from carpool.latency import Resources
+from carpool.scaling import CORE_WEIGHT
 from scaler.core.search.covering import Shop, cheapest, undominated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scaler.core.cost import Prices
+    from carpool.scaling import ClusterView, Size
     from scaler.core.draft import Draft
-    from scaler.core.placement import Cluster
     from scaler.core.search.covering import Demand
-    from scaler.core.sizing import Size
 
 __all__ = ["Aim", "PricedSearch", "Task"]
 
@@ -69,7 +68,7 @@ class _Attempt(NamedTuple):
 
     added: list[Counter[Size]]
     missing_rps: float
-    cluster: Cluster | None
+    cluster: ClusterView
 
 
 class PricedSearch:
@@ -80,15 +79,13 @@ class PricedSearch:
         self._shops: dict[tuple[int, int], tuple[tuple[Size, ...], Shop]] = {}
         self._useful_of: dict[int, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
 
-    def add(
-        self, tasks: Sequence[Task], cluster: Cluster | None, prices: Prices | None = None
-    ) -> Cluster | None:
+    def add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
         """Add to the drafts what is missing and has room.
 
         Returns:
             A twin of the cluster with all of it placed.
         """
-        plain = _billed(tasks, prices) if prices and self._aim == "cost" else _PLAIN
+        plain = _billed(tasks) if self._aim == "cost" else _PLAIN
         first = self._first_price(tasks, cluster, plain)
         best = self._attempt(tasks, first, cluster)
         for further in _FURTHER:
@@ -101,9 +98,9 @@ class PricedSearch:
             task.draft.needed_rps = task.demand.having(task.draft.instances).needed_rps
         return best.cluster
 
-    def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: Cluster | None) -> _Attempt:
+    def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: ClusterView) -> _Attempt:
         """Cover every task at one price and place what has room, on a twin of the cluster."""
-        cluster = cluster.copy() if cluster is not None else None
+        cluster = cluster.copy()
         shops = [self._shop(task.draft.sizes, price.at) for task in tasks]
         added: list[Counter[Size]] = [Counter() for _ in tasks]
         wanted: list[tuple[Size, int, int]] = []
@@ -113,13 +110,12 @@ class PricedSearch:
         wanted.sort(key=lambda entry: (-entry[0].resources.gpu, -entry[0].units))
         short: set[int] = set()
         for size, count, number in wanted:
-            placed = place_up_to(cluster, size.resources, count)
+            placed = cluster.place_up_to(size.resources, count)
             added[number][size] += placed
             if placed < count:
                 short.add(number)
         for number in sorted(short):
-            if cluster is not None:
-                _fill(tasks[number], added[number], shops[number], cluster)
+            _fill(tasks[number], added[number], shops[number], cluster)
         missing = [_missing_rps(tasks[number], added[number]) for number in short]
         return _Attempt(added, math.fsum(missing), cluster)
 
@@ -137,9 +133,9 @@ class PricedSearch:
         rest = shop.cover(demand, task.limit - first.total())
         return +first + (rest.instances if rest else Counter())
 
-    def _first_price(self, tasks: Sequence[Task], cluster: Cluster | None, plain: int) -> _Price:
+    def _first_price(self, tasks: Sequence[Task], cluster: ClusterView, plain: int) -> _Price:
         """Where on the grid to begin: at ``plain`` if all fits there."""
-        if cluster is None:
+        if not cluster.nodes:
             return _Price(plain)
         free_cores, free_gpu = cluster.free()
         rates = [self._rate_to_add(task) for task in tasks]
@@ -161,8 +157,8 @@ class PricedSearch:
         for task, rate_rps in zip(tasks, rates, strict=True):
             best = self._best(task, at)
             if best and rate_rps:
-                cores += best.resources.cpu * rate_rps / best.rate_high
-                gpu += best.resources.gpu * rate_rps / best.rate_high
+                cores += best.resources.cpu * rate_rps / best.rate_rps
+                gpu += best.resources.gpu * rate_rps / best.rate_rps
         return cores, gpu
 
     def _rate_to_add(self, task: Task) -> float:
@@ -195,15 +191,18 @@ class PricedSearch:
         return self._shops[key][1]
 
 
-def _billed(tasks: Sequence[Task], prices: Prices) -> int:
+def _billed(tasks: Sequence[Task]) -> int:
     """Where on the grid a core costs what it does on the bill, against a percent of a GPU."""
-    for size in (size for task in tasks for size in task.draft.sizes if size.resources.gpu):
-        bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)
-        per_second = prices.per_second(size.resources) - prices.per_second(bare)
-        percent_s = per_second / size.resources.gpu
-        if percent_s and prices.cpu_core_s:
-            steps = 2 * math.log2(prices.cpu_core_s / percent_s / _GRID[0])
-            return min(max(round(steps), 0), len(_GRID) - 1)
+    for task in tasks:
+        prices = task.draft.view.prices
+        core_s = prices.per_second(Resources(1.0)) - prices.per_second(Resources(0.0))
+        for size in (size for size in task.draft.sizes if size.resources.gpu):
+            bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)
+            per_second = prices.per_second(size.resources) - prices.per_second(bare)
+            percent_s = per_second / size.resources.gpu
+            if percent_s and core_s:
+                steps = 2 * math.log2(core_s / percent_s / _GRID[0])
+                return min(max(round(steps), 0), len(_GRID) - 1)
     return _PLAIN
 
 
@@ -229,17 +228,17 @@ def _missing_rps(task: Task, added: Counter[Size]) -> float:
     return missing if missing > _ROUNDING * having.needed_rps else 0.0
 
 
-def _fill(task: Task, added: Counter[Size], shop: Shop, cluster: Cluster) -> None:
+def _fill(task: Task, added: Counter[Size], shop: Shop, cluster: ClusterView) -> None:
     """Take what is missing with what still has room, first the cheapest to take all of it with."""
     while added.total() < task.limit and _missing_rps(task, added):
         demand = task.demand.having(task.draft.instances + added)
         chosen, lowest, count = None, math.inf, 0
         for size in shop.sizes:
-            instances = max(demand.beyond_kept(size) / size.rate_high, 1.0)
+            instances = max(demand.beyond_kept(size) / size.rate_rps, 1.0)
             price = shop.price(size) * instances
             if price < lowest and cluster.best_fit(size.resources) is not None:
                 chosen, lowest, count = size, price, math.floor(instances)
         if chosen is None:
             return
         most = min(count, task.limit - added.total())
-        added[chosen] += place_up_to(cluster, chosen.resources, int(most))
+        added[chosen] += cluster.place_up_to(chosen.resources, int(most))

@@ -7,7 +7,7 @@ resources, preferring a server that it fills. An exact fit is the best there is.
 that batch has room, the next smaller one is tried, which the paper leaves open.
 
 For any one size the best server is the one with the least left, which is what `Cluster.best_fit`
-answers. Without a cluster there is always room, and no server to fill.
+answers. Where servers are not known there is always room, and no server to fill.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from scaler.core.dispatch import rate_high
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from carpool.scaling import ClusterView, Size
     from scaler.core.draft import Draft
-    from scaler.core.placement import Cluster
-    from scaler.core.sizing import Size
 
 __all__ = ["add_published", "packing_efficiency"]
 
@@ -36,7 +35,7 @@ def packing_efficiency(size: Size, left: float) -> float:
     return size.efficiency / unused if unused > _ROUNDING else math.inf
 
 
-def add_published(draft: Draft, cluster: Cluster | None, limit: float = math.inf) -> None:
+def add_published(draft: Draft, cluster: ClusterView, limit: float = math.inf) -> None:
     """Add instances to ``draft``, at most up to ``limit``, and place them on ``cluster``."""
     by_batch = [
         list(sizes)
@@ -50,28 +49,24 @@ def add_published(draft: Draft, cluster: Cluster | None, limit: float = math.inf
         if chosen is None:
             return
         size, node = chosen
-        if cluster is not None:
-            cluster.place(size.resources, node)
+        cluster.place(size.resources, node)
         draft.instances[size] += 1
-        left_rps -= size.rate_high
+        left_rps -= size.rate_rps
 
 
 def _chosen(
-    by_batch: list[list[Size]], left_rps: float, cluster: Cluster | None
+    by_batch: list[list[Size]], left_rps: float, cluster: ClusterView
 ) -> Iterator[tuple[Size, int]]:
     """The best size and server for each batch that there are any for, the largest first."""
     for sizes in by_batch:
         best, best_node, best_score = None, 0, -math.inf
         for size in sizes:
-            if size.batch > 1 and left_rps < size.rate_low:
+            if size.batch > 1 and left_rps < size.least_rps:
                 continue
-            if cluster is None:
-                node, score = 0, size.efficiency
-            else:
-                there = cluster.best_fit(size.resources)
-                if there is None:
-                    continue
-                node, score = there, packing_efficiency(size, cluster.left(there))
+            node = cluster.best_fit(size.resources)
+            if node is None:
+                continue
+            score = packing_efficiency(size, cluster.left(node))
             # Several exact fits are told apart by what they do with it.
             if best is None or (score, size.efficiency) > (best_score, best.efficiency):
                 best, best_node, best_score = size, node, score

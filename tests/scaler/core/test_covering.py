@@ -13,18 +13,25 @@ from hypothesis import strategies as st
 
 from carpool.latency import Resources
 from carpool.latency.table import read_table
+from carpool.scaling import Size
 from scaler.core.dispatch import rate_high
 from scaler.core.search.covering import Demand, Shop, cheapest, undominated
-from scaler.core.sizing import Objective, Size, sizes
+from scaler.core.sizing import Objective, sizes
 from tests.scaler.views import size
 
 if TYPE_CHECKING:
     from tests.measured import Data
 
 
+POOLS = itertools.count()
+
+
 def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: float = 0.0) -> Size:
-    """A size that takes this rate."""
-    return Size(batch, cores, gpu, Resources(cores, gpu), exec_s, 0.0, rate, cores + gpu)
+    """A size that takes this rate, and is no other."""
+    resources = Resources(cores, gpu)
+    return Size(
+        batch, cores, gpu, pool=next(POOLS), resources=resources, exec_s=exec_s, rate_rps=rate
+    )
 
 
 SIZES = st.lists(
@@ -59,14 +66,14 @@ def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
     cover = Shop(found, 1.0).cover(demand)
     assert cover is not None
     for one in found:
-        alone = math.ceil(demand.beyond_kept(one) / one.rate_high - 1e-9) * one.cpu
+        alone = math.ceil(demand.beyond_kept(one) / one.rate_rps - 1e-9) * one.cpu
         assert cover.price <= alone * (1 + 1e-9)
 
 
 @given(found=SIZES, rate=st.floats(0.1, 60))
 def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> None:
     """Up to three instances of equal speed, tried out one by one."""
-    alike = [made(one.rate_high, one.cpu) for one in found]
+    alike = [made(one.rate_rps, one.cpu) for one in found]
     demand = Demand(rate, 0.1, 0.01)
     cover = Shop(alike, 1.0).cover(demand)
     assert cover is not None
@@ -152,7 +159,7 @@ def test_only_what_another_beats_is_dropped(found: list[Size]) -> None:
     assert set(left) <= set(found)
     for one in set(found) - set(left):
         assert any(
-            other.cpu <= one.cpu and other.rate_high >= one.rate_high and other.exec_s <= one.exec_s
+            other.cpu <= one.cpu and other.rate_rps >= one.rate_rps and other.exec_s <= one.exec_s
             for other in left
         )
 

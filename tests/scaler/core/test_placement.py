@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from carpool.latency import Configuration, Resources
 from carpool.latency.table import Table, read_table
-from scaler.core.placement import CORE_WEIGHT, Cluster, Node, Placement, resource_units
+from carpool.scaling import CORE_WEIGHT, resource_units
+from scaler.core.placement import Cluster, Node, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

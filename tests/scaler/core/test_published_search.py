@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from carpool.latency.table import read_table
 from scaler.core.draft import Draft
+from scaler.core.placement import Boundless
 from scaler.core.search.published import add_published, packing_efficiency
 from scaler.core.sizing import Objective, sizes
 from tests.scaler.views import CLASSIFIER, servers, view
@@ -81,7 +82,7 @@ def test_a_batch_that_could_not_fill_is_not_taken() -> None:
     """At 30 requests/s batches of four need 35 within 200 ms, so two is the largest."""
     found = sizes(CLASSIFIER, Objective(0.2, offset=0.0))
     draft = Draft(view(30), found, needed_rps=30)
-    add_published(draft, None)
+    add_published(draft, Boundless())
     assert {1, 2} >= {size.batch for size in draft.instances}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -9,13 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency import Resources
+from carpool.scaling import CORE_WEIGHT, Size
 from scaler.core import dispatch
-from scaler.core.sizing import Size
+
+POOLS = itertools.count()
 
 
 def held(low: float, high: float, batch: int = 4, units: float = 1.0) -> Size:
-    """A size with this window."""
-    return Size(batch, 2.0, 0.0, Resources(2.0), 0.05, low, high, units)
+    """A size with this window, which is no other."""
+    return Size(
+        batch,
+        units / CORE_WEIGHT,
+        0.0,
+        pool=next(POOLS),
+        resources=Resources(units / CORE_WEIGHT),
+        exec_s=0.05,
+        least_rps=low,
+        rate_rps=high,
+    )
 
 
 # The paper's two instances, one of each.
@@ -78,7 +90,7 @@ def test_what_is_shared_out_is_the_rate(sizes: list[Size], rate: float) -> None:
     shares = dispatch.rates(rate, instances)
     total = sum(shares[size] * count for size, count in instances.items())
     assert pytest.approx(min(rate, dispatch.rate_high(instances))) == total
-    assert all(share <= size.rate_high * (1 + 1e-9) for size, share in shares.items())
+    assert all(share <= size.rate_rps * (1 + 1e-9) for size, share in shares.items())
 
 
 @given(sizes=st.lists(WINDOWS, min_size=1, max_size=5), rate=st.floats(0.001, 500))

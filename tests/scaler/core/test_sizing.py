@@ -9,14 +9,15 @@ import pytest
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
-from scaler.core.sizing import Objective, SizeTable, class_name, sizes
+from carpool.scaling import class_name
+from scaler.core.sizing import Objective, SizeTable, sizes
 from scaler.core.snapshot import AppLoad, FunctionView
 
 
 def window(batch: int, exec_s: float, objective: Objective) -> tuple[float, float] | None:
     """The rates of the only size of a table with one row, if it meets the objective."""
     found = sizes(Table({Configuration(batch, 2.0, 0.0): exec_s}), objective)
-    return (found[0].rate_low, found[0].rate_high) if found else None
+    return (found[0].least_rps, found[0].rate_rps) if found else None
 
 
 def plain(slo_s: float, **others: float) -> Objective:

@@ -18,23 +18,23 @@ from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import Prices
 from scaler.core.laws.batch_law import BatchLaw, Service
 from scaler.core.snapshot import AppLoad, Instances, Snapshot
-from tests.scaler.views import counts, servers, view
+from tests.scaler.views import counts, guarded, servers, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.core.arrivals.processes import ArrivalProcess
+    from scaler.core.guard import Guard
     from scaler.core.placement import Cluster
     from scaler.core.policy import Planning
     from scaler.core.snapshot import FunctionView
-    from scaler.policies.batch import Batch
 
 PAID_BY_USE = Prices(cpu_core_s=1e-4, gpu_percent_s=1e-5, call=1e-6)
 QUICK = Linear(0.05, 0.005, cpu=2.0, load_s=2.0)
 
 
-def batch(**params: object) -> Batch:
-    """The policy with these parameters."""
-    return build(resolve("scale", "batch"), params)  # type: ignore[no-any-return]
+def batch(**params: object) -> Guard:
+    """The policy with these parameters, behind a guard."""
+    return guarded(build(resolve("scale", "batch"), params))
 
 
 def bursty(function: FunctionView, process: ArrivalProcess) -> FunctionView:
@@ -44,7 +44,7 @@ def bursty(function: FunctionView, process: ArrivalProcess) -> FunctionView:
 
 
 def planned(
-    policy: Batch,
+    policy: Guard,
     function: FunctionView,
     prices: Prices = PAID_BY_USE,
     cluster: Cluster | None = None,

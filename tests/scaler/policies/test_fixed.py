@@ -11,15 +11,15 @@ from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from scaler.core.given_size import given_size
 from scaler.testing import Rounds
-from tests.scaler.views import CLASSIFIER, counts, instances, servers, snapshot, view
+from tests.scaler.views import CLASSIFIER, counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
-    from scaler.policies.fixed import Fixed
+    from scaler.core.guard import Guard
 
 
-def fixed(**params: object) -> Fixed:
-    """The policy with these parameters."""
-    return build(resolve("scale", "fixed"), params)  # type: ignore[no-any-return]
+def fixed(**params: object) -> Guard:
+    """The policy with these parameters, behind a guard."""
+    return guarded(build(resolve("scale", "fixed"), params))
 
 
 def test_as_many_as_asked_for_whatever_the_load() -> None:

@@ -22,19 +22,19 @@ from simulator.metrics import measured as metrics_of
 from simulator.settings import Settings
 from tests.effort import scaled
 from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
-from tests.scaler.views import CLASSIFIER, instances, servers
+from tests.scaler.views import CLASSIFIER, guarded, instances, servers
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.policies.harmonybatch import HarmonyBatch
+    from scaler.core.guard import Guard
 
 LINEAR = Linear(0.05, 0.01, load_s=2.0)
 PAY = Prices(cpu_core_s=1e-4, call=1e-4)
 
 
-def harmonybatch(**params: object) -> HarmonyBatch:
-    """The policy with these parameters."""
-    return build(resolve("scale", "harmonybatch"), params)  # type: ignore[no-any-return]
+def harmonybatch(**params: object) -> Guard:
+    """The policy with these parameters, behind a guard."""
+    return guarded(build(resolve("scale", "harmonybatch"), params))
 
 
 def toy(*apps: tuple[float, float], **fields: object) -> FunctionView:
@@ -52,7 +52,7 @@ def planned(view: FunctionView, prices: Prices = PAY, **params: object) -> Plan:
 def test_groups_are_classes_and_windows_are_routes() -> None:
     """VGG-19's three: the hurried on cores alone, the others share a GPU, each with its window."""
     plan = planned(vgg19_view(CASES["three"].slos_s, CASES["three"].rates_rps), PRICES)
-    alone, shared = plan.classes
+    shared, alone = plan.classes
     assert (1, 0) == (alone.batch_size, alone.gpu)
     assert pytest.approx(200 / 24) == shared.gpu
     routes = {route.app: route for route in plan.routes}

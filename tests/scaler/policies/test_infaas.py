@@ -16,6 +16,7 @@ from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
 from scaler.policies.infaas import Infaas
 from scaler.testing import Rounds
 from tests.effort import scaled
+from tests.scaler.views import guarded
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -37,7 +38,7 @@ def planned(
 ) -> Plan:
     """What one round makes of it."""
     snapshot = Snapshot(0.0, (view,), cluster, PRICES)
-    return Infaas(params or Infaas.Params()).plan(snapshot).plans["vision"]
+    return guarded(Infaas(params or Infaas.Params())).plan(snapshot).plans["vision"]
 
 
 def variants(plan: Plan) -> dict[str, int]:
@@ -69,7 +70,9 @@ def test_high_load_moves_to_a_faster_variant() -> None:
 def test_the_other_way_round_too() -> None:
     """When the load has been low for long enough, the cheap variant replaces the dear one."""
     rounds = Rounds(
-        Infaas(Infaas.Params()), [function(AppLoad("a", 1.0, 0.0, accuracy=0.75))], prices=PRICES
+        guarded(Infaas(Infaas.Params())),
+        [function(AppLoad("a", 1.0, 0.0, accuracy=0.75))],
+        prices=PRICES,
     )
     first = rounds.plan(0.0, {"vision": 300.0}).plans["vision"]
     early = rounds.plan(20.0, {"vision": 2.0}).plans["vision"]
@@ -98,7 +101,7 @@ def test_what_one_application_needs_serves_the_other() -> None:
 def test_an_objective_that_nobody_meets_is_told() -> None:
     """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
     view = function(AppLoad("hasty", 0.001, 5.0, accuracy=0.75), AppLoad("a", 1.0, 5.0))
-    planning = Infaas(Infaas.Params()).plan(Snapshot(0.0, (view,), None, PRICES))
+    planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (view,), None, PRICES))
     plan = planning.plans["vision"]
     assert 5.0 == pytest.approx(planning.unplaced["vision"])
     assert "no variant that suits" in plan.explain[-1]
@@ -160,7 +163,9 @@ def test_parameters_that_make_no_sense_are_refused(params: dict[str, float]) -> 
 def test_at_a_constant_load_of_variants_it_rests() -> None:
     """Plans of sets of variants come to rest as others do, and stay within the servers."""
     apps = (AppLoad("lax", 1.0, 0.0), AppLoad("exact", 1.0, 0.0, accuracy=0.75))
-    rounds = Rounds(Infaas(Infaas.Params()), [function(*apps)], [Node("n", 16.0, 1)], PRICES)
+    rounds = Rounds(
+        guarded(Infaas(Infaas.Params())), [function(*apps)], [Node("n", 16.0, 1)], PRICES
+    )
     plans = [
         rounds.plan(60.0 * number, {"vision": rate}).plans["vision"]
         for number, rate in enumerate([2.0, 400.0, 30.0, 30.0, 30.0, 30.0, 30.0])

@@ -13,24 +13,25 @@ from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
 from carpool.plugins import build, resolve
-from scaler.core.placement import Node, resource_units
+from carpool.scaling import resource_units
+from scaler.core.placement import Node
 from scaler.core.snapshot import AppLoad, FunctionView, Instances
 from scaler.testing import Rounds
 from tests.effort import scaled
-from tests.scaler.views import counts, instances, servers, snapshot, view
+from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
+    from scaler.core.guard import Guard
     from scaler.core.policy import Planning
-    from scaler.policies.infless import Infless
     from tests.measured import Data
 
 SEARCHES = pytest.mark.parametrize("search", ["priced", "published"])
 
 
-def infless(**params: object) -> Infless:
-    """The policy with these parameters."""
-    return build(resolve("scale", "infless"), params)  # type: ignore[no-any-return]
+def infless(**params: object) -> Guard:
+    """The policy with these parameters, behind a guard."""
+    return guarded(build(resolve("scale", "infless"), params))
 
 
 def units(planning: Planning) -> float:

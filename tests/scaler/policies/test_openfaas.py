@@ -9,18 +9,18 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
-from tests.scaler.views import counts, instances, servers, snapshot, view
+from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
-    from scaler.policies.openfaas import OpenFaas
+    from scaler.core.guard import Guard
 
 
-def openfaas(**params: object) -> OpenFaas:
-    """The policy with these parameters."""
-    return build(resolve("scale", "openfaas"), params)  # type: ignore[no-any-return]
+def openfaas(**params: object) -> Guard:
+    """The policy with these parameters, behind a guard."""
+    return guarded(build(resolve("scale", "openfaas"), params))
 
 
-def ladder(policy: OpenFaas, *steps: tuple[float, float]) -> list[int]:
+def ladder(policy: Guard, *steps: tuple[float, float]) -> list[int]:
     """Instances after each step of time and rate."""
     return [instances(policy.plan(snapshot(view(rate), now_s=now_s))) for now_s, rate in steps]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scaler.core.guard import Guard
 from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
@@ -38,7 +39,8 @@ APPS = json.dumps([{"name": name, "slo": slo} for name, slo in SLOS.items()])
 def plan() -> Plan:
     """Two classes: for ``search``, and for ``upload`` and ``archive`` together."""
     scenario = read_scenario(ROOT / "examples/scenarios/tagging.yaml")
-    planning = chosen_policy("harmonybatch", scenario.policies).plan(snapshot_of(scenario))
+    policy = chosen_policy("harmonybatch", scenario.policies)
+    planning = Guard(policy).plan(snapshot_of(scenario))
     return planning.plans["tag"]
 
 

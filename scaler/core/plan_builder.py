@@ -1,0 +1,203 @@
+"""What a policy proposes for a function, as the plan that it becomes.
+
+Classes get names, which stay the same while their sizes do; applications get routes and waits where
+the policy gives none; what a request costs is computed. How many instances there may be, and how
+fast that may change, is not known here (`guard`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from carpool.scaling import Application, FunctionLoad, Proposal, Size
+
+__all__ = ["build_plan", "unchanged"]
+
+_MOVED = 0.01  # of a share; else every change of the rate would make a new plan
+_LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
+_EVERYBODY = "*"
+
+
+def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
+    """The plan of a proposal; the one in force if nothing but words has changed.
+
+    Args:
+        load: Of the function.
+        proposal: With at least one size, maybe with a count of 0.
+        policy: The policy's name.
+    """
+    before = load.plan
+    # In the order in which they are best placed: what needs no GPU fills up the servers.
+    ordered = sorted(proposal.instances, key=_placing_order)
+    names = _names(load, ordered, proposal.on_offer)
+    routes = _routes(load, proposal, ordered, names)
+    plan = Plan(
+        function=load.name,
+        version=before.version + 1 if before else 1,
+        policy=policy,
+        classes=tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
+        routes=routes,
+        keep_alive_s=proposal.keep_alive_s,
+        predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),
+        explain=tuple(proposal.because),
+        variants=tuple(_offer(load, names[size], size) for size in proposal.on_offer),
+    )
+    return before if before and unchanged(plan, before) else plan
+
+
+def unchanged(plan: Plan, before: Plan) -> bool:
+    """Whether carrying out the one is carrying out the other."""
+
+    def without_words(one: Plan, routes: tuple[Route, ...]) -> Plan:
+        return replace(one, version=0, predicted=Predicted(), explain=(), routes=routes)
+
+    routes = plan.routes
+    if len(before.routes) == len(routes) and all(map(_alike, routes, before.routes)):
+        routes = before.routes
+    return without_words(plan, routes) == without_words(before, before.routes)
+
+
+def _alike(route: Route, before: Route) -> bool:
+    if route.weights.keys() != before.weights.keys():
+        return False
+    moved = [abs(share - before.weights[name]) for name, share in route.weights.items()]
+    return max(moved) < _MOVED and replace(route, weights=before.weights) == before
+
+
+def _placing_order(size: Size) -> tuple[object, ...]:
+    resources = size.resources
+    return (-resources.gpu, -size.units, size.variant, -size.batch, size.pool)
+
+
+def _names(load: FunctionLoad, sizes: Iterable[Size], others: Iterable[Size]) -> dict[Size, str]:
+    """Names of classes: those that sizes have in the plan in force, and else their own."""
+    in_force = {size: name for name, size in load.planned.items()}
+    names: dict[Size, str] = {}
+    wanted = list(dict.fromkeys([*sizes, *others]))
+    for size in wanted:
+        known = in_force.get(size)
+        if known is not None and _may_have(size, known):
+            names[size] = known
+    taken = set(names.values())
+    for size in wanted:
+        if size not in names:
+            again = 1
+            name = size.name
+            while name in taken:  # names are rounded, and pools share one
+                again += 1
+                name = f"{size.name}-{again}"
+            names[size] = name
+            taken.add(name)
+    return names
+
+
+def _may_have(size: Size, name: str) -> bool:
+    """Whether it is a name that this size would be given; others are not kept."""
+    rest = name.removeprefix(size.name)
+    return rest != name and (not rest or (rest[0] == "-" and rest[1:].isdecimal()))
+
+
+def _class(name: str, size: Size, count: int) -> InstanceClass:
+    return InstanceClass(
+        name=name,
+        variant=size.variant,
+        cpu=size.cpu,
+        gpu=size.gpu,
+        memory_mb=size.resources.memory_mb or None,
+        batch_size=size.batch,
+        replicas=count,
+        exec_s=size.exec_s,
+        rate_low=min(size.least_rps, size.rate_rps),  # rounded, it may be more
+        rate_high=size.rate_rps,
+    )
+
+
+def _offer(load: FunctionLoad, name: str, size: Size) -> OnOffer:
+    """A batch may have left just before a request came, so an answer may take two executions."""
+    seen_s = math.ceil(load.load_s / _LOAD_STEP_S) * _LOAD_STEP_S
+    return OnOffer(
+        name=name,
+        variant=size.variant,
+        accuracy=size.accuracy,
+        latency_s=size.exec_s if size.batch == 1 else 2 * size.exec_s,
+        cost=size.price_s / size.rate_rps,
+        load_s=max(size.load_s, seen_s),
+    )
+
+
+def _routes(
+    load: FunctionLoad, proposal: Proposal, sizes: list[Size], names: Mapping[Size, str]
+) -> tuple[Route, ...]:
+    """One for everybody, who get what the strictest application gets, and others' own."""
+    shares = {app: _parts(given, names) for app, given in proposal.shares.items()}
+    everywhere = _parts(_capacities(proposal.instances, sizes), names)
+    waits_s = _waits(load, proposal, sizes)
+    accurate = any(size.variant for size in sizes)
+
+    def route(app: Application) -> Route:
+        weights = shares.get(app.name) or shares.get(_EVERYBODY) or everywhere
+        return Route(app.name, weights, waits_s[app.name], app.accuracy if accurate else 0.0)
+
+    apps = [app for app in load.apps if not shares or {app.name, _EVERYBODY} & shares.keys()]
+    # Requests that choose for themselves follow no route; one is there if nobody else comes.
+    apps = [app for app in apps if not app.chooses] or apps
+    if not apps:
+        return (Route(_EVERYBODY, shares.get(_EVERYBODY) or everywhere, waits_s[_EVERYBODY]),)
+    star = replace(route(max(apps, key=lambda app: (app.accuracy, -app.slo_s))), app=_EVERYBODY)
+    named = proposal.wait_s.keys() if isinstance(proposal.wait_s, Mapping) else ()
+
+    def own(one: Route) -> bool:
+        same = (one.weights, one.max_wait_s) == (star.weights, star.max_wait_s)
+        return one.app != _EVERYBODY and (one.app in named or not same)
+
+    return (star, *filter(own, map(route, apps)))
+
+
+def _parts(given: Mapping[Size, float], names: Mapping[Size, str]) -> dict[str, float]:
+    total = math.fsum(given.values())
+    return {names[size]: share / total for size, share in given.items()}
+
+
+def _capacities(instances: Mapping[Size, int], sizes: list[Size]) -> dict[Size, float]:
+    """What instances can take; where none runs, all of it goes where the first is to start."""
+    least = 0 if any(instances.values()) else 1
+    return {size: max(instances[size], least) * size.rate_rps for size in sizes}
+
+
+def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[str, float]:
+    """By application, and for everybody."""
+    given = proposal.wait_s
+    if isinstance(given, Mapping):
+        rest = given.get(_EVERYBODY, min(given.values(), default=0.0))
+        return {_EVERYBODY: rest, **{app.name: given.get(app.name, rest) for app in load.apps}}
+    if given is None:  # a batch may have to wait for the one before it
+        batching = [size.exec_s for size in sizes if size.batch > 1]
+        given = max(load.tightest_s - 2 * max(batching), 0.0) if batching else 0.0
+    laxer = {app.name: given + (app.slo_s - load.tightest_s) for app in load.apps}
+    return {_EVERYBODY: given, **laxer}
+
+
+def _cost(load: FunctionLoad, proposal: Proposal) -> float | None:
+    """What a request costs if batches are full and instances are used alike."""
+    rate_rps, rule = load.rate_rps, load.billing
+    if not rate_rps:
+        return None
+    high_rps = sum(size.rate_rps * count for size, count in proposal.instances.items())
+    used = min(rate_rps / high_rps, 1.0) if high_rps else 0.0
+    per_second = sum(
+        count
+        * (
+            rule.lifetime(size.resources, 1.0)
+            + used * size.rate_rps / size.batch * rule.execution(size.resources, size.exec_s)
+        )
+        for size, count in proposal.instances.items()
+    )
+    return per_second / rate_rps

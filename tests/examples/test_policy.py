@@ -1,0 +1,92 @@
+"""A policy of one's own, packaged, as somebody else would install it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIO = """
+models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}
+functions:
+  - {name: classify, model: toy, slo_ms: 500, apps: [{name: web, arrivals: {poisson: {rate: 20}}}]}
+horizon_s: 5
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what its wheel carries, which is where pip would put it."""
+    folder = tmp_path_factory.mktemp("policy")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
+    example = ROOT / "examples" / "policy"
+    subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=100)
+    (wheel,) = folder.glob("carpool_headroom-*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    (folder / "scenario.yaml").write_text(SCENARIO)
+    return folder
+
+
+@pytest.fixture
+def run(installed: Path) -> Run:
+    """A command in that folder, with the policy installed."""
+    paths = os.pathsep.join([str(installed / "site"), str(ROOT)])
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=installed,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+
+    return command
+
+
+@pytest.mark.slow
+def test_it_has_a_name_and_keeps_every_promise(run: Run) -> None:
+    """By its entry point, with whose it is."""
+    listed = json.loads(run("carpool", "policies", "--kind", "scale", "--json").stdout)
+    (found,) = [each for each in listed["policies"] if each["name"] == "headroom"]
+    assert ("carpool-headroom", {"reserve": 0.2}) == (found["origin"], found["params"])
+    assert (
+        "headroom keeps every promise" in run("carpool", "policies", "--check", "headroom").stdout
+    )
+
+
+@pytest.mark.slow
+def test_mypy_is_content(run: Run, installed: Path) -> None:
+    """Strictly, with the types that Carpool ships."""
+    strict = ("--strict", "--config-file=", f"--cache-dir={installed / 'cache'}")
+    checked = run("mypy", *strict, str(installed / "site" / "headroom.py"))
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.slow
+def test_it_plans_simulates_and_runs_live(run: Run) -> None:
+    """Everywhere by its name alone."""
+    chosen = ("scenario.yaml", "--policy", "headroom", "--json")
+    (plan,) = json.loads(run("carpool", "plan", *chosen).stdout)["functions"].values()
+    assert "headroom" == plan["policy"]
+    assert ["20 requests/s and a reserve."] == plan["explain"]
+    for how in (("simulate",), ("compare", "--live")):
+        made = run("carpool", *how, *chosen)
+        assert made.returncode == 0, made.stderr
+        result = json.loads(made.stdout)["policies"]["headroom"]
+        assert result["requests"] > 0
+        assert result["done"] >= 0.9 * result["requests"], how
