@@ -11,6 +11,7 @@ import numpy as np
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
+from carpool.scaling import Proposal
 from scaler.core.cost import Prices
 from scaler.core.policy import Planning
 from scaler.core.scenario import App, Function, Scenario
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from carpool.latency import LatencyModel
+    from carpool.scaling import ClusterView, FunctionLoad
     from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.core.placement import Node
     from scaler.core.snapshot import FunctionView, Snapshot
@@ -143,6 +145,17 @@ class Constant:
                 for view in snapshot.functions
             }
         )
+
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
+        """The same, as a policy behind a guard."""
+        del cluster
+        params, found = self._params, {}
+        for load in loads:
+            (shape, *_) = load.model.configurations(1)
+            size = load.size(params.batch, shape.cpu, shape.gpu)
+            assert size is not None
+            found[load.name] = Proposal({size: params.replicas}, wait_s=params.wait_s)
+        return found
 
 
 class Scripted:
