@@ -13,7 +13,7 @@ from faas_stack import stack_file
 ROOT = Path(__file__).resolve().parents[2]
 ADR = ROOT / "docs" / "adr"
 RECORDS = sorted(ADR.glob("[0-9]*.md"))
-PAGES = ["CONTRIBUTING.md", "RELEASING.md"]
+PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "RELEASING.md", "docs/api-stability.md")]
 
 
 def _read(name: str) -> str:
@@ -24,15 +24,23 @@ def _yaml(name: str) -> Any:
     return pytest.importorskip("yaml").safe_load(_read(name))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_files_and_folders_exist(page: str) -> None:
-    """What a page names between backquotes as a path is there."""
-    spans = [word for span in re.findall(r"`([^`\n]+)`", _read(page)) for word in span.split()]
-    paths = [
-        span for span in spans if re.fullmatch(r"\.?[a-z_]+(/[\w.]+)*(/|\.(py|toml|txt|yml))", span)
-    ]
-    assert len(paths) > 3
-    assert [] == [path for path in paths if not (ROOT / path).exists()]
+def _paths(page: Path) -> list[str]:
+    """What a page names between backquotes as a file or a folder of the repository."""
+    spans = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+    shape = re.compile(r"\.?[a-z_]+(/[\w.]+)*(/|\.(py|toml|txt|yml))")
+    return [word for span in spans for word in span.split() if shape.fullmatch(word)]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=lambda page: str(page.stem))
+def test_files_and_folders_exist(page: Path) -> None:
+    """What a page names is there, so that renaming changes the page, too."""
+    assert [] == [path for path in _paths(page) if not (ROOT / path).exists()]
+
+
+def test_paths_are_found_at_all() -> None:
+    """The check above has something to check."""
+    found = {path for page in [*PAGES, *RECORDS] for path in _paths(page)}
+    assert {"constraints.txt", "sidecar/core/", "carpool/settings.py"} <= found
 
 
 def test_every_folder_of_code_says_which_tests_to_run() -> None:
