@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
@@ -55,14 +55,18 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
 
 def unchanged(plan: Plan, before: Plan) -> bool:
     """Whether carrying out the one is carrying out the other."""
+    same_routes = len(plan.routes) == len(before.routes)
+    return (
+        _carried_out(plan) == _carried_out(before)
+        and same_routes
+        and all(map(_alike, plan.routes, before.routes))
+    )
 
-    def without_words(one: Plan, routes: tuple[Route, ...]) -> Plan:
-        return replace(one, version=0, predicted=Predicted(), explain=(), routes=routes)
 
-    routes = plan.routes
-    if len(before.routes) == len(routes) and all(map(_alike, routes, before.routes)):
-        routes = before.routes
-    return without_words(plan, routes) == without_words(before, before.routes)
+def _carried_out(plan: Plan) -> tuple[object, ...]:
+    """All but words, the version and routes."""
+    words = ("version", "predicted", "explain", "routes")
+    return tuple(getattr(plan, field.name) for field in fields(plan) if field.name not in words)
 
 
 def _alike(route: Route, before: Route) -> bool:
