@@ -31,10 +31,11 @@ from benchmarks.batch_cases import (
 )
 from carpool.latency import Configuration
 from carpool.latency.table import Table
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.cost import Prices
 from scaler.core.guard import Guard
 from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.policies.batch import Batch
 from simulator import svg
 from tests.scaler import printed_batch as printed
@@ -119,8 +120,8 @@ def planning_ms(process: Markovian) -> float:
         for batch in range(1, 33)
     }
     model = Table(rows)
-    app = AppLoad("all", 1.0, process.mean_rate, process)
-    view = FunctionView("f", model, 1.0, 0.95, 32, (app,))
+    app = Application("all", 1.0, process.mean_rate, process)
+    view = FunctionLoad("f", model, 1.0, 0.95, 32, (app,))
     snapshot = Snapshot(0.0, (view,), None, Prices(cpu_core_s=2.88e-5, call=2e-7))
     found = []
     for _ in range(5):

@@ -27,13 +27,14 @@ from benchmarks.divisions import bounded
 from benchmarks.mbs_plus import mbs_plus
 from benchmarks.published import Published
 from carpool.latency.coefficients_file import read_coefficients
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices, billing
 from scaler.core.guard import Guard
 from scaler.core.harmony.offers import offers
 from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
 from scaler.core.scenario import App, Function, Scenario
-from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.policies.harmonybatch import HarmonyBatch
 from simulator.engine import Simulation
 from simulator.metrics import measured
@@ -149,7 +150,7 @@ def _bound(
 
 def _members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]:
     pairs = enumerate(zip(slos_s, rates_rps, strict=True))
-    return members_of([AppLoad(f"a{n:03}", slo_s, rate) for n, (slo_s, rate) in pairs])
+    return members_of([Application(f"a{n:03}", slo_s, rate) for n, (slo_s, rate) in pairs])
 
 
 def _cost(groups: Sequence[Group]) -> float:
@@ -163,9 +164,10 @@ def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, floa
     took = []
     for number in range(rounds + 1):
         apps = tuple(
-            AppLoad(f"a{n}", 0.3 + 0.7 * n / count, 5.0 * (1 + 0.01 * number)) for n in range(count)
+            Application(f"a{n}", 0.3 + 0.7 * n / count, 5.0 * (1 + 0.01 * number))
+            for n in range(count)
         )
-        view = FunctionView("f", model, 0.3, _PERCENTILE, _MAX_BATCH, apps, plan=plan)
+        view = FunctionLoad("f", model, 0.3, _PERCENTILE, _MAX_BATCH, apps, plan=plan)
         snapshot = Snapshot(10.0 * number, (view,), None, _PRICES)
         began = time.process_time()
         plan = policy.plan(snapshot).plans["f"]

@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.table import read_table
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.cost import Prices
 from scaler.core.guard import Guard
 from scaler.core.placement import Cluster, Node
-from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.policies.infless import Infless
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ def _growth(before: Measured, row: Measured) -> float:
     return (row.seconds / work(row)) / (before.seconds / work(before))
 
 
-def _few(instances: int, search: str) -> tuple[FunctionView, ...]:
+def _few(instances: int, search: str) -> tuple[FunctionLoad, ...]:
     """Six functions that have about so many instances together."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
 
-    def views(factor: float) -> tuple[FunctionView, ...]:
+    def views(factor: float) -> tuple[FunctionLoad, ...]:
         return tuple(
             _view(name, name, _MODELS[name], rate, models) for name, rate in _rates(factor)
         )
@@ -116,7 +117,7 @@ def _rates(factor: float) -> Iterator[tuple[str, float]]:
         yield name, factor / slo_s
 
 
-def _many(instances: int, search: str) -> tuple[FunctionView, ...]:
+def _many(instances: int, search: str) -> tuple[FunctionLoad, ...]:
     """As many functions as there are tens of instances, each with an objective of its own."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
     names = list(_MODELS)
@@ -138,9 +139,9 @@ def _many(instances: int, search: str) -> tuple[FunctionView, ...]:
 
 def _view(
     function: str, model: str, slo_s: float, rate_rps: float, models: Mapping[str, LatencyModel]
-) -> FunctionView:
-    app = AppLoad("all", slo_s, rate_rps)
-    return FunctionView(function, models[model], slo_s, 0.99, 32, (app,))
+) -> FunctionLoad:
+    app = Application("all", slo_s, rate_rps)
+    return FunctionLoad(function, models[model], slo_s, 0.99, 32, (app,))
 
 
 def _solved(count: Callable[[float], int], wanted: int) -> float:
@@ -154,12 +155,12 @@ def _solved(count: Callable[[float], int], wanted: int) -> float:
     return high
 
 
-def _plan(search: str, functions: tuple[FunctionView, ...]) -> Planning:
+def _plan(search: str, functions: tuple[FunctionLoad, ...]) -> Planning:
     return _round(search, functions, None)()
 
 
 def _round(
-    search: str, functions: tuple[FunctionView, ...], cluster: Cluster | None
+    search: str, functions: tuple[FunctionLoad, ...], cluster: Cluster | None
 ) -> Callable[[], Planning]:
     policy = Guard(Infless(Infless.Params(search=search)))  # type: ignore[arg-type]
     snapshot = Snapshot(0.0, functions, cluster, Prices(), beginning=True)
@@ -170,7 +171,7 @@ def _count(planning: Planning) -> int:
     return sum(kind.replicas for plan in planning.plans.values() for kind in plan.classes)
 
 
-def _measured(search: str, functions: tuple[FunctionView, ...]) -> Measured:
+def _measured(search: str, functions: tuple[FunctionLoad, ...]) -> Measured:
     cluster = Cluster([Node(f"n{number}", 32, 2) for number in range(_SERVERS)])
     first = second = math.inf
     for _ in range(_RUNS):

@@ -26,8 +26,9 @@ from simulator.metrics import measured
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
+    from carpool.scaling import FunctionLoad
     from scaler.core.arrivals.processes import ArrivalProcess
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from scaler.core.snapshot import Snapshot
 
 __all__ = ["main"]
 
@@ -79,7 +80,7 @@ class _Following:
         """One class, one route."""
         return Planning({view.name: self._of(view) for view in snapshot.functions})
 
-    def _of(self, view: FunctionView) -> Plan:
+    def _of(self, view: FunctionLoad) -> Plan:
         kind, before = self._kind, view.plan
         wanted = self._least
         if not self._fixed:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from carpool.latency import LatencyModel
+    from carpool.scaling import FunctionLoad
     from scaler.core.scenario import Scenario
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["Bounds", "bounds"]
 
@@ -100,7 +100,7 @@ def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
                 yield _Stretch(options, rates, worths)
 
 
-def _regular(scenario: Scenario, view: FunctionView) -> Iterator[tuple[Option, tuple[float, ...]]]:
+def _regular(scenario: Scenario, view: FunctionLoad) -> Iterator[tuple[Option, tuple[float, ...]]]:
     """Every variant and the most that it takes of each application."""
     for accuracy, model in _models(view.model):
         shapes: dict[tuple[float, float], dict[int, float]] = {}

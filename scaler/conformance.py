@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
 from carpool.latency.variant_set import model_of
+from carpool.scaling import Application, FunctionLoad
 from carpool.testing import BrokenPromise, ScaleReport
 from scaler.core.guard import Guard
 from scaler.core.placement import Node
 from scaler.core.restraint import Limits
-from scaler.core.snapshot import AppLoad, FunctionView
 from scaler.drawn_models import drawn_model
 from scaler.testing import Rounds
 
@@ -64,7 +64,7 @@ class _Broken(Exception):
 class _Scenario:
     """What is planned for: functions, servers, and the rate of each function in each round."""
 
-    functions: tuple[FunctionView, ...]
+    functions: tuple[FunctionLoad, ...]
     nodes: tuple[Node, ...]
     rates_rps: tuple[Mapping[str, float], ...]
 
@@ -151,7 +151,7 @@ def _check_round(snapshot: Snapshot, planning: Planning) -> None:
     _check_room(snapshot, planning)
 
 
-def _check_plan(view: FunctionView, plan: Plan) -> None:
+def _check_plan(view: FunctionLoad, plan: Plan) -> None:
     instances = sum(kind.replicas for kind in plan.classes)
     if view.max_instances is not None and instances > view.max_instances:
         raise _Broken(BOUNDED, f"{instances} of {view.name}, which may have {view.max_instances}")
@@ -166,7 +166,7 @@ def _check_plan(view: FunctionView, plan: Plan) -> None:
         raise _Broken(VERSIONS, f"{view.name}: {plan.version} after {before.version}")
 
 
-def _check_honest(views: Mapping[str, FunctionView], planning: Planning) -> None:
+def _check_honest(views: Mapping[str, FunctionLoad], planning: Planning) -> None:
     for name, view in views.items():
         plan = planning.plans.get(name, view.plan)
         taken_rps = _taken(plan) if plan else 0.0
@@ -222,13 +222,13 @@ def _rate(draw: random.Random) -> float:
     return draw.choice((0.0, 0.01, 1.0, draw.uniform(0, 20), draw.uniform(0, 500)))
 
 
-def _function(name: str, draw: random.Random) -> FunctionView:
+def _function(name: str, draw: random.Random) -> FunctionLoad:
     slo_s = draw.choice((0.02, 0.2, 1.0))
-    apps = [AppLoad("all", slo_s, 0.0)]
+    apps = [Application("all", slo_s, 0.0)]
     if draw.random() < 0.3:  # noqa: PLR2004  nearly a third
-        apps.append(AppLoad("lax", 2 * slo_s, 0.0))
+        apps.append(Application("lax", 2 * slo_s, 0.0))
     most = draw.choice((None, None, 3))
-    return FunctionView(
+    return FunctionLoad(
         name,
         drawn_model(draw),
         slo_s,

@@ -24,8 +24,8 @@ from scaler.variant_lists import VariantLists
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from carpool.scaling import FunctionLoad
     from scaler.core.live.control import Control
-    from scaler.core.snapshot import FunctionView
     from scaler.functions import Functions
     from scaler.gateway import Gateway
     from scaler.keeping import Keeping
@@ -177,7 +177,7 @@ class Loop:
             functions.learned(name, variants)
         now_s, wall_s = functions.now(), functions.wall()
         by_name = {control.name: control for control in functions}
-        views: dict[str, FunctionView] = {}
+        views: dict[str, FunctionLoad] = {}
         for name, control in by_name.items():
             await asyncio.sleep(0)
             control.roll.forget(now_s)
@@ -198,7 +198,7 @@ class Loop:
                 control.follow(outcome.plan, wall_s)
 
     def _planned(
-        self, by_name: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
+        self, by_name: Mapping[str, Control], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         began_s = time.perf_counter()
         outcomes = self._planners.plan(by_name, views, now_s)

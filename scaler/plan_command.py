@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.params_argument import read_params
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.placement import Cluster
 from scaler.core.scenario_file import read_scenario
-from scaler.core.snapshot import AppLoad, FunctionView, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.on_trial import OnTrial
 from scaler.policy_choice import check_policies, chosen_policy
 
@@ -79,14 +80,14 @@ def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
         at_s: For the rates at this time; None: for the mean rates.
     """
     functions = [
-        FunctionView(
+        FunctionLoad(
             name=function.name,
             model=function.model,
             slo_s=function.slo_s,
             percentile=function.percentile,
             max_batch=function.max_batch,
             apps=tuple(
-                AppLoad(
+                Application(
                     app.name,
                     app.slo_s,
                     app.arrivals.mean_rate if at_s is None else app.arrivals.rate(at_s),

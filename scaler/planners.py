@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
     from scaler.core.cost import Prices
     from scaler.core.live.control import Control
     from scaler.core.live.shadow import Shadow
     from scaler.core.placement import Node
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["Outcome", "Planners", "Setting"]
 
@@ -108,11 +108,11 @@ class Planners:
         return self._setting.policy or control.settings.scale_policy
 
     def plan(
-        self, controls: Mapping[str, Control], views: Mapping[str, FunctionView], now_s: float
+        self, controls: Mapping[str, Control], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         """One round for the functions of ``views``."""
         outcomes: dict[str, Outcome] = {}
-        groups: dict[str, list[FunctionView]] = {}
+        groups: dict[str, list[FunctionLoad]] = {}
         for name, view in views.items():
             policy = self.policy_of(controls[name])
             groups.setdefault(policy, []).append(view)
@@ -138,7 +138,7 @@ class Planners:
         self._cast_shadow(tuple(views.values()), now_s)
         return outcomes
 
-    def _cast_shadow(self, views: tuple[FunctionView, ...], now_s: float) -> None:
+    def _cast_shadow(self, views: tuple[FunctionLoad, ...], now_s: float) -> None:
         if self.shadow is None:
             return
         cluster = Cluster(self.nodes) if self.nodes else None
@@ -160,7 +160,7 @@ class Planners:
     def _guard(self, policy: str) -> Guard:
         return Guard(chosen_policy(policy, self._setting.policies), self._setting.limits)
 
-    def _room(self, views: Iterable[FunctionView]) -> Cluster | None:
+    def _room(self, views: Iterable[FunctionLoad]) -> Cluster | None:
         """The servers with the instances that there are, wherever they may be."""
         if not self.nodes:
             return None

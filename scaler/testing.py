@@ -11,17 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
+from carpool.scaling import Instances
 from scaler.core.cost import Prices
 from scaler.core.placement import Cluster
-from scaler.core.snapshot import Instances, Snapshot
+from scaler.core.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.plan import InstanceClass, Plan
+    from carpool.scaling import FunctionLoad
     from scaler.core.placement import Node, Placement
     from scaler.core.policy import Planner, Planning
-    from scaler.core.snapshot import FunctionView
 
 __all__ = ["Rounds"]
 
@@ -43,7 +44,7 @@ class Rounds:
     def __init__(
         self,
         planner: Planner,
-        functions: Sequence[FunctionView],
+        functions: Sequence[FunctionLoad],
         nodes: Sequence[Node] = (),
         prices: Prices | None = None,
     ) -> None:
@@ -55,7 +56,7 @@ class Rounds:
         self.homeless: dict[str, int] = {}
 
     @property
-    def functions(self) -> tuple[FunctionView, ...]:
+    def functions(self) -> tuple[FunctionLoad, ...]:
         """The functions as the policy will see them."""
         return tuple(self._views.values())
 

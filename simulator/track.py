@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scaler.core.snapshot import AppLoad, FunctionView, Instances
+from carpool.scaling import Application, FunctionLoad, Instances
 from simulator.account import Account, Moment, Outcome
 from simulator.instance import Phase
 from simulator.served import Served
@@ -35,18 +35,18 @@ class Track(Account):
     lane: Lane
     rates: Rates
 
-    def view(self, now: float, *, processes_known: bool) -> FunctionView:
+    def view(self, now: float, *, processes_known: bool) -> FunctionLoad:
         """What a scaling policy sees of it."""
         function, plan = self.function, self.fleet.plan
         rates = zip(function.apps, self.rates.at(now), strict=True)
-        return FunctionView(
+        return FunctionLoad(
             name=function.name,
             model=function.model,
             slo_s=function.slo_s,
             percentile=function.percentile,
             max_batch=function.max_batch,
             apps=tuple(
-                AppLoad(
+                Application(
                     app.name,
                     app.slo_s,
                     rate,

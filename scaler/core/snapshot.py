@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.scaling import Application as AppLoad
-from carpool.scaling import FunctionLoad as FunctionView
-from carpool.scaling import Instances
-
 if TYPE_CHECKING:
+    from carpool.scaling import FunctionLoad
     from scaler.core.cost import Prices
     from scaler.core.placement import Cluster
 
-__all__ = ["AppLoad", "FunctionView", "Instances", "Snapshot"]
+__all__ = ["Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Snapshot:
     """
 
     now_s: float
-    functions: tuple[FunctionView, ...]
+    functions: tuple[FunctionLoad, ...]
     cluster: Cluster | None
     prices: Prices
     beginning: bool = False

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.latency import Resources
+    from carpool.scaling import Instances
     from scaler.core.cost import Billing
-    from scaler.core.snapshot import Instances
 
 __all__ = ["History", "Reading", "Sample", "quantile_s"]
 

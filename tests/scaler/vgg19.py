@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.coefficients_file import read_coefficients
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.cost import Prices
 from scaler.core.harmony.settling import Member
-from scaler.core.snapshot import AppLoad, FunctionView
 from tests.measured import STAND_INS, Data
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]
     return [Member((f"a{place}",), slo_s, rate) for place, (slo_s, rate) in pairs]
 
 
-def vgg19_view(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionView:
+def vgg19_view(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionLoad:
     """One function that they share."""
     apps = tuple(
-        AppLoad(f"a{place}", slo_s, rate)
+        Application(f"a{place}", slo_s, rate)
         for place, (slo_s, rate) in enumerate(zip(slos_s, rates_rps, strict=True))
     )
-    return FunctionView("classify", vgg19(), min(slos_s), 0.99, 32, apps)
+    return FunctionLoad("classify", vgg19(), min(slos_s), 0.99, 32, apps)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from carpool.latency import Configuration
 from carpool.latency.table import Table
+from carpool.scaling import Application, FunctionLoad, Instances
 from scaler.core.cost import Prices
 from scaler.core.guard import Guard
 from scaler.core.placement import Cluster, Node
 from scaler.core.restraint import Limits
 from scaler.core.sizing import Objective, sizes
-from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+from scaler.core.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,10 +61,10 @@ def view(
     plan: Plan | None = None,
     there: Mapping[str, Instances] | None = None,
     bounds: tuple[int, int | None] = (0, None),
-) -> FunctionView:
+) -> FunctionLoad:
     """A function with one application."""
-    app = AppLoad("web", slo_s, rate_rps)
-    return FunctionView(
+    app = Application("web", slo_s, rate_rps)
+    return FunctionLoad(
         name, model, slo_s, 0.99, max_batch, (app,), plan, there or {}, 0, bounds[0], bounds[1]
     )
 
@@ -83,7 +84,7 @@ def servers(count: int, cpu: float = 32.0, gpus: int = 2) -> Cluster:
 
 
 def snapshot(
-    *functions: FunctionView, cluster: Cluster | None = None, now_s: float = 0.0
+    *functions: FunctionLoad, cluster: Cluster | None = None, now_s: float = 0.0
 ) -> Snapshot:
     """These functions, at no prices."""
     return Snapshot(now_s, functions, cluster, Prices())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.scaling import ClusterView, FunctionLoad
     from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
     from scaler.core.placement import Node
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from scaler.core.snapshot import Snapshot
 
 __all__ = ["FOREVER_S", "At", "Constant", "Every", "Scripted", "Twin", "function", "linear"]
 __all__ += ["plan", "run", "scenario"]
@@ -161,7 +161,7 @@ class Constant:
 class Scripted:
     """Plans by a script, which is asked with the time and the function's view."""
 
-    def __init__(self, script: Callable[[float, FunctionView], Plan | None]) -> None:
+    def __init__(self, script: Callable[[float, FunctionLoad], Plan | None]) -> None:
         self._script = script
         self.seen: list[Snapshot] = []
 

@@ -14,7 +14,7 @@ from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 EXEC_S, LOAD_S = 0.05, 2.0
 MODEL = linear(EXEC_S, load_s=LOAD_S)
@@ -57,7 +57,7 @@ def test_who_expires_without_any_instance_was_cold_too() -> None:
 def changed(kind: str, replicas: int = 2) -> Scripted:
     """From 10 s on, another class."""
 
-    def script(now: float, view: FunctionView) -> Plan | None:
+    def script(now: float, view: FunctionLoad) -> Plan | None:
         if now == 0:
             return plan("f", 1, 2)
         return plan("f", 2, replicas, kind=kind, cpu=0.5) if now == 10 else view.plan
@@ -101,7 +101,7 @@ def test_idle_instances_go_when_their_keep_alive_is_over() -> None:
 def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
     """Released at 10 s, wanted again at 20 s, within its keep-alive: nothing loads."""
 
-    def script(now: float, _: FunctionView) -> Plan:
+    def script(now: float, _: FunctionLoad) -> Plan:
         return plan("f", 1 + round(now), 0 if now == 10 else 1, keep_alive_s=30.0)
 
     result = run(of(function(At((1.0, 21.0)), MODEL), horizon_s=30.0), Scripted(script))
@@ -112,7 +112,7 @@ def test_a_kept_instance_serves_again_when_a_plan_wants_it() -> None:
 def test_a_kept_instance_serves_at_once_when_nobody_else_is_there() -> None:
     """The plan wants none any more, and a request comes before the next round."""
 
-    def script(now: float, _: FunctionView) -> Plan:
+    def script(now: float, _: FunctionLoad) -> Plan:
         return plan("f", 1 + round(1000 * now), 0 if now == 10 else 1, keep_alive_s=30.0)
 
     result = run(of(function(At((1.0, 15.0)), MODEL), horizon_s=20.0), Scripted(script))
@@ -138,7 +138,7 @@ def test_a_prewarmed_instance_is_there_when_its_time_has_come() -> None:
 def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
     """Rounds see no requests and plan none; the prewarm time holds all the same."""
 
-    def script(now: float, view: FunctionView) -> Plan:
+    def script(now: float, view: FunctionLoad) -> Plan:
         wanted = 1 if view.rate_rps else 0
         return plan("f", 1 + round(1000 * now), wanted, prewarm_s=35.0, keep_alive_s=50.0)
 
@@ -150,7 +150,7 @@ def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
 def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
     """Out of turn: the next round would be too late."""
 
-    def script(now: float, view: FunctionView) -> Plan:
+    def script(now: float, view: FunctionLoad) -> Plan:
         return plan("f", 1 + round(1000 * now), 1 if view.rate_rps else 0)
 
     result = run(of(function(At((13.0,)), MODEL), horizon_s=20.0), Scripted(script), cold=True)
@@ -161,7 +161,7 @@ def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
 def test_who_finds_no_room_waits_for_it() -> None:
     """Two of three fit; the third starts when another function's instance goes."""
 
-    def script(now: float, view: FunctionView) -> Plan:
+    def script(now: float, view: FunctionLoad) -> Plan:
         if view.name == "g":
             return plan("g", 1 + (now >= 10), 1 - (now >= 10))
         return view.plan or plan("f", 1, 3)

@@ -18,14 +18,14 @@ from tests.simulator.load import Scripted, function, linear, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 
 def whim(seed: int) -> Scripted:
     """Any plans at all."""
     draw = random.Random(seed)
 
-    def script(now: float, view: FunctionView) -> Plan | None:
+    def script(now: float, view: FunctionLoad) -> Plan | None:
         if draw.random() < 0.2:
             return None
         names = draw.sample(["a", "b", "c"], draw.randint(1, 3))

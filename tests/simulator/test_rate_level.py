@@ -17,8 +17,8 @@ from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
     from scaler.core.scenario import Scenario
-    from scaler.core.snapshot import FunctionView
 
 pytestmark = pytest.mark.xdist_group("rate level")  # one worker computes both modes
 
@@ -27,7 +27,7 @@ BOTH_GIVE = (
 )
 
 
-def following(_: float, view: FunctionView) -> Plan:
+def following(_: float, view: FunctionLoad) -> Plan:
     """As many instances as the rate asks for, in batches of 4."""
     wanted = max(1, round(view.rate_rps / 20))
     if view.plan and view.plan.classes[0].replicas == wanted:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from carpool.scaling import Application
 from scaler.core.live.demanded import demanded
-from scaler.core.snapshot import AppLoad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,9 @@ NO_OBJECTIVE_S = 1.0
 _OTHERS = "(no application)"
 
 
-def app_loads(settings: FunctionSettings, rates_rps: Mapping[str, float]) -> tuple[AppLoad, ...]:
+def app_loads(
+    settings: FunctionSettings, rates_rps: Mapping[str, float]
+) -> tuple[Application, ...]:
     """Every application of the settings, and whoever else there is.
 
     Args:
@@ -31,10 +33,10 @@ def app_loads(settings: FunctionSettings, rates_rps: Mapping[str, float]) -> tup
     slo_s = settings.slo_s or NO_OBJECTIVE_S
     choosing, rates = demanded(rates_rps, slo_s)
     if not settings.apps:
-        return (AppLoad("*", slo_s, sum(rates.values())), *choosing)
+        return (Application("*", slo_s, sum(rates.values())), *choosing)
     apps = tuple(
-        AppLoad(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
+        Application(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
         for app in settings.apps
     )
-    others = AppLoad(_OTHERS, slo_s, rates.get("*", 0.0))
+    others = Application(_OTHERS, slo_s, rates.get("*", 0.0))
     return (*apps, others, *choosing) if others.rate_rps else (*apps, *choosing)

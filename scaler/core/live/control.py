@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError
 from carpool.plan import Plan
+from carpool.scaling import FunctionLoad, Instances
 from carpool.settings import FunctionSettings
 from scaler.core import diff
 from scaler.core.live.action import Sight
@@ -27,7 +28,6 @@ from scaler.core.live.rates import Rates
 from scaler.core.live.roll import Roll
 from scaler.core.live.rollout import Rollout
 from scaler.core.live.timing import Timing
-from scaler.core.snapshot import FunctionView, Instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,14 +120,14 @@ class Control:
             if found.count
         }
 
-    def view(self, now_s: float) -> FunctionView | None:
+    def view(self, now_s: float) -> FunctionLoad | None:
         """What a policy sees of it; None while it has no latency model."""
         model = self.timing.model()
         if model is None:
             return None
         settings = self.settings
         own = {kind.name for kind in self.plan.classes} if self.plan else set()
-        return FunctionView(
+        return FunctionLoad(
             name=self.name,
             model=model,
             slo_s=settings.slo_s or NO_OBJECTIVE_S,

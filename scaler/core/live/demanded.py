@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from carpool.scaling import Application
 from carpool.variants.demand import Demand
-from scaler.core.snapshot import AppLoad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ __all__ = ["demanded"]
 
 def demanded(
     rates_rps: Mapping[str, float], slo_s: float
-) -> tuple[tuple[AppLoad, ...], dict[str, float]]:
+) -> tuple[tuple[Application, ...], dict[str, float]]:
     """The loads that choose their variants, and the rates of everybody else.
 
     Args:
@@ -32,7 +32,7 @@ def demanded(
         if demand is None:
             others[name] = rate_rps
             continue
-        load = AppLoad(
+        load = Application(
             name,
             demand.latency_s if 0 < demand.latency_s < math.inf else slo_s,
             rate_rps,

@@ -10,14 +10,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from carpool.scaling import Instances
 from scaler.core import cost
-from scaler.core.snapshot import Instances
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
     from scaler.core.cost import Billing
     from scaler.core.policy import Planner
-    from scaler.core.snapshot import FunctionView, Snapshot
+    from scaler.core.snapshot import Snapshot
 
 __all__ = ["Held", "Shadow"]
 
@@ -37,7 +38,7 @@ class Held:
     cost: float = 0.0
     short_s: float = 0.0
 
-    def add(self, view: FunctionView, elapsed_s: float, rule: Billing) -> None:
+    def add(self, view: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
         """The instances of ``view`` have been there for so long."""
         taken_rps = 0.0
         for kind in view.plan.classes if view.plan else ():
@@ -83,7 +84,7 @@ class Shadow:
         planning = self._planner.plan(replace(snapshot, functions=views))
         self.plans.update(planning.plans)
 
-    def _as_planned(self, view: FunctionView) -> FunctionView:
+    def _as_planned(self, view: FunctionLoad) -> FunctionLoad:
         plan = self.plans.get(view.name)
         there = {name: Instances(ready=count) for name, count in _planned(plan).items()}
         return replace(view, plan=plan, instances=there)

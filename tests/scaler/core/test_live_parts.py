@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
+from carpool.scaling import Instances
 from carpool.settings import FunctionSettings
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport, InstanceReport
 from scaler.core.cost import Prices
@@ -30,8 +31,10 @@ from scaler.core.live.roll import Roll
 from scaler.core.live.senders import Senders
 from scaler.core.live.shadow import Shadow
 from scaler.core.policy import Planning
-from scaler.core.snapshot import Instances, Snapshot
 from tests.scaler.views import snapshot, view
+
+if TYPE_CHECKING:
+    from scaler.core.snapshot import Snapshot
 
 SMALL = InstanceClass("small", cpu=1, batch_size=2, replicas=2, rate_high=10.0)
 LARGE = InstanceClass("large", cpu=4, batch_size=8, replicas=1, rate_high=80.0)

@@ -10,11 +10,11 @@ import pytest
 from benchmarks.mbs_plus import even_splits, mbs_plus
 from benchmarks.published import Published
 from carpool.latency.linear import Linear
+from carpool.scaling import Application
 from scaler.core.cost import Prices, billing
 from scaler.core.harmony.offers import offers
 from scaler.core.harmony.pooling import Pooled
 from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
-from scaler.core.snapshot import AppLoad
 from tests.measured import STAND_INS, Data
 from tests.scaler.vgg19 import CASES, PRICES, Case, members, vgg19
 
@@ -152,11 +152,11 @@ def test_even_splits_have_about_the_same_rate() -> None:
 
 def test_applications_of_one_objective_are_one() -> None:
     """Whatever their order; and very many objectives are taken together with their neighbours."""
-    apps = [AppLoad("b", 0.5, 1.0), AppLoad("c", 0.2, 2.0), AppLoad("a", 0.5, 3.0)]
+    apps = [Application("b", 0.5, 1.0), Application("c", 0.2, 2.0), Application("a", 0.5, 3.0)]
     assert [(("c",), 0.2, 2.0), (("a", "b"), 0.5, 4.0)] == [
         (m.apps, m.slo_s, m.rate_rps) for m in members_of(apps)
     ]
-    many = members_of([AppLoad(f"{n}", 1 + n / 1000, 0.0) for n in range(1000)])
+    many = members_of([Application(f"{n}", 1 + n / 1000, 0.0) for n in range(1000)])
     assert 160 == len(many)
     assert 1000 == sum(len(member.apps) for member in many)
     assert sorted(member.slo_s for member in many) == [member.slo_s for member in many]

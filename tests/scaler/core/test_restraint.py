@@ -10,10 +10,10 @@ from tests.scaler.views import counts, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 
-def followed(restraint: Restraint, wish: Plan, before: FunctionView, now_s: float = 0.0) -> Plan:
+def followed(restraint: Restraint, wish: Plan, before: FunctionLoad, now_s: float = 0.0) -> Plan:
     """What becomes of a wish; why is not asked."""
     return restraint.follow(before, wish, now_s, lambda _: None)
 

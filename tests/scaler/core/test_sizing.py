@@ -9,9 +9,8 @@ import pytest
 from carpool.latency import Configuration
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
-from carpool.scaling import class_name
+from carpool.scaling import Application, FunctionLoad, class_name
 from scaler.core.sizing import Objective, SizeTable, sizes
-from scaler.core.snapshot import AppLoad, FunctionView
 
 
 def window(batch: int, exec_s: float, objective: Objective) -> tuple[float, float] | None:
@@ -91,8 +90,8 @@ def test_an_instance_without_a_core_is_none() -> None:
 
 def test_the_tightest_application_counts() -> None:
     """The objective is that of whoever is in the greatest hurry."""
-    apps = (AppLoad("web", 0.3, 1.0), AppLoad("vr", 0.1, 1.0))
-    view = FunctionView("f", Linear(0.01, 0), 0.2, 0.95, 8, apps)
+    apps = (Application("web", 0.3, 1.0), Application("vr", 0.1, 1.0))
+    view = FunctionLoad("f", Linear(0.01, 0), 0.2, 0.95, 8, apps)
     assert Objective(0.1, 0.95, 8, 0.1) == Objective.of(view, 0.1)
 
 

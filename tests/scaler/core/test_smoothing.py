@@ -7,14 +7,14 @@ import math
 import pytest
 
 from carpool.latency.linear import Linear
+from carpool.scaling import Application, FunctionLoad
 from scaler.core.arrivals.smoothing import SmoothRates
-from scaler.core.snapshot import AppLoad, FunctionView
 
 
-def view(rate_rps: float) -> FunctionView:
+def view(rate_rps: float) -> FunctionLoad:
     """A function with one application."""
-    apps = (AppLoad("all", 1.0, rate_rps),)
-    return FunctionView("f", Linear(0.1, 0.01), 1.0, 0.99, 8, apps)
+    apps = (Application("all", 1.0, rate_rps),)
+    return FunctionLoad("f", Linear(0.1, 0.01), 1.0, 0.99, 8, apps)
 
 
 def rates(measured: list[float], over_s: float = 60.0, step_s: float = 10.0) -> list[float]:

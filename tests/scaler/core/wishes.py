@@ -6,11 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.snapshot import Instances
+from carpool.scaling import Instances
 from tests.scaler.views import view
 
 if TYPE_CHECKING:
-    from scaler.core.snapshot import FunctionView
+    from carpool.scaling import FunctionLoad
 
 __all__ = ["in_force", "wanted"]
 
@@ -24,7 +24,7 @@ def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
     return Plan(name, 1, "wishes", classes, (Route("*", {"b1-c2": 1.0}, 0.0),))
 
 
-def in_force(plan: Plan, **others: object) -> FunctionView:
+def in_force(plan: Plan, **others: object) -> FunctionLoad:
     """A function with this plan and all of its instances."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     return dataclasses.replace(view(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]

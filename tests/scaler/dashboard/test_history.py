@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.latency import Resources
+from carpool.scaling import Instances
 from carpool.spread import bin_of
 from scaler.core.cost import PayPerUse, Prices, Reserved
-from scaler.core.snapshot import Instances
 from scaler.dashboard.history import History, Reading, quantile_s
 
 if TYPE_CHECKING:

@@ -12,21 +12,22 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
+from carpool.scaling import Application, Instances
 from carpool.testing import check_scale_policy
 from scaler.core.arrivals.markov import mmpp2
 from scaler.core.arrivals.processes import Poisson, timestamps
 from scaler.core.cost import Prices
 from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.snapshot import AppLoad, Instances, Snapshot
+from scaler.core.snapshot import Snapshot
 from tests.scaler.views import counts, guarded, servers, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
     from scaler.core.arrivals.processes import ArrivalProcess
     from scaler.core.guard import Guard
     from scaler.core.placement import Cluster
     from scaler.core.policy import Planning
-    from scaler.core.snapshot import FunctionView
 
 PAID_BY_USE = Prices(cpu_core_s=1e-4, gpu_percent_s=1e-5, call=1e-6)
 QUICK = Linear(0.05, 0.005, cpu=2.0, load_s=2.0)
@@ -37,15 +38,15 @@ def batch(**params: object) -> Guard:
     return guarded(build(resolve("scale", "batch"), params))
 
 
-def bursty(function: FunctionView, process: ArrivalProcess) -> FunctionView:
+def bursty(function: FunctionLoad, process: ArrivalProcess) -> FunctionLoad:
     """The function with requests that are known to come so."""
-    app = AppLoad("web", function.slo_s, process.mean_rate, process)
+    app = Application("web", function.slo_s, process.mean_rate, process)
     return dataclasses.replace(function, apps=(app,))
 
 
 def planned(
     policy: Guard,
-    function: FunctionView,
+    function: FunctionLoad,
     prices: Prices = PAID_BY_USE,
     cluster: Cluster | None = None,
 ) -> Planning:
@@ -53,7 +54,7 @@ def planned(
     return policy.plan(Snapshot(0.0, (function,), cluster, prices))
 
 
-def following(function: FunctionView, plan: Plan, rate_rps: float) -> FunctionView:
+def following(function: FunctionLoad, plan: Plan, rate_rps: float) -> FunctionLoad:
     """The function as it is once a plan is carried out, at another rate."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     apps = tuple(dataclasses.replace(app, rate_rps=rate_rps) for app in function.apps)
@@ -127,7 +128,7 @@ def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
     plans = []
     for number in range(rounds):
         came = ((times >= 10.0 * (number - 1)) & (times < 10.0 * number)).sum() or 1
-        apps = (AppLoad("web", 0.2, float(came) / 10),)
+        apps = (Application("web", 0.2, float(came) / 10),)
         function = dataclasses.replace(function, apps=apps)
         snapshot = Snapshot(10.0 * number, (function,), None, PAID_BY_USE)
         plans.append(policy.plan(snapshot).plans["classify"])
@@ -258,7 +259,7 @@ def test_bounds() -> None:
 def test_one_route_for_all_applications() -> None:
     """With the tightest objective."""
     function = view(40, model=QUICK)
-    apps = (AppLoad("web", 0.2, 30), AppLoad("lax", 0.6, 10))
+    apps = (Application("web", 0.2, 30), Application("lax", 0.6, 10))
     plan = planned(batch(), dataclasses.replace(function, apps=apps)).plans["classify"]
     alone = planned(batch(), function).plans["classify"]
     assert ["*"] == [route.app for route in plan.routes]

@@ -11,11 +11,12 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
+from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
 from scaler.core.arrivals.processes import Poisson
 from scaler.core.cost import Prices
 from scaler.core.scenario import App, Function, Scenario
-from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.testing import Rounds
 from simulator.engine import Simulation
 from simulator.metrics import measured as metrics_of
@@ -37,14 +38,14 @@ def harmonybatch(**params: object) -> Guard:
     return guarded(build(resolve("scale", "harmonybatch"), params))
 
 
-def toy(*apps: tuple[float, float], **fields: object) -> FunctionView:
+def toy(*apps: tuple[float, float], **fields: object) -> FunctionLoad:
     """A function on the linear model with applications of these objectives and rates."""
-    loads = tuple(AppLoad(f"a{n}", slo_s, rate) for n, (slo_s, rate) in enumerate(apps))
-    view = FunctionView("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
+    loads = tuple(Application(f"a{n}", slo_s, rate) for n, (slo_s, rate) in enumerate(apps))
+    view = FunctionLoad("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
     return replace(view, **fields)  # type: ignore[arg-type]
 
 
-def planned(view: FunctionView, prices: Prices = PAY, **params: object) -> Plan:
+def planned(view: FunctionLoad, prices: Prices = PAY, **params: object) -> Plan:
     """The plan of one round on endless servers."""
     return harmonybatch(**params).plan(Snapshot(0.0, (view,), None, prices)).plans[view.name]
 

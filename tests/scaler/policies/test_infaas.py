@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.latency.variant_set import VariantSet
+from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
 from carpool.variants.variant import Variant
 from scaler.core.cost import Prices
 from scaler.core.placement import Cluster, Node
-from scaler.core.snapshot import AppLoad, FunctionView, Instances, Snapshot
+from scaler.core.snapshot import Snapshot
 from scaler.policies.infaas import Infaas
 from scaler.testing import Rounds
 from tests.effort import scaled
@@ -28,13 +29,13 @@ SET = VariantSet((SMALL, LARGE, GPU))
 PRICES = Prices("reserved", cpu_core_s=1.0, gpu_percent_s=0.25)
 
 
-def function(*apps: AppLoad, model: VariantSet = SET) -> FunctionView:
+def function(*apps: Application, model: VariantSet = SET) -> FunctionLoad:
     """A function that these applications call."""
-    return FunctionView("vision", model, 1.0, 0.99, 32, apps)
+    return FunctionLoad("vision", model, 1.0, 0.99, 32, apps)
 
 
 def planned(
-    view: FunctionView, params: Infaas.Params | None = None, cluster: Cluster | None = None
+    view: FunctionLoad, params: Infaas.Params | None = None, cluster: Cluster | None = None
 ) -> Plan:
     """What one round makes of it."""
     snapshot = Snapshot(0.0, (view,), cluster, PRICES)
@@ -56,14 +57,14 @@ def test_it_keeps_every_promise(planner: str) -> None:
 def test_low_load_runs_on_what_is_cheap(planner: str) -> None:
     """Two requests a second need no GPU, and as accurate a variant as is asked for."""
     params = Infaas.Params(planner=planner)  # type: ignore[arg-type]
-    assert {"small": 1} == variants(planned(function(AppLoad("a", 1.0, 2.0)), params))
-    exact = function(AppLoad("a", 1.0, 2.0, accuracy=0.75))
+    assert {"small": 1} == variants(planned(function(Application("a", 1.0, 2.0)), params))
+    exact = function(Application("a", 1.0, 2.0, accuracy=0.75))
     assert {"large"} == variants(planned(exact, params)).keys()
 
 
 def test_high_load_moves_to_a_faster_variant() -> None:
     """Upgrading is cheaper than so many replicas."""
-    exact = function(AppLoad("a", 1.0, 300.0, accuracy=0.75))
+    exact = function(Application("a", 1.0, 300.0, accuracy=0.75))
     assert {"gpu"} == variants(planned(exact)).keys()
 
 
@@ -71,7 +72,7 @@ def test_the_other_way_round_too() -> None:
     """When the load has been low for long enough, the cheap variant replaces the dear one."""
     rounds = Rounds(
         guarded(Infaas(Infaas.Params())),
-        [function(AppLoad("a", 1.0, 0.0, accuracy=0.75))],
+        [function(Application("a", 1.0, 0.0, accuracy=0.75))],
         prices=PRICES,
     )
     first = rounds.plan(0.0, {"vision": 300.0}).plans["vision"]
@@ -82,7 +83,7 @@ def test_the_other_way_round_too() -> None:
 
 def test_each_application_gets_what_is_accurate_enough() -> None:
     """A route never leads to less than was asked for, and one that says nothing gets the best."""
-    apps = (AppLoad("lax", 1.0, 40.0), AppLoad("exact", 1.0, 20.0, accuracy=0.75))
+    apps = (Application("lax", 1.0, 40.0), Application("exact", 1.0, 20.0, accuracy=0.75))
     plan = planned(function(*apps))
     accuracy = {
         kind.name: {v.name: v for v in SET.variants}[kind.variant].accuracy for kind in plan.classes
@@ -94,13 +95,13 @@ def test_each_application_gets_what_is_accurate_enough() -> None:
 
 def test_what_one_application_needs_serves_the_other() -> None:
     """The lax one uses what is left over, instead of an instance of its own."""
-    apps = (AppLoad("lax", 1.0, 1.0), AppLoad("exact", 1.0, 1.0, accuracy=0.75))
+    apps = (Application("lax", 1.0, 1.0), Application("exact", 1.0, 1.0, accuracy=0.75))
     assert {"large": 1} == variants(planned(function(*apps)))
 
 
 def test_an_objective_that_nobody_meets_is_told() -> None:
     """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
-    view = function(AppLoad("hasty", 0.001, 5.0, accuracy=0.75), AppLoad("a", 1.0, 5.0))
+    view = function(Application("hasty", 0.001, 5.0, accuracy=0.75), Application("a", 1.0, 5.0))
     planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (view,), None, PRICES))
     plan = planning.plans["vision"]
     assert 5.0 == pytest.approx(planning.unplaced["vision"])
@@ -111,7 +112,7 @@ def test_an_objective_that_nobody_meets_is_told() -> None:
 
 def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
     """On a full server the old instances stay."""
-    view = function(AppLoad("a", 1.0, 20.0, accuracy=0.75))
+    view = function(Application("a", 1.0, 20.0, accuracy=0.75))
     cluster = Cluster([Node("n", 4.0, 0)])
     plan = planned(view, cluster=cluster)
     for _ in range(4):
@@ -119,7 +120,7 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
         if node is not None:
             cluster.place(SET.resources(1, 1.0, 0.0), node)
     busier = replace(
-        function(AppLoad("a", 1.0, 500.0, accuracy=0.75)),
+        function(Application("a", 1.0, 500.0, accuracy=0.75)),
         plan=plan,
         instances={k.name: Instances(ready=k.replicas) for k in plan.classes},
     )
@@ -129,9 +130,9 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
 
 def test_what_nobody_needs_makes_room() -> None:
     """On a full server idle instances go, though what is wanted has no room yet."""
-    view = function(AppLoad("a", 1.0, 2.0, accuracy=0.75))
+    view = function(Application("a", 1.0, 2.0, accuracy=0.75))
     cluster = Cluster([Node("n", 2.0, 0)])
-    plan = planned(function(AppLoad("a", 1.0, 2.0)))
+    plan = planned(function(Application("a", 1.0, 2.0)))
     (small,) = (kind for kind in plan.classes if kind.replicas)
     for _ in range(2):
         node = cluster.best_fit(SET.resources(1, 1.0, 0.0))
@@ -149,7 +150,7 @@ def test_what_nobody_needs_makes_room() -> None:
 def test_replicating_stays_with_one_variant() -> None:
     """Whatever the load, and with the one that suits every application."""
     params = Infaas.Params(scaling="replicate")
-    apps = (AppLoad("lax", 1.0, 300.0), AppLoad("exact", 1.0, 2.0, accuracy=0.75))
+    apps = (Application("lax", 1.0, 300.0), Application("exact", 1.0, 2.0, accuracy=0.75))
     assert 1 == len(variants(planned(function(*apps), params)))
 
 
@@ -162,7 +163,7 @@ def test_parameters_that_make_no_sense_are_refused(params: dict[str, float]) -> 
 
 def test_at_a_constant_load_of_variants_it_rests() -> None:
     """Plans of sets of variants come to rest as others do, and stay within the servers."""
-    apps = (AppLoad("lax", 1.0, 0.0), AppLoad("exact", 1.0, 0.0, accuracy=0.75))
+    apps = (Application("lax", 1.0, 0.0), Application("exact", 1.0, 0.0, accuracy=0.75))
     rounds = Rounds(
         guarded(Infaas(Infaas.Params())), [function(*apps)], [Node("n", 16.0, 1)], PRICES
     )

@@ -13,9 +13,8 @@ from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
 from carpool.plugins import build, resolve
-from carpool.scaling import resource_units
+from carpool.scaling import Application, FunctionLoad, Instances, resource_units
 from scaler.core.placement import Node
-from scaler.core.snapshot import AppLoad, FunctionView, Instances
 from scaler.testing import Rounds
 from tests.effort import scaled
 from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
@@ -43,7 +42,7 @@ def units(planning: Planning) -> float:
     )
 
 
-def running(function: FunctionView, plan: Plan, **there: int) -> FunctionView:
+def running(function: FunctionLoad, plan: Plan, **there: int) -> FunctionLoad:
     """The function with its plan carried out, or with other numbers of instances."""
     classes = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
     others = {name.replace("_", "-"): Instances(ready=count) for name, count in there.items()}
@@ -184,7 +183,7 @@ def test_a_batch_waits_as_long_as_it_may() -> None:
 
 def test_laxer_applications_wait_longer() -> None:
     """Sizes are for the tightest, waits are each application's own."""
-    apps = (AppLoad("web", 0.2, 100.0), AppLoad("mail", 0.5, 100.0))
+    apps = (Application("web", 0.2, 100.0), Application("mail", 0.5, 100.0))
     function = dataclasses.replace(view(1, model=Linear(0.02, 0.001)), apps=apps)
     routes = infless().plan(snapshot(function)).plans["classify"].routes
     everybody, mail = routes
