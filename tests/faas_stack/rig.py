@@ -120,11 +120,14 @@ class Rig:
         replicas = self.function(name).running.replicas
         return [r.instance for r in replicas if not r.draining]  # type: ignore[misc]
 
-    async def printed(self, name: str, text: str) -> None:
-        """Wait until a function's log has a line."""
+    async def printed(self, name: str, text: str, times: int = 1) -> None:
+        """Wait until a function's log has a line, so often."""
         log = self.function(name).running.log
-        what = f"{text!r} in the log"
-        await wait_until_async(lambda: text in [line.text for line in log.since(0)], what=what)
+
+        def said() -> bool:
+            return [line.text for line in log.since(0)].count(text) >= times
+
+        await wait_until_async(said, what=f"{text!r} in the log {times} times")
 
     async def logs(self, name: str, query: str = "") -> list[str]:
         """The lines a function has printed."""

@@ -219,6 +219,7 @@ async def test_a_replica_that_lets_nobody_in_any_more_keeps_what_it_has(rig: Rig
     """As one that was told to end does, by whomever: it refuses probes, and answers its calls."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     call = await begun(rig, "/hang")
+    await rig.printed("fn", "hanging")
     (instance,) = rig.instances("fn")
     os.kill(instance.life.pid, signal.SIGTERM)  # type: ignore[attr-defined]
     await wait_until_async(lambda: instance._silence.probes > supervised._SILENT_PROBES)
@@ -233,12 +234,12 @@ async def test_a_call_is_taken_from_one_silent_replica_and_no_more(rig: Rig) -> 
     """It may be what silences them."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     call = await begun(rig, "/hang")
-    instance = rig.instances("fn")[0]
+    await rig.printed("fn", "hanging")
     for _ in range(3):
         with patch.object(supervised.Supervised, "silent", new=True):
             await swept(rig, 0)
-        await wait_until_async(lambda: instance.ready)
-    await rig.printed("fn", "the client left")
-    assert 2 == (await rig.logs("fn")).count("hanging")
+        await rig.printed("fn", "hanging", 2)  # it was taken, and is with the replica once more
     await swept(rig, LIMIT_S)
     assert 504 == (await call).status
+    await rig.printed("fn", "the client left", 2)
+    assert 2 == (await rig.logs("fn")).count("hanging")
