@@ -123,6 +123,7 @@ async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, s
         seen = []
         while not hanging.done():
             seen.append(await running.ready())
+            await asyncio.sleep(0.01)
         seen.append(await running.ready())
         assert (200, 503) == (seen[0], seen[-1])
         assert (504, 200) == ((await hanging).status, (await waiting).status)
