@@ -90,7 +90,7 @@ def test_every_request_ends_once(plans: int) -> None:
         assert each["cpu_core_s"] <= 6.0 * 20.0 + 1e-6
 
 
-@settings(max_examples=5)
+@settings(max_examples=scaled(15))
 @given(plans=st.integers(0, 10**9))
 def test_a_seed_says_everything(plans: int) -> None:
     """The same run twice gives the same numbers; another seed gives others."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from scaler.core.laws.merged_windows import MergedBatches
 from scaler.core.laws.poisson_windows import expected_window
-from tests.effort import scaled
+from tests.effort import loosened, scaled
 from tests.scaler.printed_harmonybatch import eq_5_again_and_again, older_artefact
 
 if TYPE_CHECKING:
@@ -138,22 +138,23 @@ def buffer(
 
 
 def test_the_law_is_that_of_a_buffer_that_is_run() -> None:
-    """Sizes, waits and late requests of three applications, to the error of 30 000 batches."""
+    """Sizes, waits and late requests of three applications, to the error of so many batches."""
     rates, windows, size = (5, 10, 20), (0.2, 0.3, 0.5), 9
     executions = Fixed(size, 0.05, 0.012)
     slos = (0.3, 0.42, 0.6)
-    sizes, waits = buffer(rates, windows, size, 30_000)
+    sizes, waits = buffer(rates, windows, size, scaled(30_000))
     law = MergedBatches(rates, windows, size)
     counted = np.bincount(sizes, minlength=size + 1)[1:] / len(sizes)
-    assert pytest.approx(counted, abs=0.008) == law.sizes
-    assert pytest.approx(np.mean(sizes), rel=0.01) == law.mean_size
+    assert pytest.approx(counted, abs=loosened(0.008)) == law.sizes
+    assert pytest.approx(np.mean(sizes), rel=loosened(0.01)) == law.mean_size
     for app, slo_s in enumerate(slos):
         mine = np.array([wait for wait, _ in waits[app]])
         late = np.mean([wait + executions.of(n) > slo_s for wait, n in waits[app]])
-        assert pytest.approx(mine.mean(), rel=0.02) == law.mean_wait_s(app)
-        assert pytest.approx(late, abs=0.006) == law.late_share(app, slo_s, executions)
+        assert pytest.approx(mine.mean(), rel=loosened(0.02)) == law.mean_wait_s(app)
+        assert pytest.approx(late, abs=loosened(0.006)) == law.late_share(app, slo_s, executions)
         at = np.array([0.05, 0.15, windows[app] - 1e-6])
-        assert pytest.approx([np.mean(mine > t) for t in at], abs=0.01) == law.wait_tail(app, at)
+        over = [np.mean(mine > t) for t in at]
+        assert pytest.approx(over, abs=loosened(0.01)) == law.wait_tail(app, at)
 
 
 RATES = st.lists(st.floats(-4, 5).map(lambda power: 10**power), min_size=1, max_size=5)
