@@ -137,18 +137,12 @@ class Connection(asyncio.Protocol):
         """Read requests; refuse what cannot be read."""
         if self._closing:
             return
+        server, reader = self.server, self._reader
         self._unclaimed += len(data)
-        self.server.held_bytes += len(data)
-        intake = self.server.intake
-        if intake is not None:
-            intake.reads += 1
-            if intake.reads > intake.free_reads and intake.holds(self, data):
-                return
-        self.parse(data)
-
-    def parse(self, data: bytes) -> None:
-        """Read requests from ``data``, which has been counted; refuse what cannot be read."""
-        reader = self._reader
+        server.held_bytes += len(data)
+        intake = server.intake
+        if intake is not None and intake.parking and intake.park(self, data):
+            return
         begins = not reader.partial
         try:
             reader.feed(data)
@@ -157,6 +151,12 @@ class Connection(asyncio.Protocol):
         except Refused as refused:
             if not self._closing:
                 self._refuse(refused)
+
+    def unpark(self, data: bytes) -> None:
+        """Read requests from ``data``, which was parked."""
+        self._unclaimed -= len(data)
+        self.server.held_bytes -= len(data)
+        self.data_received(data)
 
     def eof_received(self) -> bool:
         """The client closed its side: it is not waiting any more."""
@@ -238,14 +238,6 @@ class Connection(asyncio.Protocol):
         server = self.server
         settled = not (self.exchanges or self._reader.partial or self._behind)
         return settled and not server.closing and server.held_bytes <= server.most_held_bytes
-
-    def answer_unparsed(self, data: bytes, answer: bytes) -> None:
-        """Send ``answer`` to the one request that ``data`` is."""
-        self.server.held_bytes -= len(data)
-        self._unclaimed -= len(data)
-        self._active_since = self.server.now()
-        self.server.connections.move_to_end(self)
-        self.write(answer)
 
     def invite(self) -> None:
         """The client waits for a sign before it sends its body."""

@@ -1,50 +1,44 @@
-"""What has been read and not parsed yet, while there is more of it than can be served in time.
+"""Requests that have been read and not parsed yet, while more arrive than can be served.
 
 Theory of operation
 -------------------
-Reading a socket costs a tenth of serving its request. So when reads come faster than requests can
-be served, they are parked, unparsed, with the time at which they were read. That is so in two
-cases: the reads of one iteration of the event loop have taken longer than `Pace.quantum_s`, or the
-application says that it would refuse whatever comes (`closed`).
+Reading a request costs about a tenth of serving it. So under overload requests are parked as they
+were read, unparsed: the newest, which can still be answered in time, are served first, and the
+oldest, which cannot, are refused.
 
-At the end of each iteration the freshest are parsed and served, for at most a quantum: under
-overload who came last can still be answered in time, who came first cannot. As soon as the freshest
-would be refused, so would all others; and who is parked for too long is refused in any case, the
-oldest first. A refusal is worth little to its caller and nothing to the others, so all refusals
-together get no more than `Pace.share` of the time, but for what it takes that nobody is parked for
-much longer than `_LONGEST_WAIT_S`; a client whose request is still parked sends no other, which is
-what slows a flood down.
+In ordinary operation `Intake.parking` is false, and connections parse what they read at once. The
+application sets it when it has refused a request, or an iteration of the event loop took long. From
+then on there is a turn in each iteration:
 
-A refusal is cheapest for a request whose head is, byte for byte, one that was parsed before: it has
-the same framing and means the same, so it is answered from its bytes alone. Every other request is
-parsed, and the application judges it as any other.
+1. The newest requests are parsed and served, until the application would refuse requests of that
+   age; at most `_SERVED_AT_ONCE`, so that answers can be written in between.
+2. The oldest are parsed and refused, if the application refuses requests of that age. Refusals take
+   a twentieth of the time at most, as that time is missing for the others, unless somebody has been
+   parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
+   which slows a flood down to what can be refused.
+3. Parking ends when nothing is parked and the application would serve a new request.
 
-Rules: only a whole new request on a connection with nothing unanswered is parked, and only a POST,
-so that a probe is answered whatever happens; the bytes of a connection are never reordered.
+Rules: only a `POST` that begins a new request, on a connection without unanswered ones, is parked;
+probes are answered whatever happens. The bytes of a connection are never reordered. What requests
+say is not known here: the application judges each of them when it is parsed.
 """
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from carpool.http.exchange import Exchange
+__all__ = ["Intake", "Parkable"]
 
-__all__ = ["Admission", "Intake", "Pace", "Parkable"]
-
-_FREE_READS = 32  # of one iteration, before the time is looked at
-_WITH_READING = 1.5  # what a refusal takes with the reading before it, which is not seen here
+_SERVED_AT_ONCE = 32
+_REFUSED_AT_ONCE = 8
+_REFUSING_SHARE = 1 / 20
+_LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
 _LONGEST_WAIT_S = 2.0
-_LONGEST_S = 0.0002  # of a refusal; if it was longer, the process was interrupted
-_SAVED_S = 0.005  # most time for refusals that is saved up
 _PAUSE_S = 0.001
-_HEADS_MAX = 1024
-_END = b"\r\n\r\n"
 
 
 class Parkable(Protocol):
@@ -53,224 +47,125 @@ class Parkable(Protocol):
     def between_requests(self) -> bool:
         """Whether nothing is unanswered, and nothing has begun."""
 
-    def parse(self, data: bytes) -> None:
-        """Read requests from ``data``."""
-
-    def answer_unparsed(self, data: bytes, answer: bytes) -> None:
-        """Send ``answer`` to the one request that ``data`` is."""
-
-
-class Admission(Protocol):
-    """What the intake needs of the application."""
-
-    closed: bool
-
-    def refuses(self, waited_s: float) -> bool:
-        """Whether a request that was read ``waited_s`` ago would be refused now."""
-
-    def refusal(self, token: str) -> bytes:
-        """Count a request like that of which ``token`` was learned; its answer, whole.
-
-        Empty if it is not to be refused after all.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How much is parsed and refused.
-
-    Attributes:
-        quantum_s: how long the reads of one iteration may take before others are parked.
-        share: of the time, that refusals may take.
-    """
-
-    quantum_s: float
-    share: float = 0.05
+    def unpark(self, data: bytes) -> None:
+        """Read requests from ``data`` now; the application serves or refuses them."""
 
 
 class Intake:
-    """Parks, parses and refuses.
+    """Parks requests under overload.
 
     Args:
-        app: says whether it is closed.
-        pace: how much.
+        refuses: whether the application would refuse a request that was read so many seconds ago.
         clock: seconds, monotonic.
-        soon: calls a function when this iteration of the event loop ends.
+        soon: calls a function in the next iteration of the event loop.
         later: calls a function after some seconds.
 
     Attributes:
-        reads: of this iteration; a connection counts them, and asks `holds` beyond `free_reads`.
+        parking: whether connections `park` what they read; set it when there is overload.
         waited_s: how long the request that is being parsed was parked.
     """
 
     __slots__ = (
-        "_allowance_s",
-        "_app",
         "_clock",
-        "_ending",
-        "_heads",
+        "_due",
         "_later",
-        "_overdue",
-        "_pace",
         "_parked",
-        "_parsing",
-        "_refilled",
+        "_refuse_from",
+        "_refuses",
         "_soon",
-        "_until",
-        "_waking",
-        "free_reads",
-        "reads",
+        "parking",
         "waited_s",
     )
 
     def __init__(
         self,
-        app: Admission,
-        pace: Pace,
+        refuses: Callable[[float], bool],
         clock: Callable[[], float],
         soon: Callable[[Callable[[], None]], object],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self._app = app
-        self._pace = pace
+        self._refuses = refuses
         self._clock = clock
         self._soon = soon
         self._later = later
         self._parked: OrderedDict[Parkable, tuple[float, bytes]] = OrderedDict()
-        self._heads: dict[bytes, tuple[int, str]] = {}
-        self._parsing = b""
-        self._ending = self._waking = False
-        self._until = 0.0
-        self._allowance_s = 0.0
-        self._overdue = 0.0  # refusals for which there was no time
-        self._refilled = clock()
-        self.free_reads: float = _FREE_READS
-        self.reads = 0
+        self._due = False  # a turn will come
+        self._refuse_from = 0.0
+        self.parking = False
         self.waited_s = 0.0
 
-    def __len__(self) -> int:
+    @property
+    def parked(self) -> int:
+        """How many requests are parked."""
         return len(self._parked)
 
-    def holds(self, connection: Parkable, data: bytes) -> bool:
-        """Whether ``data``, just read, is parked and not to be parsed now."""
-        now = self._clock()
-        if not self._ending:
-            self._end_soon(now)
+    def park(self, connection: Parkable, data: bytes) -> bool:
+        """Keep ``data``, just read, for later; False if it is to be parsed now."""
         known = self._parked.get(connection)
         if known:
             self._parked[connection] = (known[0], known[1] + data)
             return True
-        if now < self._until and not self._app.closed:
-            return False
         if data[:5] != b"POST " or not connection.between_requests():
             return False
-        self._parked[connection] = (now, data)
+        self._parked[connection] = (self._clock(), data)
+        if not self._due:
+            self._due = True
+            self._soon(self._turn)
         return True
 
     def gone(self, connection: Parkable) -> None:
         """Nobody waits for an answer on ``connection`` any more."""
         self._parked.pop(connection, None)
 
-    def iterated(self) -> None:
-        """An iteration of the event loop has ended in which requests were parsed."""
-        self.reads = 0
-
-    def closing(self) -> None:
-        """The application refuses what comes: every read is asked about from now on."""
-        self.free_reads = -1
-
     def stop(self) -> None:
-        """Park nothing from now on, and parse what is parked."""
-        self.free_reads = math.inf
+        """Parse all that is parked: the server closes."""
         while self._parked:
-            self._parse_freshest(self._clock())
+            self._parse(*self._parked.popitem())
 
-    def learn(self, exchange: Exchange, token: str) -> None:
-        """``exchange`` has been parsed; others with the same head may be refused unparsed."""
-        data = self._parsing
-        size = len(data) - len(exchange.body)
-        whole = data.find(_END) + len(_END) == size and data.endswith(exchange.body)
-        if whole and exchange.keep_alive:
-            if len(self._heads) >= _HEADS_MAX:
-                self._heads.clear()
-            self._heads[data[:size]] = (len(exchange.body), token)
+    def _turn(self) -> None:
+        self._due = False
+        served = self._serve_newest()
+        closed = self._refuses(0.0)
+        self._refuse_oldest(busy=closed or served == _SERVED_AT_ONCE)
+        self.parking = closed or bool(self._parked)
+        if self._parked:
+            self._due = True
+            if closed:
+                self._later(_PAUSE_S, self._turn)
+            else:
+                self._soon(self._turn)
 
-    # -- the end of an iteration ------------------------------------------------------------
+    def _serve_newest(self) -> int:
+        """Parse those that are served; how many they were."""
+        now, parked = self._clock(), self._parked
+        for served in range(_SERVED_AT_ONCE):
+            if not parked or self._refuses(now - self._read_at(newest=True)):
+                return served
+            self._parse(*parked.popitem())
+        return _SERVED_AT_ONCE
 
-    def _end_soon(self, now: float) -> None:
-        self._ending = True
-        self._until = now + self._pace.quantum_s
-        self._soon(self._end)
-
-    def _end(self) -> None:
-        self._ending = False
-        self.reads = 0
-        app, parked, now = self._app, self._parked, self._clock()
-        app.closed = app.refuses(0.0)
-        until = now + self._pace.quantum_s
-        while parked and now < until and not app.refuses(now - self._freshest):
-            self._parse_freshest(now)
-            now = self._clock()
-        self._refuse(now)
-        self.free_reads = -1 if app.closed or parked else _FREE_READS
-        if parked and not self._ending:
-            if now >= until:
-                self._end_soon(self._clock())
-            elif not self._waking:  # for an instance, or for the time that refusals may take
-                self._waking = True
-                self._later(_PAUSE_S, self._wake)
-
-    def _wake(self) -> None:
-        self._waking = False
-        if not self._ending:
-            self._end()
-
-    @property
-    def _freshest(self) -> float:
-        """When the last to be parked was read."""
-        return self._parked[next(reversed(self._parked))][0]
-
-    def _parse_freshest(self, now: float) -> None:
-        connection, (since, data) = self._parked.popitem()
-        self._parse(connection, data, now - since)
-
-    def _parse(self, connection: Parkable, data: bytes, waited_s: float) -> None:
-        self._parsing, self.waited_s = data, waited_s
-        try:
-            connection.parse(data)
-        finally:
-            self._parsing, self.waited_s = b"", 0.0
-
-    @property
-    def parsing(self) -> bool:
-        """Whether what is being parsed was parked."""
-        return bool(self._parsing)
-
-    def _refuse(self, now: float) -> None:
-        """Refuse the oldest of those that are to be, while there is time for it."""
-        parked, app = self._parked, self._app
-        passed_s, self._refilled = now - self._refilled, now
-        self._allowance_s = min(self._allowance_s + self._pace.share * passed_s, _SAVED_S)
-        self._overdue += len(parked) * min(passed_s / _LONGEST_WAIT_S, 1.0)
-        while parked and (self._allowance_s > 0 or self._overdue >= 1):
-            connection, (since, data) = parked.popitem(last=False)
-            if not (app.closed or app.refuses(now - since)):
-                parked[connection] = (since, data)
-                parked.move_to_end(connection, last=False)
+    def _refuse_oldest(self, *, busy: bool) -> None:
+        """Parse those that are refused; while there is other work, in a part of the time only."""
+        parked, began = self._parked, self._clock()
+        rested, count = not busy or began >= self._refuse_from, 0
+        while parked and count < _REFUSED_AT_ONCE:
+            waited_s = began - self._read_at(newest=False)
+            if not (rested or waited_s > _LONGEST_WAIT_S) or not self._refuses(waited_s):
                 break
-            began = self._clock()
-            self._refuse_one(connection, data, now - since)
-            took_s = min(self._clock() - began, _LONGEST_S)
-            self._allowance_s -= _WITH_READING * took_s
-            self._overdue -= 1
-        self._overdue = min(max(self._overdue, 0.0), len(parked))
+            self._parse(*parked.popitem(last=False))
+            count += 1
+        if count:
+            took_s = min(self._clock() - began, count * _LONGEST_REFUSAL_S)
+            self._refuse_from = began + took_s / _REFUSING_SHARE
 
-    def _refuse_one(self, connection: Parkable, data: bytes, waited_s: float) -> None:
-        size = data.find(_END) + len(_END)
-        known = self._heads.get(data[:size])
-        known = known if known and len(data) == size + known[0] else None
-        answer = self._app.refusal(known[1]) if known else b""
-        if answer:
-            connection.answer_unparsed(data, answer)
-        else:
-            self._parse(connection, data, waited_s)
+    def _read_at(self, *, newest: bool) -> float:
+        connections = reversed(self._parked) if newest else iter(self._parked)
+        return self._parked[next(connections)][0]
+
+    def _parse(self, connection: Parkable, read: tuple[float, bytes]) -> None:
+        self.waited_s = self._clock() - read[0]
+        self.parking = False
+        try:
+            connection.unpark(read[1])
+        finally:
+            self.waited_s = 0.0

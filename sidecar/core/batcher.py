@@ -153,12 +153,11 @@ class Batcher:
         """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
         return self._hungry and self._queue.seats >= self._batch_max
 
-    def closed(self, budget_s: float, now: float) -> Refusal | None:
-        """Why an interactive request that may take ``budget_s`` would be refused now, if it was."""
+    def closed(self, budget_s: float, now: float) -> bool:
+        """Whether an interactive request that may take ``budget_s`` would be refused now."""
         if self._queue.interactive >= self._queue_max:
-            return Refusal.QUEUE_FULL
-        refusing = self.shedding.mode == "on" and self.outlook.late(budget_s, now)
-        return Refusal.LATE if refusing else None
+            return True
+        return self.shedding.mode == "on" and self.outlook.late(budget_s, now)
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""

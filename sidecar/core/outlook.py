@@ -70,12 +70,9 @@ class Outlook:
             judgement, ahead = shedding.interactive, queue.ahead
         else:
             judgement, ahead = shedding.background, queue.seats
-        late = False
         if forecast:
             request.promised = forecast.finish(ahead, now)
-            margin_s = judgement.margin(request.deadline - request.arrived, now)
-            late = request.promised + margin_s > request.deadline
-        return shedding.refuses(judgement, now, late=late)
+        return judgement.refuses(request, shedding.most, now)
 
     def late(self, budget_s: float, now: float) -> bool:
         """Whether an interactive request that arrives now would take longer than ``budget_s``."""
@@ -90,24 +87,21 @@ class Outlook:
 
         Riders that were predicted to be late and got no answer are left out: they prove nothing.
         """
-        promised = [
-            rider
-            for rider in riders
-            if rider.promised and (answered < math.inf or rider.promised <= rider.deadline)
-        ]
-        background = [rider for rider in promised if rider.background]
+        if answered == math.inf:
+            riders = [rider for rider in riders if rider.promised <= rider.deadline]
+        background = [rider for rider in riders if rider.background]
         if background:
             self._learn(self._shedding.background, background, answered, exec_s)
-            promised = [rider for rider in promised if not rider.background]
-        if promised:
-            self._learn(self._shedding.interactive, promised, answered, exec_s)
+            riders = [rider for rider in riders if not rider.background]
+        self._learn(self._shedding.interactive, riders, answered, exec_s)
 
     def _learn(
         self, judgement: Judgement, riders: Sequence[Request], answered: float, exec_s: float
     ) -> None:
-        error_s = answered - min([rider.promised for rider in riders])
-        budget_s = min([rider.deadline - rider.arrived for rider in riders])
-        judgement.learn(error_s, exec_s, budget_s)
+        promised = [rider.promised for rider in riders if rider.promised]
+        if promised:
+            budget_s = min([rider.deadline - rider.arrived for rider in riders])
+            judgement.learn(answered - min(promised), exec_s, budget_s)
 
     def _made(self, now: float) -> Forecast | None:
         if self._forecast is None:

@@ -67,7 +67,8 @@ class Queue:
 
     def alike(self, request: Request) -> int:
         """How many requests of the class of ``request`` wait."""
-        return self._background_live if request.background else self.interactive
+        background = self._background_live
+        return background if request.background else self.live - background
 
     def push(self, request: Request) -> None:
         """Append a request that was just admitted."""

@@ -19,6 +19,10 @@ leave empty, so how wrong its predictions are says nothing about the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sidecar.core.request import Request
 
 __all__ = ["Judgement", "Shedding"]
 
@@ -36,14 +40,31 @@ class Judgement:
     Attributes:
         quantile: share of batches that should be answered within prediction and margin.
         margin_s: added to predictions.
+        late: how many were predicted to be late, refused or not.
     """
 
     quantile: float = 0.99
     margin_s: float = 0.0
+    late: int = 0
     _began: float = 0.0
     _arrived: int = 0
     _refused: int = 0
     _aged: float = 0.0
+
+    def refuses(self, request: Request, most: float, now: float) -> bool:
+        """Count an arrival; True if it is promised to be late, and the share ``most`` allows it."""
+        if now - self._aged >= _STEP_S:
+            self._age(now)
+        self._arrived += 1
+        deadline = request.deadline
+        if request.promised + self.margin_s <= deadline:  # nearly all of them
+            return False
+        if request.promised + self._margin(deadline - request.arrived) <= deadline:
+            return False
+        self.late += 1
+        refused = self._refused < most * self._arrived
+        self._refused += refused
+        return refused
 
     def margin(self, budget_s: float, now: float) -> float:
         """Seconds to add to the prediction for a request that may take ``budget_s`` in all.
@@ -52,18 +73,8 @@ class Judgement:
         and turns out to be late is given up in the queue for those behind it.
         """
         if now - self._aged >= _STEP_S:
-            self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
-            self._aged = now
-        return min(self.margin_s, _MOST * budget_s)
-
-    def may_refuse(self, cap: float, now: float, *, late: bool) -> bool:
-        """Count an arrival; True if it is late and the share ``cap`` has not been refused yet."""
-        if now - self._began >= _WINDOW_S:
-            self._began, self._arrived, self._refused = now, 0, 0
-        self._arrived += 1
-        refused = late and self._refused < cap * self._arrived
-        self._refused += refused
-        return refused
+            self._age(now)
+        return self._margin(budget_s)
 
     def learn(self, error_s: float, exec_s: float, budget_s: float) -> None:
         """Learn that the last of a batch was answered ``error_s`` later than predicted.
@@ -79,6 +90,15 @@ class Judgement:
         else:
             self.margin_s = max(0.0, self.margin_s - (1 - self.quantile) * exec_s / _RUN)
 
+    def _margin(self, budget_s: float) -> float:
+        return min(self.margin_s, _MOST * budget_s)
+
+    def _age(self, now: float) -> None:
+        self.margin_s *= 0.5 ** ((now - self._aged) / _HALF_LIFE_S)
+        self._aged = now
+        if now - self._began >= _WINDOW_S:
+            self._began, self._arrived, self._refused = now, 0, 0
+
 
 @dataclass(slots=True)
 class Shedding:
@@ -86,18 +106,21 @@ class Shedding:
 
     Attributes:
         mode: ``off``, ``dark`` (count, do not refuse) or ``on``.
-        cap: largest share of a window's arrivals of a class that is refused.
-        late: how many were predicted to be late, refused or not.
+        cap: largest share of a window's arrivals of a class that is refused, with ``on``.
+        most: the same in any mode.
         interactive, background: the classes.
     """
 
     mode: str = "dark"
     cap: float = 0.99
-    late: int = 0
+    most: float = field(init=False)
     interactive: Judgement = field(default_factory=Judgement)
     background: Judgement = field(default_factory=Judgement)
 
-    def refuses(self, judgement: Judgement, now: float, *, late: bool) -> bool:
-        """Count an arrival of the class of ``judgement``; True if it is to be refused."""
-        self.late += late
-        return judgement.may_refuse(self.cap if self.mode == "on" else 0.0, now, late=late)
+    def __post_init__(self) -> None:
+        self.most = self.cap if self.mode == "on" else 0.0
+
+    @property
+    def late(self) -> int:
+        """How many were predicted to be late, refused or not."""
+        return self.interactive.late + self.background.late

@@ -47,12 +47,12 @@ def admitted(request: Request, fleet: Fleet, *, planned: bool) -> None:
             request.demand = None  # a latency alone is the request's deadline, and no more
         return
     known = selecting.variants
-    model, version = request.payload.names
+    model, version = request.payload.template.names
     named = version if version in known else model if model in known and not version else ""
     if version not in ("", _ONLY) and not named:
         raise _unknown(version, list(known))
     if named and demand is None:
-        demand = (request.payload.least or Demand())._replace(variant=named)
+        demand = (request.payload.template.least or Demand())._replace(variant=named)
     elif named:
         demand = stricter(demand, Demand(variant=named))
     if demand is not None:

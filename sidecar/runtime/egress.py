@@ -140,7 +140,8 @@ def _answers(response: Response, ids: list[int]) -> Answers:
     padding = _padding(response.header(b"x-carpool-padding"))
     statuses, bodies = columns.statuses, columns.bodies
     try:
-        heads = [_answer_head(head) for head in columns.heads]
+        known = {head: _answer_head(head) for head in set(columns.heads)}
+        heads = [known[head] for head in columns.heads]
         if min(statuses) < _LOWEST_STATUS or max(statuses) > _HIGHEST_STATUS:
             statuses, heads, bodies = _each_by_itself(columns)
     except wire.WireError:

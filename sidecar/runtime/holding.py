@@ -41,4 +41,4 @@ class Holding:
 
 
 def _until(request: Request) -> float:
-    return request.arrived + min(_PATIENCE_S, float(request.payload.timeout_s))
+    return request.arrived + min(_PATIENCE_S, float(request.payload.template.timeout_s))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
 
-__all__ = ["WAY", "Ingress", "Rider", "fingerprint"]
+__all__ = ["WAY", "Ingress", "Rider", "Template", "fingerprint"]
 
 # What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
 # only make heads differ, and every distinct head is parsed again on the other side.
@@ -37,15 +37,33 @@ _PASSED = frozenset(
 _READ = frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | demands.HEADERS
 _REPEATED = _PASSED | _READ  # callers send the same values again and again
 _PASSED_ONCE = frozenset((b"traceparent", b"tracestate", b"x-call-id"))
-_ONCE = _PASSED_ONCE | {b"x-start-time"}
+_KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
 WAY = 1 / 16  # of the budget, which is kept for the way back
-_FARES_MAX = 1024
-_FARE_BYTES_MAX = 2048  # of target and headers; larger ones do not repeat, and would be hoarded
+_HERE = 1 - WAY
+_TEMPLATES_MAX = 1024
+_TEMPLATE_BYTES_MAX = 2048  # of target and headers; larger ones do not repeat, and would be hoarded
 
 _Pairs = list[tuple[bytes, bytes]]
+
+
+class Template(NamedTuple):
+    """What requests with the same target and the same repeated headers have in common."""
+
+    key: tuple[str, str, bytes]
+    head: bytes
+    app: str
+    background: bool
+    objective_s: float
+    timeout_s: float  # the caller's own limit, from its arrival on
+    explain: bool
+    said: Demand | None  # by its headers
+    demand: Demand | None  # that, with what its application asks for in any case
+    names: tuple[str, str]
+    json_length: bytes
+    least: Demand | None  # what its application asks for in any case
 
 
 class Rider(NamedTuple):
@@ -54,27 +72,7 @@ class Rider(NamedTuple):
     exchange: Exchange
     head: bytes
     call_id: str
-    explain: bool
-    names: tuple[str, str] = ("", "")
-    timeout_s: float = math.inf  # the caller's own limit, from its arrival on
-    least: Demand | None = None  # what its application asks for in any case
-
-
-class _Fare(NamedTuple):
-    """What requests with the same target and the same repeated headers have in common."""
-
-    key: tuple[str, str, bytes]
-    head: bytes
-    app: str
-    background: bool
-    objective_s: float
-    timeout_s: float
-    explain: bool
-    said: Demand | None  # by its headers
-    demand: Demand | None  # that, with what its application asks for in any case
-    names: tuple[str, str]
-    json_length: bytes
-    least: Demand | None  # what its application asks for in any case
+    template: Template
 
 
 def fingerprint(request: Request) -> int:
@@ -96,7 +94,7 @@ class Ingress:
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
-        self._fares: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], _Fare] = {}
+        self._templates: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], Template] = {}
         self._ids = 0
 
     def read(self, exchange: Exchange, unread_s: float = 0.0) -> Request:
@@ -110,53 +108,52 @@ class Ingress:
             BadRequest: an ill-formed ``X-Timeout`` or demand, an application nobody declared, or
                 a class that does not exist.
         """
-        repeated, once = [], []
+        repeated: _Pairs = []
+        once: _Pairs = []
         for pair in exchange.headers:
-            if pair[0] in _REPEATED:
-                repeated.append(pair)
-            elif pair[0] in _ONCE:
-                once.append(pair)
-        ticket = (exchange.method, exchange.target, tuple(repeated))
-        fare = self._fares.get(ticket)
-        if fare is None:
-            fare = self._fare(exchange.method, exchange.target, repeated)
-            if len(exchange.target) + sum(len(v) for _, v in repeated) <= _FARE_BYTES_MAX:
-                if len(self._fares) >= _FARES_MAX:
-                    self._fares.clear()
-                self._fares[ticket] = fare
-        demand = fare.demand
-        if fare.names[0]:
-            said = demands.in_body(exchange.body, fare.json_length)
+            name = pair[0]
+            if name in _KNOWN:
+                (repeated if name in _REPEATED else once).append(pair)
+        key = (exchange.method, exchange.target, tuple(repeated))
+        template = self._templates.get(key)
+        if template is None:
+            template = self._template(exchange.method, exchange.target, repeated)
+            if len(exchange.target) + sum(len(v) for _, v in repeated) <= _TEMPLATE_BYTES_MAX:
+                if len(self._templates) >= _TEMPLATES_MAX:
+                    self._templates.clear()
+                self._templates[key] = template
+        demand = template.demand
+        if template.names[0]:
+            said = demands.in_body(exchange.body, template.json_length)
             if said is not None:
-                said = demands.stricter(fare.said, said)
-                demand = self._complete(said, fare.app, fare.objective_s)
-        objective_s = fare.objective_s if demand is None else demand.latency_s
-        objective_s, head, call_id = objective_s - unread_s, fare.head, ""
+                said = demands.stricter(template.said, said)
+                demand = self._complete(said, template.app, template.objective_s)
+        objective_s = template.objective_s if demand is None else demand.latency_s
+        objective_s, head, call_id = objective_s - unread_s, template.head, ""
         if once:
             head += _lines(pair for pair in once if pair[0] in _PASSED_ONCE)
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
-        budget_s = min(objective_s, fare.timeout_s)
+        budget_s, arrived = template.timeout_s, exchange.received
+        budget_s = min(budget_s, objective_s)
         self._ids += 1
         request = Request(
             self._ids,
-            fare.key,
-            exchange.received,
-            deadline=exchange.received + budget_s * (1 - WAY),
+            template.key,
+            arrived,
+            deadline=arrived + budget_s * _HERE,
             seats=seats(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
-            background=fare.background,
-            app=fare.app,
-            payload=Rider(
-                exchange, head, call_id, fare.explain, fare.names, fare.timeout_s, fare.least
-            ),
+            background=template.background,
+            app=template.app,
+            payload=Rider(exchange, head, call_id, template),
         )
-        request.due = exchange.received + budget_s
+        request.due = arrived + budget_s
         request.demand = demand
         return request
 
-    def _fare(self, method: str, target: str, headers: _Pairs) -> _Fare:
+    def _template(self, method: str, target: str, headers: _Pairs) -> Template:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
         head = first_line + _lines(pair for pair in headers if pair[0] in _PASSED)
         read = dict(headers).get
@@ -165,7 +162,7 @@ class Ingress:
         timeout = read(b"x-timeout")
         objective_s = math.inf if background else self._objective_s(app)
         said = demands.in_headers(headers)
-        return _Fare(
+        return Template(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
             app=app,

@@ -142,7 +142,7 @@ class Rides:
                 continue
             failures += status >= _FAILED_FROM
             headers = (*head.headers, *chosen) if chosen else head.headers
-            if request.payload.explain:
+            if request.payload.template.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
                 headers = (*headers, *explained, wait)
             request.payload.exchange.reply(status, body, head.content_type, headers)

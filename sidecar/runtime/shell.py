@@ -19,11 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from carpool import errors, wire
-from carpool.errors import CarpoolError, DeadlineMissed
-from carpool.http.intake import Intake, Pace
+from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
+from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.runtime import choosing
-from sidecar.runtime.admission import Admission, told
+from sidecar.runtime.ingress import WAY
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.rides import Rides
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["QUANTUM", "Shell"]
 
 _NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
-QUANTUM = 1 / 48  # of the objective; what is read in an iteration later than that is parked
+QUANTUM = 1 / 16  # of the objective; after an iteration that took longer, requests are parked
 _RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
 
 
@@ -86,8 +86,8 @@ class Shell:
         self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
         self._stepping = False
         self._began = self._ended = 0.0
-        self._unread_s = 0.0
-        self._unread_max_s = math.inf
+        self._unread_s = 0.0  # of what is read in this iteration, on average
+        self._objective_s = math.inf
         self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
@@ -100,19 +100,18 @@ class Shell:
         self.starving: Callable[[], None] = lambda: None
         self.relay: Relay | None = None
         self._intake: Intake | None = None
-        self._admission: Admission | None = None
         metrics.watch(batcher)
 
     def shed(self, server: Server, objective_s: float) -> None:
-        """Refuse what ``server`` reads before it is parsed, where it would be refused after."""
-        admission = Admission(self._batcher, self._metrics, server, objective_s)
-        admission.load = self.load
-        self._unread_max_s = objective_s / 2
-        pace = Pace(QUANTUM * objective_s)
-        loop = self._loop
-        self._admission = admission
+        """Park what ``server`` reads and cannot serve in time.
+
+        Args:
+            server: whose application this is.
+            objective_s: the function's longest.
+        """
+        self._objective_s, loop = objective_s, self._loop
         self._intake = server.intake = Intake(
-            admission, pace, self._now, loop.call_soon, loop.call_later
+            self._refuses, self._now, loop.call_soon, loop.call_later
         )
 
     def changed(self) -> None:
@@ -134,17 +133,18 @@ class Shell:
 
     def __call__(self, exchange: Exchange) -> None:
         """The HTTP application."""
-        if self._passed_by(exchange):
+        target = exchange.target
+        if target.startswith("/_/") or target == "/metrics":
+            self.readiness.answer(exchange)
+            return
+        if self.relay is not None and self.relay.takes(exchange):
             return
         if self.readiness.failing():
             exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
             return
         self.step_soon(exchange.received)
-        intake = self._intake
-        if intake is None or not intake.parsing:
-            request = self._ingress.read(exchange, self._unread_s)
-        else:
-            request = self._parked(exchange, intake)
+        waited_s = 0.0 if self._intake is None else self._intake.waited_s
+        request = self._ingress.read(exchange, self._unread_s + waited_s)
         objection = None
         if request.demand is not None or self._fleet.selecting is not None:
             objection = self._chosen(request)
@@ -164,21 +164,6 @@ class Shell:
         if self._batcher.full:
             self.step_now()
 
-    def _passed_by(self, exchange: Exchange) -> bool:
-        """Whether ``exchange`` is none for the batcher; if so it is being answered."""
-        if exchange.target.startswith("/_/") or exchange.target == "/metrics":
-            self.readiness.answer(exchange)
-            return True
-        return self.relay is not None and self.relay.takes(exchange)
-
-    def _parked(self, exchange: Exchange, intake: Intake) -> Request:
-        """The request that ``exchange`` carries, which was read some time ago."""
-        request = self._ingress.read(exchange, self._unread_s + intake.waited_s)
-        token = self._admission.token(exchange, request) if self._admission else None
-        if token is not None:
-            intake.learn(exchange, token)
-        return request
-
     def _chosen(self, request: Request) -> CarpoolError | None:
         """Settle which variants may serve a request; why none can, if none can."""
         began = time.perf_counter()
@@ -191,24 +176,28 @@ class Shell:
         return choosing.objection(demand, selecting)
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
+            refusal = Refusal.LATE  # its time passed here, while it was parked
         self._metrics.refused(refusal.value)
         answer = self._told.get(refusal)
         if answer is None:
             answer = self._told[refusal] = errors.answer(self._refusal(refusal))
-            self._close()
         exchange.reply(answer.status, answer.body, headers=answer.headers)
 
-    def _close(self) -> None:
-        """The first refusal of an iteration: others may not have to be parsed."""
-        if self._admission and self._intake:
-            self._admission.closed = self._admission.refuses(0.0)
-            if self._admission.closed:
-                self._intake.closing()
+    def _refuses(self, waited_s: float) -> bool:
+        """Whether an interactive request that was parked for so long would be refused now."""
+        left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
+        return self._batcher.closed(left_s, self._now())
 
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
-        return told(refusal, self._batcher, self._now())
+        batcher = self._batcher
+        waiting, clear_s = batcher.queued, batcher.outlook.clear_s(self._now())
+        if refusal is Refusal.LATE:
+            msg = f"{waiting} requests wait: this one would be answered after its deadline"
+            return Overloaded(msg, clear_s)
+        return QueueFull(f"{waiting} requests wait already", clear_s)
 
     def _gone(self, request: Request) -> None:
         self._batcher.cancel(request)
@@ -228,12 +217,11 @@ class Shell:
     def _end_of_iteration(self) -> None:
         self._stepping = False
         self._ended = self._now()
-        unread_s = (self._ended - self._began) / 2  # of what is read in the next one, on average
-        self._unread_s = min(unread_s, self._unread_max_s)
+        took_s = self._ended - self._began
+        self._unread_s = min(took_s, self._objective_s) / 2
+        if self._intake is not None and (self._told or took_s > QUANTUM * self._objective_s):
+            self._intake.parking = True
         self._told.clear()
-        if self._intake and self._admission:
-            self._intake.iterated()
-            self._admission.unread_s = self._unread_s
         self.step_now()
         if self.front and self.front.starving is not self._starved:
             self._starved = not self._starved

@@ -128,10 +128,11 @@ def test_nothing_is_refused_below_the_capacity() -> None:
 def test_a_window_refuses_no_more_than_its_share() -> None:
     """Even if everything is predicted to be late, a fifth passes and can correct the prediction."""
     shedding = Shedding("on", cap=0.8)
-    judged = shedding.interactive
-    refused = sum(shedding.refuses(judged, 0.001 * i, late=True) for i in range(1000))
-    assert 800 == refused
-    assert shedding.refuses(judged, 20.0, late=True)
+    judged, late = shedding.interactive, Request(1, "k", 0.0, deadline=0.1)
+    late.promised = 0.2
+    refused = sum(judged.refuses(late, shedding.most, 0.001 * i) for i in range(1000))
+    assert (800, 1000) == (refused, shedding.late)
+    assert judged.refuses(late, shedding.most, 20.0)
 
 
 def test_nothing_is_predicted_from_nothing() -> None:

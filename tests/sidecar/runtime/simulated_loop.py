@@ -1,4 +1,4 @@
-"""A sidecar's event loop in simulated time: the real intake, admission and batcher, and clients.
+"""A sidecar's event loop in simulated time: the real intake and batcher, and clients.
 
 What reading, parsing, answering and refusing cost is written down, so that a flood that no machine
 could send is as exact as a trickle. The handler has a core of its own.
@@ -10,18 +10,15 @@ import heapq
 import random
 from dataclasses import dataclass, field
 from itertools import count
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from carpool.http.intake import Intake, Pace
+from carpool.http.intake import Intake
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
 from sidecar.core.shedding import Shedding
 from sidecar.policies.deadline import Deadline
-from sidecar.runtime.admission import Admission
 from sidecar.runtime.ingress import WAY
-from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.shell import QUANTUM
 from sidecar.testing import FakeClock
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "Loop", "Outcome"]
 
-_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"
+_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n\r\n"
 _ITERATION_S = 30e-6
 _OK, _EXPIRED, _REFUSED = 200, 504, 503
 _RESTED_S = 0.002
@@ -73,16 +70,10 @@ class _Connection:
         """It always is."""
         return True
 
-    def parse(self, data: bytes) -> None:
+    def unpark(self, data: bytes) -> None:
         """There is one request in it."""
         del data
         self._loop.parsed(self)
-
-    def answer_unparsed(self, data: bytes, answer: bytes) -> None:
-        """Only its cost counts."""
-        del data, answer
-        self._loop.clock.advance(self._loop.costs.refuse_s)
-        self._loop.ended(self, _REFUSED)
 
 
 class Loop:
@@ -101,13 +92,9 @@ class Loop:
             shedding=Shedding(mode),
         )
         self.batcher.upstreams.add(Upstream("a", batch_max, up=True))
-        server: Any = SimpleNamespace(date=b"")
-        self._admission = Admission(self.batcher, Metrics(), server, slo_s, self.clock)
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self.intake = Intake(
-            self._admission, Pace(QUANTUM * slo_s), self.clock, self._soon.append, self._later
-        )
+        self.intake = Intake(self._refuses, self.clock, self._soon.append, self._later)
         self._free = [_Connection(self) for _ in range(connections)]
         self._readable: list[_Connection] = []
         self._running: list[tuple[float, int, Batch]] = []
@@ -115,6 +102,7 @@ class Loop:
         self._ids = count(1)
         self._dues: list[float] = []
         self._unread_s = 0.0
+        self._refused = False
         self._stretches: list[tuple[float, Outcome]] = []
         self._began = 0.0
 
@@ -128,7 +116,7 @@ class Loop:
                 self._dues.append(at)
             at = end
         self._dues.reverse()
-        while self._dues or self._readable or self._running or len(self.intake):
+        while self._dues or self._readable or self._running or self.intake.parked:
             self._iterate()
         return [outcome for _, outcome in self._stretches]
 
@@ -143,15 +131,10 @@ class Loop:
             deadline=now + (self._slo_s - waited_s) * (1 - WAY),
             payload=connection,
         )
-        if self.intake.parsing:
-            body: Any = SimpleNamespace(body=b"{}", keep_alive=True)
-            self.intake.learn(body, "*")
         if self.batcher.admit(request, now):
             self.clock.advance(self.costs.refuse_s)
             self.ended(connection, _REFUSED)
-            self._admission.closed = self._admission.refuses(0.0)
-            if self._admission.closed:
-                self.intake.closing()
+            self._refused = True
         elif self.batcher.full:
             self._step()
 
@@ -201,9 +184,11 @@ class Loop:
             self._read(connection)
         while self._running and self._running[0][0] <= self._began:
             self._land(heapq.heappop(self._running)[2])
-        self.intake.iterated()
-        self._unread_s = min((self.clock.now - self._began) / 2, self._slo_s / 2)
-        self._admission.unread_s = self._unread_s
+        took_s = self.clock.now - self._began
+        if self._refused or took_s > QUANTUM * self._slo_s:
+            self.intake.parking = True
+        self._refused = False
+        self._unread_s = min(took_s, self._slo_s) / 2
         self._step()
 
     def _rest(self) -> bool:
@@ -218,11 +203,12 @@ class Loop:
 
     def _read(self, connection: _Connection) -> None:
         self.clock.advance(self.costs.read_s)
-        intake = self.intake
-        intake.reads += 1
-        data = _HEAD + b"{}"
-        if not (intake.reads > intake.free_reads and intake.holds(connection, data)):
-            connection.parse(data)
+        if not (self.intake.parking and self.intake.park(connection, _HEAD)):
+            connection.unpark(_HEAD)
+
+    def _refuses(self, waited_s: float) -> bool:
+        left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
+        return self.batcher.closed(left_s, self.clock.now)
 
     def _step(self) -> None:
         actions = self.batcher.step(self.clock.now)

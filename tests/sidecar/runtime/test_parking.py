@@ -1,0 +1,116 @@
+"""When a sidecar begins to park requests, and what becomes of those that wait for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.http.server import serve
+from carpool.settings import FunctionSettings
+from sidecar.core.batcher import Batcher
+from sidecar.core.shedding import Shedding
+from sidecar.policies.deadline import Deadline
+from sidecar.runtime.fleet import Fleet
+from sidecar.runtime.ingress import Ingress
+from sidecar.runtime.ledger import Ledger
+from sidecar.runtime.metrics import Metrics
+from sidecar.runtime.shell import QUANTUM, Shell
+from sidecar.testing import FakeClock
+from tests.carpool.http.edge import Socketless
+from tests.sidecar.runtime.conftest import on_loop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from carpool.http.server import Server
+
+OBJECTIVE_S = 10.0
+QUEUE_MAX = 3
+POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@contextlib.asynccontextmanager
+async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
+    """A sidecar without an instance, so that whatever it takes in stays in its queue."""
+    batcher = Batcher(
+        Deadline(Deadline.Params()), batch_max=4, queue_max=QUEUE_MAX, shedding=Shedding("on")
+    )
+    ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "10s"}), time.time)
+    fleet = Fleet(batcher, answer_bytes=1000)
+    shell = Shell(batcher, ingress, Metrics(), Ledger(time.time), fleet, exec_timeout_s=60.0)
+    server = await serve(shell, listen="127.0.0.1:0")
+    server.now = shell._now = clock
+    shell.shed(server, OBJECTIVE_S)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def asks(server: Server) -> Socketless:
+    """A new client that has sent a request."""
+    client = Socketless(server)
+    client.feed(POST)
+    return client
+
+
+async def iteration() -> None:
+    """One iteration of the event loop ends."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+@on_loop
+async def test_after_a_refusal_requests_are_parked_while_any_would_be_refused() -> None:
+    """They are refused in their turn."""
+    async with overloadable(FakeClock(1.0)) as server:
+        intake = server.intake
+        assert intake
+        waiting = [asks(server) for _ in range(QUEUE_MAX)]
+        await iteration()
+        assert not intake.parking
+        assert asks(server).sent.startswith(b"HTTP/1.1 429 ")
+        await iteration()
+        assert intake.parking
+        late = asks(server)
+        assert (b"", 1) == (late.sent, intake.parked)
+        await iteration()
+        assert late.sent.startswith(b"HTTP/1.1 429 ")
+        waiting[0].hang_up()
+        await iteration()
+        served = asks(server)
+        await iteration()
+        assert (b"", 0, False) == (served.sent, intake.parked, intake.parking)
+
+
+@pytest.mark.parametrize("parks", [True, False])
+@on_loop
+async def test_after_a_long_iteration_requests_are_parked(*, parks: bool) -> None:
+    """Though none was refused; what is parked is served in the next one."""
+    clock = FakeClock(1.0)
+    async with overloadable(clock) as server:
+        intake = server.intake
+        assert intake
+        asks(server)
+        clock.advance(OBJECTIVE_S * QUANTUM * (1.01 if parks else 0.99))
+        await iteration()
+        assert parks is intake.parking
+        asks(server)
+        assert (1 if parks else 0) == intake.parked
+        await iteration()
+        assert (0, False) == (intake.parked, intake.parking)
+
+
+@on_loop
+async def test_who_was_parked_past_the_deadline_may_ask_again() -> None:
+    """503, as for any other request for which there was no time, and not 504."""
+    async with overloadable(FakeClock(1.0)) as server:
+        assert server.intake
+        server.intake.waited_s = 2 * OBJECTIVE_S
+        client = asks(server)
+        assert client.sent.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after" in client.sent
