@@ -47,7 +47,8 @@ _TIMES = (0.5, 0.9, 1.0, 2.0, 5.0, 20.0)
 _BEFORE_S, _AFTER_S = 1.0, 2.0
 _SETTLING_S = 0.3  # of the overload, which are not counted
 _LADDER = 1.12  # between rates while the capacity is looked for
-_RUNGS = 8
+_ABOVE = 4  # rungs above what a closed loop of callers gets
+_RUNGS = 12
 _RUNG_S = 1.5
 _ENOUGH = 0.99
 _WINDOW_S = 0.05
@@ -169,6 +170,7 @@ class Bench:
             callers = 2 * self._case.batch_max
             flood.closed_loop(callers, _RUNG_S / 2)
             rate_rps, _ = flood.closed_loop(callers, _RUNG_S)
+            rate_rps *= _LADDER**_ABOVE
             for rung in range(_RUNGS):
                 sent = flood.open_loop(_due([(rate_rps, _RUNG_S)], seed=rung))
                 if self._in_time(sent).mean() >= _ENOUGH:
