@@ -3,15 +3,17 @@
 Theory of operation
 -------------------
 Reading a request costs about a tenth of serving it. So under overload requests are parked as they
-were read, unparsed: the newest, which can still be answered in time, are served first, and the
-oldest, which cannot, are refused.
+were read, unparsed. The newest, which can still be answered in time, are served, and the oldest,
+which cannot, are refused.
 
 In ordinary operation `Intake.parking` is false, and connections parse what they read at once. The
 application sets it when it has refused a request, or an iteration of the event loop took long. From
 then on there is a turn in each iteration:
 
-1. The newest requests are parsed and served, until the application would refuse requests of that
-   age; at most `_SERVED_AT_ONCE`, so that answers can be written in between.
+1. Requests are parsed and served, until the application would refuse requests of that age; at most
+   `_SERVED_AT_ONCE`, so that answers can be written in between. As long as the oldest has time to
+   spare they are served in order, as after a short interruption everybody can be; else the newest
+   come first.
 2. The oldest are parsed and refused, if the application refuses requests of that age. Refusals take
    a twentieth of the time at most, as that time is missing for the others, unless somebody has been
    parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
@@ -38,6 +40,7 @@ _REFUSED_AT_ONCE = 8
 _REFUSING_SHARE = 1 / 20
 _LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
 _LONGEST_WAIT_S = 2.0
+_HASTE = 2.0  # those who waited are served in order while twice their wait would do no harm
 _PAUSE_S = 0.001
 
 
@@ -124,7 +127,7 @@ class Intake:
 
     def _turn(self) -> None:
         self._due = False
-        served = self._serve_newest()
+        served = self._serve()
         closed = self._refuses(0.0)
         self._refuse_oldest(busy=closed or served == _SERVED_AT_ONCE)
         self.parking = closed or bool(self._parked)
@@ -135,13 +138,14 @@ class Intake:
             else:
                 self._soon(self._turn)
 
-    def _serve_newest(self) -> int:
+    def _serve(self) -> int:
         """Parse those that are served; how many they were."""
         now, parked = self._clock(), self._parked
+        newest = bool(parked) and self._refuses(_HASTE * (now - self._read_at(newest=False)))
         for served in range(_SERVED_AT_ONCE):
-            if not parked or self._refuses(now - self._read_at(newest=True)):
+            if not parked or self._refuses(now - self._read_at(newest=newest)):
                 return served
-            self._parse(*parked.popitem())
+            self._parse(*parked.popitem(last=newest))
         return _SERVED_AT_ONCE
 
     def _refuse_oldest(self, *, busy: bool) -> None:

@@ -120,17 +120,21 @@ def test_without_overload_requests_are_parsed_as_they_come() -> None:
     run(body)
 
 
-def test_the_newest_are_served_first_some_in_each_turn_until_none_is_parked() -> None:
-    """Then requests are parsed as they come again."""
+@pytest.mark.parametrize("late", [True, False])
+def test_some_are_served_in_each_turn_until_none_is_parked(*, late: bool) -> None:
+    """In order while the oldest has time to spare, else the newest first."""
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(40))
+        scene.clock.advance(PATIENCE_S * (0.6 if late else 0.4))
         assert (40, []) == (scene.intake.parked, scene.served)
         scene.turn()
-        assert bodies(range(39, 7, -1)) == scene.served
+        order = bodies(range(40))[:: -1 if late else 1]
+        assert order[:AT_ONCE] == scene.served
         scene.crowd(90)
         scene.turn()
-        assert [b"0090", *bodies(range(7, -1, -1))] == scene.served[AT_ONCE:]
+        rest = [b"0090", *order[AT_ONCE:]] if late else [*order[AT_ONCE:], b"0090"]
+        assert rest == scene.served[AT_ONCE:]
         assert (False, [], []) == (scene.intake.parking, scene.soon, scene.refused)
         scene.crowd(91)
         assert b"0091" == scene.served[-1]
@@ -202,7 +206,7 @@ def test_while_closed_requests_wait_and_are_served_when_it_opens() -> None:
         assert bodies(range(8)) == scene.refused
         scene.shut = False
         scene.turn()
-        assert bodies(range(19, 7, -1)) == scene.served
+        assert bodies(range(8, 20)) == scene.served
         assert not scene.intake.parking
 
     run(body)
