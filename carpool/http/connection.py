@@ -158,6 +158,15 @@ class Connection(asyncio.Protocol):
         self.server.held_bytes -= len(data)
         self.data_received(data)
 
+    def answer(self, data: bytes, answer: bytes) -> None:
+        """Send ``answer`` to the one request that ``data`` is, which was parked."""
+        server = self.server
+        self._unclaimed -= len(data)
+        server.held_bytes -= len(data)
+        self._active_since = server.now()
+        server.connections.move_to_end(self)
+        self.write(answer)
+
     def eof_received(self) -> bool:
         """The client closed its side: it is not waiting any more."""
         self._depart()

@@ -14,19 +14,24 @@ then on there is a turn in each iteration:
    `_SERVED_AT_ONCE`, so that answers can be written in between. As long as the oldest has time to
    spare they are served in order, as after a short interruption everybody can be; else the newest
    come first.
-2. The oldest are parsed and refused, if the application refuses requests of that age. Refusals take
+2. The oldest are refused, if the application refuses requests of that age. Refusals take
    a twentieth of the time at most, as that time is missing for the others, unless somebody has been
    parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
    which slows a flood down to what can be refused.
 3. Parking ends when nothing is parked and the application would serve a new request.
 
+A refusal is cheapest for a request that is plain: whole, with a plain length, and without a header
+that could change its framing or how the application judges it. Those are answered unparsed; others
+are parsed, and the application refuses them itself.
+
 Rules: only a `POST` that begins a new request, on a connection without unanswered ones, is parked;
 probes are answered whatever happens. The bytes of a connection are never reordered. What requests
-say is not known here: the application judges each of them when it is parsed.
+say is not known here: the application judges each of them that is parsed.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +47,20 @@ _LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
 _LONGEST_WAIT_S = 2.0
 _HASTE = 2.0  # those who waited are served in order while twice their wait would do no harm
 _PAUSE_S = 0.001
+_LINES = rb"(?:(?!%b)[!#-'*+.^-`|~\w-]+: ?[^\x00-\x1f\x7f]*\r\n)*" % b"|".join(
+    (
+        rb"content-length",
+        rb"transfer-encoding",
+        rb"connection(?!: keep-alive\r)",
+        rb"expect",
+        rb"upgrade",
+        rb"x-carpool-",
+    )
+)
+_PLAIN = re.compile(
+    rb"POST /[!-~]* HTTP/1\.1\r\n%bcontent-length: ?(\d{1,10})\r\n%b\r\n" % (_LINES, _LINES),
+    re.IGNORECASE,
+)
 
 
 class Parkable(Protocol):
@@ -53,12 +72,17 @@ class Parkable(Protocol):
     def unpark(self, data: bytes) -> None:
         """Read requests from ``data`` now; the application serves or refuses them."""
 
+    def answer(self, data: bytes, answer: bytes) -> None:
+        """Send ``answer`` to the one request that ``data`` is."""
+
 
 class Intake:
     """Parks requests under overload.
 
     Args:
         refuses: whether the application would refuse a request that was read so many seconds ago.
+        refuse: has it count a plain request that it refuses; the answer, or nothing if that request
+            has to be parsed and judged after all.
         clock: seconds, monotonic.
         soon: calls a function in the next iteration of the event loop.
         later: calls a function after some seconds.
@@ -73,6 +97,7 @@ class Intake:
         "_due",
         "_later",
         "_parked",
+        "_refuse",
         "_refuse_from",
         "_refuses",
         "_soon",
@@ -83,11 +108,13 @@ class Intake:
     def __init__(
         self,
         refuses: Callable[[float], bool],
+        refuse: Callable[[], bytes],
         clock: Callable[[], float],
         soon: Callable[[Callable[[], None]], object],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._refuses = refuses
+        self._refuse = refuse
         self._clock = clock
         self._soon = soon
         self._later = later
@@ -149,14 +176,19 @@ class Intake:
         return _SERVED_AT_ONCE
 
     def _refuse_oldest(self, *, busy: bool) -> None:
-        """Parse those that are refused; while there is other work, in a part of the time only."""
+        """Refuse some; while there is other work, in a part of the time only."""
         parked, began = self._parked, self._clock()
         rested, count = not busy or began >= self._refuse_from, 0
         while parked and count < _REFUSED_AT_ONCE:
             waited_s = began - self._read_at(newest=False)
             if not (rested or waited_s > _LONGEST_WAIT_S) or not self._refuses(waited_s):
                 break
-            self._parse(*parked.popitem(last=False))
+            connection, read = parked.popitem(last=False)
+            answer = self._refuse() if _plain(read[1]) else b""
+            if answer:
+                connection.answer(read[1], answer)
+            else:
+                self._parse(connection, read)
             count += 1
         if count:
             took_s = min(self._clock() - began, count * _LONGEST_REFUSAL_S)
@@ -173,3 +205,9 @@ class Intake:
             connection.unpark(read[1])
         finally:
             self.waited_s = 0.0
+
+
+def _plain(data: bytes) -> bool:
+    """Whether ``data`` is exactly one request, and nothing in its head is out of the ordinary."""
+    head = _PLAIN.match(data)
+    return head is not None and head.end() + int(head[1]) == len(data)

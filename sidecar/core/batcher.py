@@ -159,6 +159,16 @@ class Batcher:
             return True
         return self.shedding.mode == "on" and self.outlook.late(budget_s, now)
 
+    def turn_away(self, now: float) -> Refusal | None:
+        """Count an interactive request that comes while it is `closed`; None if it must pass.
+
+        Requests must pass now and then, so that predictions can be corrected.
+        """
+        if self._queue.interactive >= self._queue_max:
+            return Refusal.QUEUE_FULL
+        shedding = self.shedding
+        return Refusal.LATE if shedding.interactive.refuses_late(shedding.most, now) else None
+
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
         wake = self._flights.expires_at

@@ -61,10 +61,14 @@ class Judgement:
             return False
         if request.promised + self._margin(deadline - request.arrived) <= deadline:
             return False
-        self.late += 1
-        refused = self._refused < most * self._arrived
-        self._refused += refused
-        return refused
+        return self._may_refuse(most)
+
+    def refuses_late(self, most: float, now: float) -> bool:
+        """The same for an arrival that is known to be late."""
+        if now - self._aged >= _STEP_S:
+            self._age(now)
+        self._arrived += 1
+        return self._may_refuse(most)
 
     def margin(self, budget_s: float, now: float) -> float:
         """Seconds to add to the prediction for a request that may take ``budget_s`` in all.
@@ -89,6 +93,12 @@ class Judgement:
             self.margin_s = max(self.margin_s, raised_s)
         else:
             self.margin_s = max(0.0, self.margin_s - (1 - self.quantile) * exec_s / _RUN)
+
+    def _may_refuse(self, most: float) -> bool:
+        self.late += 1
+        refused = self._refused < most * self._arrived
+        self._refused += refused
+        return refused
 
     def _margin(self, budget_s: float) -> float:
         return min(self.margin_s, _MOST * budget_s)

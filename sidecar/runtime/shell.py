@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
+from carpool.http.exchange import whole
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.runtime import choosing
@@ -110,8 +111,13 @@ class Shell:
             objective_s: the function's longest.
         """
         self._objective_s, loop = objective_s, self._loop
+
+        def refuse() -> bytes:
+            refusal = self._refuse_unparsed()
+            return whole(refusal, server.date) if refusal else b""
+
         self._intake = server.intake = Intake(
-            self._refuses, self._now, loop.call_soon, loop.call_later
+            self._refuses, refuse, self._now, loop.call_soon, loop.call_later
         )
 
     def changed(self) -> None:
@@ -179,15 +185,31 @@ class Shell:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
             refusal = Refusal.LATE  # its time passed here, while it was parked
         self._metrics.refused(refusal.value)
+        answer = self._telling(refusal)
+        exchange.reply(answer.status, answer.body, headers=answer.headers)
+
+    def _telling(self, refusal: Refusal) -> errors.Answer:
         answer = self._told.get(refusal)
         if answer is None:
             answer = self._told[refusal] = errors.answer(self._refusal(refusal))
-        exchange.reply(answer.status, answer.body, headers=answer.headers)
+        return answer
 
     def _refuses(self, waited_s: float) -> bool:
         """Whether an interactive request that was parked for so long would be refused now."""
         left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
         return self._batcher.closed(left_s, self._now())
+
+    def _refuse_unparsed(self) -> errors.Answer | None:
+        """Count a parked request that is refused; the answer, None if it must pass."""
+        now = self._now()
+        refusal = self._batcher.turn_away(now)
+        if refusal is None:
+            return None
+        self.step_soon()
+        self._metrics.refused(refusal.value)
+        if self.load:
+            self.load.arrived("*", now)
+        return self._telling(refusal)
 
     def _refusal(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:

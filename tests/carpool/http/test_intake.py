@@ -36,6 +36,8 @@ class Scene:
         served: bodies that the application was given and served, in order.
         refused: bodies that it refused.
         shut: whether it refuses whatever comes.
+        answer: to plain requests that are refused unparsed; empty: all are parsed.
+        unparsed: how many were refused so.
         soon: what is due in the next iteration.
         timers: what is due later.
     """
@@ -47,10 +49,16 @@ class Scene:
         self.served: list[bytes] = []
         self.refused: list[bytes] = []
         self.shut = False
+        self.answer = b""
+        self.unparsed = 0
         self.soon: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
         self.intake = server.intake = Intake(
-            self.refuses, self.clock, self.soon.append, lambda _, then: self.timers.append(then)
+            self.refuses,
+            self.refuse,
+            self.clock,
+            self.soon.append,
+            lambda _, then: self.timers.append(then),
         )
         self.intake.parking = True
 
@@ -64,6 +72,11 @@ class Scene:
     def refuses(self, waited_s: float) -> bool:
         """Whether it is closed is decided by the test."""
         return self.shut or waited_s > PATIENCE_S
+
+    def refuse(self) -> bytes:
+        """Refuse a plain request unparsed, if the test wants that."""
+        self.unparsed += bool(self.answer)
+        return self.answer
 
     def turn(self) -> None:
         """The next iteration of the event loop, and a millisecond passes."""
@@ -269,6 +282,49 @@ def test_who_leaves_is_forgotten_and_a_server_that_closes_serves_the_rest() -> N
     run(body)
 
 
+LENGTH = b"content-length: 4\r\n"
+ANSWER = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "plain"),
+    [
+        (LENGTH, b"abcd", True),
+        (b"X-Call-Id: 1\r\n" + LENGTH + b"Connection: keep-alive\r\n", b"abcd", True),
+        (LENGTH, b"abcdPOST", False),
+        (LENGTH, b"abc", False),
+        (LENGTH + LENGTH, b"abcd", False),
+        (b"transfer-encoding: chunked\r\n", b"4\r\nabcd\r\n0\r\n\r\n", False),
+        (LENGTH + b"Transfer-Encoding: chunked\r\n", b"abcd", False),
+        (LENGTH + b"connection: close\r\n", b"abcd", False),
+        (LENGTH + b"expect: 100-continue\r\n", b"abcd", False),
+        (LENGTH + b"upgrade: h2c\r\n", b"abcd", False),
+        (LENGTH + b"X-Carpool-Class: batch\r\n", b"abcd", False),
+        (b"content-length: +4\r\n", b"abcd", False),
+        (b"content-length : 4\r\n", b"abcd", False),
+        (LENGTH + b" folded: 1\r\n", b"abcd", False),
+        (LENGTH + b"a: b\rc\r\n", b"abcd", False),
+    ],
+)
+def test_only_plain_requests_are_refused_unparsed(head: bytes, body: bytes, *, plain: bool) -> None:
+    """The parser alone decides about all others; the connection of a plain one stays in step."""
+
+    def test(scene: Scene) -> None:
+        scene.answer = ANSWER
+        client = Socketless(scene.server)
+        client.feed(b"POST /f HTTP/1.1\r\nhost: x\r\n%b\r\n%b" % (head, body))
+        scene.clock.advance(2 * PATIENCE_S)
+        scene.turn()
+        assert plain is (scene.unparsed == 1)
+        if plain:
+            assert ANSWER == client.sent
+            client.feed(post(1))
+            scene.turn()
+            assert [b"503", b"200"] == statuses(client)
+
+    run(test)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_answers_stay_in_step_however_requests_are_cut_and_whatever_is_refused(seed: int) -> None:
     """Each client gets one answer a request, in order, with the request's own body."""
@@ -290,6 +346,7 @@ def test_answers_stay_in_step_however_requests_are_cut_and_whatever_is_refused(s
             scene.shut = chance.random() < 0.5
             scene.clock.advance(chance.choice((0.0, 0.02, 0.2)))
             scene.intake.parking |= chance.random() < 0.5
+            scene.answer = chance.choice((b"", ANSWER))
             scene.turn()
         scene.shut = False
         for client, left in zip(clients, rest, strict=True):
@@ -298,8 +355,9 @@ def test_answers_stay_in_step_however_requests_are_cut_and_whatever_is_refused(s
             scene.turn()
         for client, asked_for in zip(clients, sent, strict=True):
             answers = bytes(client.sent).split(b"HTTP/1.1 ")[1:]
-            assert asked_for == [answer[-4:] for answer in answers]
-            assert {answer[:3] for answer in answers} <= {b"200", b"503"}
-        assert scene.refused
+            assert len(asked_for) == len(answers)
+            for wanted, answer in zip(asked_for, answers, strict=True):
+                assert answer[-4:] == wanted or b"HTTP/1.1 " + answer == ANSWER
+        assert scene.refused or scene.unparsed
 
     run(body)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "Loop", "Outcome"]
 
-_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\n\r\n"
+_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"
 _ITERATION_S = 30e-6
 _OK, _EXPIRED, _REFUSED = 200, 504, 503
 _RESTED_S = 0.002
@@ -75,6 +75,12 @@ class _Connection:
         del data
         self._loop.parsed(self)
 
+    def answer(self, data: bytes, answer: bytes) -> None:
+        """Only its cost counts."""
+        del data, answer
+        self._loop.clock.advance(self._loop.costs.refuse_s)
+        self._loop.ended(self, _REFUSED)
+
 
 class Loop:
     """One sidecar under open-loop load from a limited number of connections."""
@@ -94,7 +100,9 @@ class Loop:
         self.batcher.upstreams.add(Upstream("a", batch_max, up=True))
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self.intake = Intake(self._refuses, self.clock, self._soon.append, self._later)
+        self.intake = Intake(
+            self._refuses, self._refuse, self.clock, self._soon.append, self._later
+        )
         self._free = [_Connection(self) for _ in range(connections)]
         self._readable: list[_Connection] = []
         self._running: list[tuple[float, int, Batch]] = []
@@ -205,6 +213,10 @@ class Loop:
         self.clock.advance(self.costs.read_s)
         if not (self.intake.parking and self.intake.park(connection, _HEAD)):
             connection.unpark(_HEAD)
+
+    def _refuse(self) -> bytes:
+        self._refused = self.batcher.turn_away(self.clock.now) is not None
+        return b"refused" if self._refused else b""
 
     def _refuses(self, waited_s: float) -> bool:
         left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
