@@ -328,7 +328,8 @@ _EXPLAINED = """Sidecar and handler share all cores but the last (on two: one fo
 `limits.cpu: 1`), the generator has the last. It sends each request when it is due on one of up to
 2000 keep-alive connections; where none is free the request is not sent (`unsent`) and counts as not
 in time. Latency counts from the due time, shares are of all that was due, `in time` is at best one
-over the load. `answers of capacity` are good ones, in time or not."""
+over the load. `answers of capacity` are good ones, in time or not. Where the generator was late by
+more than a tenth of the objective, what it tells of that row is its own lateness as well."""
 
 
 def _median(rows: list[dict[str, Any]], field: str, form: str) -> str:

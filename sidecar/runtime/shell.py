@@ -113,8 +113,8 @@ class Shell:
         self._objective_s, loop = objective_s, self._loop
 
         def refuse() -> bytes:
-            refusal = self._refuse_unparsed()
-            return whole(refusal, server.date) if refusal else b""
+            answer = self._refuse_unparsed()
+            return whole(answer, server.date) if answer else b""
 
         self._intake = server.intake = Intake(
             self._refuses, refuse, self._now, loop.call_soon, loop.call_later
