@@ -192,6 +192,6 @@ def test_the_command_shows_a_broken_promise(capsys: pytest.CaptureFixture[str]) 
 def test_the_command_names_methods_that_lack(capsys: pytest.CaptureFixture[str]) -> None:
     """A class that is no policy of the kind is told so, and what it would have to have."""
     assert 2 == command.main(["policies", "--check", f"{HERE}:Hoarding", "--kind", "scale"])
-    assert "it lacks plan" in capsys.readouterr().err
+    assert "it lacks propose" in capsys.readouterr().err
     assert 2 == command.main(["policies", "--check", "collections:Counter"])
     assert "it lacks depart, decide, observe" in capsys.readouterr().err
