@@ -65,6 +65,7 @@ class Size:
         price_s: What an instance costs for a second; its `resource_units` if nothing has a price.
         load_s: Seconds to load one.
         accuracy: Share of its answers that are right; 1 where the model has no variants.
+        units: What an instance occupies, in `resource_units`.
     """
 
     batch: int
@@ -79,11 +80,12 @@ class Size:
     price_s: float = field(default=0.0, compare=False, kw_only=True)
     load_s: float = field(default=0.0, compare=False, kw_only=True)
     accuracy: float = field(default=1.0, compare=False, kw_only=True)
+    units: float = field(init=False, compare=False)
 
-    @property
-    def units(self) -> float:
-        """What an instance occupies, in `resource_units`."""
-        return resource_units(self.resources.cpu, self.resources.gpu)
+    def __post_init__(self) -> None:
+        """Reckon once what searches ask for again and again."""
+        units = resource_units(self.resources.cpu, self.resources.gpu)
+        object.__setattr__(self, "units", units)
 
     @property
     def efficiency(self) -> float:
