@@ -1,0 +1,47 @@
+"""The processor's name, by which profiles of machines are told apart."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from carpool.processor import processor
+
+CPUINFO = """\
+processor\t: 0
+cpu family\t: 25
+model\t\t: 17
+model name\t: Some CPU 9999
+stepping\t: 1
+
+processor\t: 1
+model name\t: another one
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (CPUINFO, "Some CPU 9999 (25-17-1)"),
+        ("model name\t: Some CPU\n", "Some CPU"),
+        (None, "an architecture"),
+    ],
+    ids=["with its numbers", "by name alone", "not told"],
+)
+def test_the_name_is_as_precise_as_the_system_tells_it(
+    text: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first processor, with family, model and stepping; at least the architecture."""
+
+    def read(path: Path, encoding: str) -> str:
+        assert ("/proc/cpuinfo", "utf-8") == (str(path), encoding)
+        if text is None:
+            raise FileNotFoundError
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(platform, "processor", str)
+    monkeypatch.setattr(platform, "machine", lambda: "an architecture")
+    assert name == processor()
