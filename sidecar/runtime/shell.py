@@ -184,6 +184,8 @@ class Shell:
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
             refusal = Refusal.LATE  # its time passed here, while it was parked
+        if self._intake is not None:
+            self._intake.parking = True
         self._metrics.refused(refusal.value)
         answer = self._telling(refusal)
         exchange.reply(answer.status, answer.body, headers=answer.headers)
@@ -241,7 +243,7 @@ class Shell:
         self._ended = self._now()
         took_s = self._ended - self._began
         self._unread_s = min(took_s, self._objective_s) / 2
-        if self._intake is not None and (self._told or took_s > QUANTUM * self._objective_s):
+        if self._intake is not None and took_s > QUANTUM * self._objective_s:
             self._intake.parking = True
         self._told.clear()
         self.step_now()

@@ -66,6 +66,7 @@ class Scene:
         """The application: echoes, or refuses."""
         self.clock.advance(PARSE_S)
         refused = self.refuses(self.intake.waited_s)
+        self.intake.parking |= refused
         (self.refused if refused else self.served).append(exchange.body)
         exchange.reply(503 if refused else 200, exchange.body, "text/plain")
 
@@ -221,6 +222,18 @@ def test_while_closed_requests_wait_and_are_served_when_it_opens() -> None:
         scene.turn()
         assert bodies(range(8, 20)) == scene.served
         assert not scene.intake.parking
+
+    run(body)
+
+
+def test_a_turn_ends_with_a_refusal_though_none_was_expected() -> None:
+    """The application is asked about one in eight only; the next turn asks it again."""
+
+    def body(scene: Scene) -> None:
+        scene.crowd(*range(20))
+        scene.refuses = lambda _: True  # type: ignore[method-assign] - the intake asks the first
+        scene.turn()
+        assert (1, 19) == (len(scene.refused), scene.intake.parked)
 
     run(body)
 

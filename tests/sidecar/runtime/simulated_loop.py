@@ -110,7 +110,6 @@ class Loop:
         self._ids = count(1)
         self._dues: list[float] = []
         self._unread_s = 0.0
-        self._refused = False
         self._stretches: list[tuple[float, Outcome]] = []
         self._began = 0.0
 
@@ -142,7 +141,7 @@ class Loop:
         if self.batcher.admit(request, now):
             self.clock.advance(self.costs.refuse_s)
             self.ended(connection, _REFUSED)
-            self._refused = True
+            self.intake.parking = True
         elif self.batcher.full:
             self._step()
 
@@ -193,9 +192,8 @@ class Loop:
         while self._running and self._running[0][0] <= self._began:
             self._land(heapq.heappop(self._running)[2])
         took_s = self.clock.now - self._began
-        if self._refused or took_s > QUANTUM * self._slo_s:
+        if took_s > QUANTUM * self._slo_s:
             self.intake.parking = True
-        self._refused = False
         self._unread_s = min(took_s, self._slo_s) / 2
         self._step()
 
@@ -215,8 +213,7 @@ class Loop:
             connection.unpark(_HEAD)
 
     def _refuse(self) -> bytes:
-        self._refused = self.batcher.turn_away(self.clock.now) is not None
-        return b"refused" if self._refused else b""
+        return b"refused" if self.batcher.turn_away(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
         left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
