@@ -231,7 +231,7 @@ def test_a_turn_ends_with_a_refusal_though_none_was_expected() -> None:
 
     def body(scene: Scene) -> None:
         scene.crowd(*range(20))
-        scene.refuses = lambda _: True  # type: ignore[method-assign] - the intake asks the first
+        scene.refuses = lambda waited_s: waited_s >= 0  # type: ignore[method-assign]
         scene.turn()
         assert (1, 19) == (len(scene.refused), scene.intake.parked)
 
