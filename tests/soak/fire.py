@@ -145,6 +145,10 @@ class Fire:
             if self.ledger.look(entries) < limit:
                 return
 
+    def _first_violation(self) -> str:
+        """In words: a run that is cut short shows no others."""
+        return f", the first: {self.tally.shown[0]}" if self.tally.shown else ""
+
     async def _measure(self) -> None:
         before, then_s = 0, time.monotonic()
         while True:
@@ -157,6 +161,6 @@ class Fire:
             self._progress(
                 f"{asked}/{self._wanted.requests} requests, {(asked - before) / passed_s:.0f}/s, "
                 f"{self._cluster.kills} kills, {len(self.planner.drawn)} plans, {mib:.0f} MiB, "
-                f"{self.tally.violations} violations"
+                f"{self.tally.violations} violations{self._first_violation()}"
             )
             before, then_s = asked, time.monotonic()
