@@ -67,7 +67,7 @@ _ALLOWED = {
     Kind.HURRIED: {200, 503, 504},
     Kind.LEAVING: set(),  # whoever leaves is told nothing
     Kind.CUT_OFF: set(),
-    Kind.STALE: {504},
+    Kind.STALE: {503, 504},  # refused, by whoever notices first: shedding or the queue
     Kind.NONSENSE: {400},
     Kind.POISON: {502},
     Kind.BAD: {422},
