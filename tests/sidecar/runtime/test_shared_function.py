@@ -66,7 +66,8 @@ async def test_each_application_keeps_its_own_window(
     sidecar: Start, handler: Handlers, tmp_path: Path, plan: Plan
 ) -> None:
     """Alone, each waits its own; together, a batch leaves at ``min(a_i + T_i)``; full, at once."""
-    own, shared = (kind.name for kind in plan.classes)
+    alone_in_it, several = sorted(plan.classes, key=lambda each: each.batch_size)
+    own, shared, size = alone_in_it.name, several.name, several.batch_size
     window_s = windows(plan)
     assert 0 == window_s["search"] < 0.3 < window_s["upload"] < window_s["archive"]
     first, second = handler("own"), handler("shared")
@@ -91,7 +92,6 @@ async def test_each_application_keeps_its_own_window(
         assert window_s["upload"] - 0.01 <= together["upload"] <= window_s["upload"] + LATE_S
         assert 0.05 <= together["archive"] - together["upload"] <= 0.1 + LATE_S
 
-        size = plan.classes[1].batch_size
         riders = [ask(running, ("upload", "archive")[n % 2], f"{n}") for n in range(size)]
         answers = await asyncio.gather(*riders)
         assert [f"{n}".encode() for n in range(size)] == [answer.body for answer in answers]
