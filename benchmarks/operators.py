@@ -1,4 +1,4 @@
-"""How well operators foretell models: ``python -m benchmarks operators``.
+"""How well operators predict the latency of models: ``python -m benchmarks operators``.
 
 Each model of the benchmark is predicted by a fit that has seen the random networks and the other
 models, and nothing of this one. Every point is shown. With ``--measure`` all times are taken anew

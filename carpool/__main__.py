@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("faas_stack.compare.command:main", "compare policies, simulated or on a stack"),
     "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
     "load": ("faas_stack.load:main", "send open-loop load and report latency"),
-    "doctor": ("faas_stack.doctor:main", "find settings that defeat each other, and the mend"),
+    "doctor": ("faas_stack.doctor:main", "find conflicting settings and suggest fixes"),
     "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
     "predict": ("carpool.predict_command:main", "predict a model's latency, without running it"),
     "profile": ("watchdog_plugin.profile_command:main", "measure a model and its operators"),

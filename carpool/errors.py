@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One ill-formed value: which, what was given, what was expected, and the mend if known."""
+    """One ill-formed value: which, what was given, what was expected, and a fix if one is known."""
 
     name: str
     value: str

@@ -1,4 +1,4 @@
-"""``carpool doctor``: finds settings that defeat each other, and says the mend.
+"""``carpool doctor``: finds conflicting settings and suggests fixes.
 
 Reads the stack file, the compose file beside it if there is one, and asks whom it is told of. What
 is wrong goes to standard output, a line each; the exit code is 1 if anything is.
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "find settings of a stack file that defeat each other, and say the mend"
+    about = "find conflicting settings of a stack file and suggest fixes"
     parser = argparse.ArgumentParser(prog="carpool doctor", description=about)
     add = parser.add_argument
     add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")

@@ -130,10 +130,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + _aligned(row, widths)
-    others = "everybody else" if len(plan.routes) > 1 else "everybody"
+    others = " of other applications" if len(plan.routes) > 1 else ""
     for route in plan.routes:
-        who = others if route.app == "*" else route.app
-        yield f"  {who} waits for company at most {route.max_wait_s * _MS_PER_S:.4g} ms"
+        whose = others if route.app == "*" else f" of {route.app}"
+        yield f"  maximum wait{whose}: {route.max_wait_s * _MS_PER_S:.4g} ms"
     yield from (f"  {sentence}" for sentence in plan.explain)
 
 

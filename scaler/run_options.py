@@ -94,8 +94,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--interval", default="500ms", metavar="TIME", help="between rounds (default: %(default)s)")
     add("--sync", default="500ms", metavar="TIME", help="between syncs (default: %(default)s)")
     add("--window", default="10s", metavar="TIME", help="of rates (default: %(default)s)")
-    add("--hold", default="60s", metavar="TIME", help="before fewer (default: %(default)s)")
-    add("--patience", default="120s", metavar="TIME", help="for a start (default: %(default)s)")
+    hold = "how long fewer instances must suffice before any is removed (default: %(default)s)"
+    add("--hold", default="60s", metavar="TIME", help=hold)
+    patience = "how long an instance may take to start (default: %(default)s)"
+    add("--patience", default="120s", metavar="TIME", help=patience)
     add("--prometheus", default="", metavar="URL", help="a second count of requests")
     add("--dry-run", action="store_true", help="say what would be done, and do nothing")
 

@@ -23,7 +23,7 @@ Work = TypeVar("Work")
 
 
 class LoadError(CarpoolError):
-    """The function cannot start; the message names what was found, what was expected, the mend."""
+    """The function cannot start; the message names what was found, what was expected, and a fix."""
 
 
 class BatchFailed(CarpoolError):

@@ -1,4 +1,4 @@
-"""Times that defeat each other: window < objective <= exec_timeout <= the gateway's timeout."""
+"""Conflicting times: window < objective <= exec_timeout <= the gateway's timeout."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LEAST_QUOTA_US = 1000  # the kernel takes no less
 
 
 class Unusable(CarpoolError):
-    """Groups cannot be made here; the message says why, and the mend."""
+    """Groups cannot be made here; the message says why, and suggests a fix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ Theory of operation: it has two books. *Promises* are what functions were deploy
 size times number; a promise beyond the machine is refused, and whoever asked is told. *Seats* are
 what instances hold, from before their first process starts until after the last one has ended. In
 between the books may differ: an instance on its way out still holds a seat that is promised to
-another already, which then has to wait for it. Cores of a pinned instance are its alone; all others
-share the *pool* of the remaining ones. Who names no size uses what is left: only
-the number of such instances is bounded, by what a machine can have of any size.
+another already, which then has to wait for it. A pinned instance has its cores to itself; all
+others share the *pool* of the remaining ones. Who names no size uses what is left: only the number
+of such instances is bounded, by what a machine can have of any size.
 
 Pure: sizes in, seats or refusals out. What other providers do with the machine it does not know.
 """
@@ -79,7 +79,7 @@ class Seat:
 
     Attributes:
         each: what it asked for.
-        cores: those that are its alone.
+        cores: those reserved for it.
         gpus: those it sees.
     """
 

@@ -71,7 +71,7 @@ def test_the_version_is_the_packages(capsys: Captured) -> None:
 
 
 def test_an_unknown_command_names_the_nearest(capsys: Captured) -> None:
-    """A misspelt command exits 2 with the mend on standard error."""
+    """A misspelt command exits 2 with the fix on standard error."""
     assert 2 == command.main(["polices"])
     captured = capsys.readouterr()
     assert "" == captured.out

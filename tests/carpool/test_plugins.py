@@ -56,7 +56,7 @@ def test_an_installed_package_brings_names(site: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
-    """A misspelt policy is an error with the mend."""
+    """A misspelt policy is an error with the fix."""
     with pytest.raises(ConfigError, match="did you mean 'deadline'") as caught:
         plugins.resolve("batch", "dedline")
     (problem,) = caught.value.problems
@@ -153,6 +153,6 @@ def test_a_class_without_params_is_not_a_policy() -> None:
 
 
 def test_a_type_that_only_a_checker_sees_is_told() -> None:
-    """Parameters cannot be checked against a type that is not imported; the mend is named."""
+    """Parameters cannot be checked against a type that is not imported; the fix is named."""
     with pytest.raises(ConfigError, match=r"'Mapping' is not defined: import it outside"):
         plugins.build(Typeless, {"shares": {}})

@@ -123,7 +123,7 @@ def _below_a_file(path: Path) -> None:
 def test_what_cannot_be_used_is_refused(
     tmp_path: Path, spoil: Callable[[Path], None], expected: str
 ) -> None:
-    """With the file, what is wrong with it, and the mend."""
+    """With the file, what is wrong with it, and the fix."""
     path = tmp_path / "folder" / "p.sqlite"
     if spoil is not _below_a_file:
         path.parent.mkdir()

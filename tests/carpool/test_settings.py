@@ -210,7 +210,7 @@ def test_an_unknown_name_comes_with_the_nearest_known() -> None:
 
 
 def test_json_settings_belong_in_annotations() -> None:
-    """A JSON value in a label is refused with the mend."""
+    """A JSON value in a label is refused with the fix."""
     (problem,) = _problems({"apps": "[]"})
     assert "move it from labels to annotations" in str(problem)
 

@@ -260,7 +260,7 @@ def test_journal_gives_back_what_it_was_told(tmp_path: Path) -> None:
 
 
 def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
-    """An entry that is none stops the start, by its name and with the mend."""
+    """An entry that is none stops the start, by its name and with the fix."""
     (tmp_path / "fn.openfaas-fn.json").write_text('{"deployment": {}}')
     with pytest.raises(ConfigError, match=r"(?s)fn\.openfaas-fn\.json.*deploy the function again"):
         list(Journal(tmp_path).entries())

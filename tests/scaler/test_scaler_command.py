@@ -117,7 +117,7 @@ def test_a_stack_that_has_ended_is_said_to_have(
 
 
 def test_a_damaged_store_ends_the_start(tmp_path: Path) -> None:
-    """Exit code 2, the mend, and the file as it was."""
+    """Exit code 2, the fix, and the file as it was."""
     path = tmp_path / "scaler.db"
     path.write_bytes(b"\x55" * 8192)
     command = [sys.executable, "-m", "carpool", "scaler", "run", "--store", str(path)]

@@ -124,7 +124,7 @@ def test_another_programs_database_is_not_touched(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["head", "middle", "text"])
 def test_a_damaged_store_is_not_touched(path: Path, damage: str) -> None:
-    """A file that is damaged is an error that names it and the mend, and stays as it is."""
+    """A file that is damaged is an error that names it and the fix, and stays as it is."""
     store = Store(path)
     with store.round():
         store.put("function", {f"f{number}": {"x": "y" * 200} for number in range(400)})

@@ -117,7 +117,7 @@ def test_text_goes_in_and_comes_out(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_model_is_told(tmp_path: Path, content: bytes | None, told: str) -> None:
-    """With its path, what was expected and the mend."""
+    """With its path, what was expected and the fix."""
     path = tmp_path / "model.onnx"
     if content is not None:
         path.write_bytes(content)
