@@ -119,12 +119,10 @@ CARPOOL_PROVIDER = Server(
     waits_ms=no_wait,
 )
 
-CARPOOL_GATEWAY = Server(
+CARPOOL_GATEWAY = dataclasses.replace(
+    CARPOOL_PROVIDER,
     name="carpool-gateway",
-    venv="",
-    packages=_PACKAGES,
     launch=_behind_gateway,
     parses=CARPOOL_PROVIDER.parses + "; OpenFaaS's own gateway in front of it",
-    waits_ms=no_wait,
     refuses=lambda _: "" if shutil.which("gateway") else "gateway is not on the PATH",
 )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
 from scaler.core import cost, plan_size
-from scaler.core.placement import Boundless, place_up_to
+from scaler.core.placement import Boundless
 from scaler.core.plan_builder import build_plan
 from scaler.core.policy import Planning
 from scaler.core.proposals import proposed
@@ -153,7 +153,7 @@ class Guard:
         for kind, load in new:
             model = model_of(load.model, kind.variant)
             size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
-            placed = place_up_to(cluster, size, kind.replicas)
+            placed = cluster.place_up_to(size, kind.replicas)
             if placed < kind.replicas:
                 lacking.setdefault(load.name, Counter())[kind.name] += kind.replicas - placed
         for load in loads:

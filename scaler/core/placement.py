@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import Resources
 
-__all__ = ["Boundless", "Cluster", "Node", "Placement", "place_up_to"]
+__all__ = ["Boundless", "Cluster", "Node", "Placement"]
 
 _MILLION = 1_000_000
 _ROUNDING = 1e-4  # of a millionth
@@ -308,8 +308,3 @@ class Boundless:
         """Nothing that is known."""
         del node
         return {}
-
-
-def place_up_to(cluster: Cluster | None, size: Resources, count: int) -> int:
-    """As `Cluster.place_up_to`; without a cluster there is room for all."""
-    return count if cluster is None else cluster.place_up_to(size, count)

@@ -41,7 +41,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
     routes = _routes(load, proposal, ordered, names)
     plan = Plan(
         function=load.name,
-        version=before.version + 1 if before else 1,
+        version=before.version if before else 1,  # the guard numbers what changes
         policy=policy,
         classes=tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
         routes=routes,

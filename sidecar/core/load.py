@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from sidecar.core.batch import Batch
 
-__all__ = ["Application", "Executed", "Load", "Taken"]
+__all__ = ["AppLoad", "Executed", "Load", "Taken"]
 
 
 @dataclass(slots=True)
-class Application:
+class AppLoad:
     """An application's requests, and the times between them."""
 
     arrivals: int = 0
@@ -50,7 +50,7 @@ class Taken:
 
     period_s: float = 0.0
     surging: bool = False
-    apps: dict[str, Application] = field(default_factory=dict)
+    apps: dict[str, AppLoad] = field(default_factory=dict)
     classes: dict[str, Executed] = field(default_factory=dict)
     instances: dict[str, Executed] = field(default_factory=dict)
     idle: Spread = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Load:
         counted = self._counted
         found = counted.apps.get(app)
         if found is None:
-            found = counted.apps[app] = Application()
+            found = counted.apps[app] = AppLoad()
         found.arrivals += 1
         last = self._last.get(app)
         self._last[app] = now

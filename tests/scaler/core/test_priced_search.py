@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.core.draft import Draft
-from scaler.core.placement import Boundless, Cluster, Node, place_up_to
+from scaler.core.placement import Boundless, Cluster, Node
 from scaler.core.search.covering import Demand
 from scaler.core.search.priced import PricedSearch, Task
 from scaler.core.sizing import Objective, sizes
@@ -142,6 +142,6 @@ def test_placing_stops_where_room_ends() -> None:
     """Of ten instances on four cores, four fit."""
     cluster = servers(1, 4, 0)
     size = CLASSIFIER.resources(1, 1.0, 0.0)
-    assert 4 == place_up_to(cluster, size, 10)
+    assert 4 == cluster.place_up_to(size, 10)
     assert 4 == len(cluster)
-    assert 10 == place_up_to(None, size, 10)
+    assert 10 == Boundless().place_up_to(size, 10)
