@@ -58,8 +58,9 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
         assert NARROW == served(ask(running, accuracy="0.2", latency="1s"))
 
         early = ask(running, accuracy=least)
-        if early.status_code != 200:
-            assert 503 == early.status_code
+        # It may be there by then; what it has just loaded may answer later than the SLO.
+        assert early.status_code in {200, 503, 504}
+        if early.status_code == 503:
             assert f"{WIDE}-b" in early.text
             assert "retry-after" in early.headers
         wait_until(lambda: answers(running, accuracy=least), what="the accurate variant")
