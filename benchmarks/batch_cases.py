@@ -16,23 +16,23 @@ import numpy as np
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals.markov import mmpp2
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.cost import Prices
-from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.policy import Planning
-from scaler.core.scenario import App, Function, Scenario
-from simulator.engine import Simulation
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson
+from scaler.control.planner import Planning
+from scaler.planning.cost import Prices
+from scaler.policies.batch.batch_law import BatchLaw, Service
+from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 from tests.scaler import printed_batch as printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
-    from scaler.core.laws.map_counts import Markovian
-    from scaler.core.snapshot import Snapshot
-    from simulator.latencies import Latencies
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.planning.snapshot import Snapshot
+    from simulator.latency_histogram import Latencies
 
 __all__ = ["MODEL", "SHARES", "WORKLOADS", "Stratified", "Workload", "exact_ms", "guessed"]
 __all__ += ["printed_ms", "seconds_by_size", "simulated", "simulated_ms"]

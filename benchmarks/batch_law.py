@@ -32,18 +32,18 @@ from benchmarks.batch_cases import (
 from carpool.latency import Configuration
 from carpool.latency.table import Table
 from carpool.scaling import Application, FunctionLoad
-from scaler.core.cost import Prices
-from scaler.core.guard import Guard
-from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.snapshot import Snapshot
-from scaler.policies.batch import Batch
+from scaler.control.guard import Guard
+from scaler.planning.cost import Prices
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.batch.batch_law import BatchLaw, Service
+from scaler.policies.batch.policy import Batch
 from simulator import svg
 from tests.scaler import printed_batch as printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.laws.map_counts import Markovian
+    from scaler.arrivals.map_counts import Markovian
 
 __all__ = ["main"]
 

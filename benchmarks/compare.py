@@ -15,7 +15,7 @@ from benchmarks.report import markdown
 from benchmarks.rounds import Course
 from benchmarks.servers import SERVERS
 from carpool import durations
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 __all__ = ["main"]
 

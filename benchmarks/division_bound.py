@@ -31,15 +31,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.divisions import cheapest_division
-from scaler.core.laws.execution_times import SlicedTimes
-from scaler.core.laws.merged_windows import MergedBatches
+from scaler.policies.harmonybatch.execution_times import SlicedTimes
+from scaler.policies.harmonybatch.merged_windows import MergedBatches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import Configuration, LatencyModel
-    from scaler.core.cost import Billing
-    from scaler.core.harmony.settling import Member
+    from scaler.planning.cost import Billing
+    from scaler.policies.harmonybatch.settling import Member
 
 __all__ = ["least_cost"]
 

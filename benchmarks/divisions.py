@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scaler.core.harmony.neighbours import Neighbours
+from scaler.policies.harmonybatch.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from scaler.core.harmony.offers import Offers
-    from scaler.core.harmony.settling import Group, Member, Settling
+    from scaler.policies.harmonybatch.offers import Offers
+    from scaler.policies.harmonybatch.settling import Group, Member, Settling
 
 __all__ = ["Bounded", "bounded", "cheapest_division"]
 

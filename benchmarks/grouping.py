@@ -28,24 +28,24 @@ from benchmarks.mbs_plus import mbs_plus
 from benchmarks.published import Published
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.scaling import Application, FunctionLoad
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.cost import Prices, billing
-from scaler.core.guard import Guard
-from scaler.core.harmony.offers import offers
-from scaler.core.harmony.provisioning import Grouping, Provisioner, members_of
-from scaler.core.scenario import App, Function, Scenario
-from scaler.core.snapshot import Snapshot
-from scaler.policies.harmonybatch import HarmonyBatch
-from simulator.engine import Simulation
+from scaler.arrivals.processes import Poisson
+from scaler.control.guard import Guard
+from scaler.planning.cost import Prices, billing
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.harmonybatch.offers import offers
+from scaler.policies.harmonybatch.policy import HarmonyBatch
+from scaler.policies.harmonybatch.provisioning import Grouping, Provisioner, members_of
+from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 from simulator.svg import Line, standalone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency.coefficients import Coefficients
-    from scaler.core.harmony.settling import Group, Member
+    from scaler.policies.harmonybatch.settling import Group, Member
 
 __all__ = ["main"]
 

@@ -20,9 +20,9 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.rules import PAPER, Rules
 from simulator.staged import Coming, lazily, windowed
-from watchdog_plugin.lazy.program import Kind, Left, Node, Program
-from watchdog_plugin.lazy.rules import PAPER, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks.lazy import LENGTHS
+from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.rules import Rules
 from simulator.staged import Coming, lazily, windowed
-from watchdog_plugin.lazy.program import Kind, Left, Node, Program
-from watchdog_plugin.lazy.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,11 +30,11 @@ from benchmarks.launch import free_port
 from benchmarks.lazy import LENGTHS
 from carpool.errors import CarpoolError
 from examples import models, sequences
-from faas_stack import load_arrivals
-from faas_stack.load import measure
-from faas_stack.load_engine import Target
-from faas_stack.load_flags import LoadPlan
-from faas_stack.load_tally import Tally, quantile
+from faas_stack.load import arrivals
+from faas_stack.load.command import measure
+from faas_stack.load.engine import Target
+from faas_stack.load.flags import LoadPlan
+from faas_stack.load.results import Tally, quantile
 from watchdog_plugin.stages.planning import Planner
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def send(
     plan = LoadPlan(
         url=f"http://127.0.0.1:{port}",
         target=Target("127.0.0.1", port, requests, 512, 30.0),
-        segments=load_arrivals.constant(rate_rps, _WARM_UP_S + span_s),
+        segments=arrivals.constant(rate_rps, _WARM_UP_S + span_s),
         arrivals="poisson",
         seed=seed,
         warmup_s=_WARM_UP_S,

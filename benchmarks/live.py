@@ -22,19 +22,19 @@ from benchmarks.live_measuring import FUNCTION, measured_model, stack_of
 from benchmarks.live_report import Case, Found
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from faas_stack.compare.command import live
-from faas_stack.compare.trial import Request
-from scaler.core.guard import Guard
-from scaler.core.scenario_file import read_scenario
+from faas_stack.compare.policy_run import Request
+from scaler.control.guard import Guard
 from scaler.policy_choice import chosen_policy
-from simulator.engine import Simulation
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.live_measuring import Model
-    from scaler.core.scenario import Scenario
-    from simulator.account import Outcome
+    from scaler.scenarios.scenario import Scenario
+    from simulator.results import Outcome
 
 __all__ = ["main"]
 

@@ -24,7 +24,7 @@ import requests
 from carpool.basic_auth import found
 from carpool.http.client import Pool
 from faas_stack.partition.cgroups import Limits
-from faas_stack.stack_process import stack_process
+from faas_stack.stack.stack_process import stack_process
 from simulator.quota import Quota
 
 if TYPE_CHECKING:

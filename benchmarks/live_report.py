@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import commit, machine
+from simulator.comparison_table import comparison
 from simulator.metrics import measured
-from simulator.table import comparison
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
     from benchmarks.live_measuring import Model
-    from simulator.account import Account, Outcome
+    from simulator.results import Outcome, Results
 
 __all__ = ["Case", "Found", "markdown"]
 
@@ -131,7 +131,7 @@ def _targets(found: Found, results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _followed(track: Account, step_s: float) -> tuple[float | None, float | None]:
+def _followed(track: Results, step_s: float) -> tuple[float | None, float | None]:
     """When the first more were there, and when they were ready, since a step; None: no more."""
     before = [m for m in track.moments if m.at_s <= step_s]
     after = [m for m in track.moments if step_s < m.at_s <= step_s + _REACTION_S]
@@ -166,7 +166,7 @@ def _agreement(found: Found, results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _compared(result: Mapping[str, Any], track: Account) -> dict[str, float]:
+def _compared(result: Mapping[str, Any], track: Results) -> dict[str, float]:
     latency = result["latency_ms"]
     spans = [m.at_s - n.at_s for n, m in zip(track.moments, track.moments[1:], strict=False)]
     there = [m.ready + m.loading for m in track.moments[1:]]

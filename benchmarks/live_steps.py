@@ -27,10 +27,10 @@ from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from carpool.basic_auth import found
 from carpool.http.client import Pool
-from faas_stack.compare.trial import Request
-from faas_stack.load_engine import Engine, Target
-from faas_stack.load_tally import Tally
-from faas_stack.stack_process import stack_process
+from faas_stack.compare.policy_run import Request
+from faas_stack.load.engine import Engine, Target
+from faas_stack.load.results import Tally
+from faas_stack.stack.stack_process import stack_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from carpool.latency import LatencyModel
-    from scaler.core.harmony.settling import Group, Member, Settling
+    from scaler.policies.harmonybatch.settling import Group, Member, Settling
 
     Floats = npt.NDArray[np.float64]
 

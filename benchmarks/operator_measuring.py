@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_sweep import SWEEP
-from carpool.fit_database import write_fit
-from carpool.latency.operator_learning import fit_profiles
-from carpool.latency.profile import Profile
 from carpool.onnx_graph.free_dims import read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of
-from carpool.profile_database import read_profiles, write_profile
-from watchdog_plugin.profiled_session import whole_model
-from watchdog_plugin.profiler import Grid, origin, rows
-from watchdog_plugin.profiler import measure as runs_of
+from carpool.predictor.fit_database import write_fit
+from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.profile import Profile
+from carpool.predictor.profile_database import read_profiles, write_profile
+from watchdog_plugin.profiling.profiler import Grid, origin, rows
+from watchdog_plugin.profiling.profiler import measure as runs_of
+from watchdog_plugin.profiling.session import whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from watchdog_plugin.profiler import Measured
+    from watchdog_plugin.profiling.profiler import Measured
 
 __all__ = ["measure"]
 

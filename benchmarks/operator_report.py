@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.operators import Point, Speed
-    from carpool.latency.profile import Origin
+    from carpool.predictor.profile import Origin
 
 __all__ = ["report"]
 

@@ -21,21 +21,21 @@ from benchmarks.machine import commit
 from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import report
-from carpool.fit_database import read_model
-from carpool.latency.operator_errors import measured_errors
-from carpool.latency.operator_fit import Unit
-from carpool.latency.operator_learning import Samples
-from carpool.latency.operator_model import Operators
-from carpool.latency.profile import Setting
 from carpool.onnx_graph.optimised import read_graph
-from carpool.profile_database import read_profiles
-from carpool.profile_file import default_database
+from carpool.predictor.fit_database import read_model
+from carpool.predictor.operator_errors import measured_errors
+from carpool.predictor.operator_fit import Unit
+from carpool.predictor.operator_learning import Samples
+from carpool.predictor.operator_model import Operators
+from carpool.predictor.profile import Setting
+from carpool.predictor.profile_database import read_profiles
+from carpool.predictor.profile_file import default_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.latency.operators import Case
-    from carpool.latency.profile import Profile
+    from carpool.predictor.operators import Case
+    from carpool.predictor.profile import Profile
 
 __all__ = ["Point", "Speed", "main"]
 

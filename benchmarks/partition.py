@@ -25,18 +25,18 @@ from benchmarks.machine import commit, machine
 from benchmarks.usage import of_tree
 from carpool.http.client import Pool
 from carpool.settings import FunctionSettings
-from faas_stack.assemble import BuildContext
-from faas_stack.partition.ledger import Capacity
+from faas_stack.partition.allocation import Capacity
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.fleet import Fleet
-from faas_stack.provider.process import ProcessBackend
-from faas_stack.provider.process_life import ProcessLife
+from faas_stack.provider.functions import Functions
+from faas_stack.provider.local.process import ProcessLife
+from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
+from faas_stack.stack.assemble import BuildContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from faas_stack.provider.fleet import Function
+    from faas_stack.provider.functions import Function
 
 __all__ = ["main"]
 
@@ -148,7 +148,7 @@ async def _compare(a: Function, b: Function, way: Way) -> None:
 
 
 @asynccontextmanager
-async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, Fleet]]:
+async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, Functions]]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "function").mkdir()
@@ -158,7 +158,7 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
         capacity = None if partition else Capacity()
         backend = ProcessBackend(images, secrets, watchdog=False, capacity=capacity)
         await backend.open()
-        fleet = Fleet(backend)
+        fleet = Functions(backend)
         try:
             yield backend, fleet
             await fleet.close()
@@ -167,7 +167,7 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
 
 
 async def _deploy(
-    fleet: Fleet, name: str, limits: dict[str, str], env: dict[str, str] | None = None
+    fleet: Functions, name: str, limits: dict[str, str], env: dict[str, str] | None = None
 ) -> Function:
     deployment = Deployment(name, "work", limits=limits, env_vars=env or {}, settings=_ONE_BY_ONE)
     function = await fleet.deploy(deployment)

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.table import read_table
 from carpool.scaling import Application, FunctionLoad
-from scaler.core.cost import Prices
-from scaler.core.guard import Guard
-from scaler.core.placement import Cluster, Node
-from scaler.core.snapshot import Snapshot
-from scaler.policies.infless import Infless
+from scaler.control.guard import Guard
+from scaler.planning.cost import Prices
+from scaler.planning.placement import Cluster, Node
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.infless.policy import Infless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.latency import LatencyModel
-    from scaler.core.policy import Planning
+    from scaler.control.planner import Planning
 
 __all__ = ["main"]
 

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool import plugins
-from scaler.core.arrivals.processes import Trace, read_trace, timestamps
-from scaler.core.idle.replay import Replayed, replay_idle
+from scaler.arrivals.processes import Trace, read_trace, timestamps
+from scaler.prewarm.replay import Replayed, replay_idle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scaler.core.arrivals.processes import Times
+    from scaler.arrivals.processes import Times
 
 __all__ = ["main"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from faas_stack import load_arrivals
-from faas_stack.load import measure
-from faas_stack.load_engine import Target
-from faas_stack.load_flags import LoadPlan
-from faas_stack.load_tally import Tally, quantile
+from faas_stack.load import arrivals
+from faas_stack.load.command import measure
+from faas_stack.load.engine import Target
+from faas_stack.load.flags import LoadPlan
+from faas_stack.load.results import Tally, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +98,7 @@ def send(requests: Sequence[bytes], port: int, load: Load) -> Probe:
     plan = LoadPlan(
         url=f"http://127.0.0.1:{port}",
         target=Target("127.0.0.1", port, requests, load.connections, _TIMEOUT_S),
-        segments=load_arrivals.constant(load.rate_rps, whole_s),
+        segments=arrivals.constant(load.rate_rps, whole_s),
         arrivals="poisson",
         seed=load.seed,
         warmup_s=load.warmup_s,

@@ -3,7 +3,7 @@
 Eq. 5 to 11 of the paper (IWQoS'24) as their artefact counts them: a window is the objective less
 the maximum execution time, a batch may be as large as ``floor(R T) + 1``, and every batch is taken
 for one of that size. ``T`` is the exact mean window. What such a plan really costs is what
-`scaler.core.harmony.settling.Settling.having` says of its groups.
+`scaler.policies.harmonybatch.settling.Settling.having` says of its groups.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from scaler.core.harmony.grouping import best_cuts, two_stages
-from scaler.core.harmony.pooling import pooled
+from scaler.policies.harmonybatch.grouping import best_cuts, two_stages
+from scaler.policies.harmonybatch.pooling import pooled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.latency import Configuration, LatencyModel
-    from scaler.core.cost import Billing
-    from scaler.core.harmony.grouping import Cut
-    from scaler.core.harmony.settling import Member
+    from scaler.planning.cost import Billing
+    from scaler.policies.harmonybatch.grouping import Cut
+    from scaler.policies.harmonybatch.settling import Member
 
 __all__ = ["Published", "PublishedGroup"]
 

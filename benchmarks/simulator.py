@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals.processes import Poisson, Trace
-from scaler.core.cost import Prices
-from scaler.core.policy import Planning
-from scaler.core.scenario import App, Function, Scenario
-from simulator.engine import Simulation
+from scaler.arrivals.processes import Poisson, Trace
+from scaler.control.planner import Planning
+from scaler.planning.cost import Prices
+from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
-    from scaler.core.arrivals.processes import ArrivalProcess
-    from scaler.core.snapshot import Snapshot
+    from scaler.arrivals.processes import ArrivalProcess
+    from scaler.planning.snapshot import Snapshot
 
 __all__ = ["main"]
 

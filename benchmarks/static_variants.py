@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.infaas.offers import Offers
-from scaler.core.policy import Planning
+from scaler.control.planner import Planning
 from scaler.plan_command import snapshot_of
-from simulator.engine import Simulation
+from scaler.policies.infaas.offers import Offers
 from simulator.metrics import measured
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scaler.core.infaas.offers import Offer
-    from scaler.core.scenario import App, Function, Scenario
-    from scaler.core.snapshot import Snapshot
+    from scaler.planning.snapshot import Snapshot
+    from scaler.policies.infaas.offers import Offer
+    from scaler.scenarios.scenario import App, Function, Scenario
 
 __all__ = ["Pool", "Standing", "Static", "best_static", "described"]
 

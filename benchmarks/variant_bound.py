@@ -8,8 +8,8 @@ instances in no time and for nothing. From the lowest to the highest:
   whole objective. Requests may be let go, where that saves most, up to the share that is given; the
   bound is Lagrange's, with a price for each request let go.
 * ``random``: whole instances, and as many as requests that come at random need by the policy's own
-  rule (`scaler.core.search.staffing`, exact to a twentieth or an instance). No proof as the others
-  are, but what the policy would cost if it knew the rates and did not have to wait or hold.
+  rule (`scaler.policies.common.staffing`, exact to a twentieth or an instance). No proof as the
+  others are, but what the policy would cost if it knew the rates and did not have to wait or hold.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from scaler.core.infaas.offers import Offers
-from scaler.core.infaas.program import program
-from scaler.core.infaas.task import Need, Option, Task
 from scaler.plan_command import snapshot_of
+from scaler.policies.infaas.offers import Offers
+from scaler.policies.infaas.program import program
+from scaler.policies.infaas.task import Need, Option, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from carpool.latency import LatencyModel
     from carpool.scaling import FunctionLoad
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Bounds", "bounds"]
 

@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.static_variants import Pool, Static, best_static
 from benchmarks.variant_bound import bounds
 from benchmarks.variants_live import compared
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.guard import Guard
-from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.offers import Offers
-from scaler.core.infaas.program import program
-from scaler.core.placement import Node
-from scaler.core.scenario_file import read_scenario
+from scaler.arrivals.processes import Poisson
+from scaler.control.guard import Guard
 from scaler.plan_command import snapshot_of
-from scaler.policies.infaas import Infaas
-from simulator.engine import Simulation
+from scaler.planning.placement import Node
+from scaler.policies.infaas.greedy import greedy
+from scaler.policies.infaas.offers import Offers
+from scaler.policies.infaas.policy import Infaas
+from scaler.policies.infaas.program import program
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
+from simulator.simulation import Simulation
 from tests.scaler.infaas.drawn_tasks import drawn_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["main"]
 

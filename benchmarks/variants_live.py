@@ -18,16 +18,16 @@ import yaml
 
 from benchmarks.static_variants import best_static, described
 from faas_stack.compare.command import live
-from scaler.core.guard import Guard
-from scaler.core.restraint import Limits
-from scaler.core.scenario_file import read_scenario
+from scaler.control.guard import Guard
+from scaler.control.stabilization import Limits
 from scaler.policy_choice import chosen_policy
-from simulator.engine import Simulation
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["compared"]
 

@@ -14,22 +14,31 @@ from carpool import __version__
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("faas_stack.up:main", "start a stack file's functions on this machine"),
+    "up": ("faas_stack.stack.up:main", "start a stack file's functions on this machine"),
     "compare": ("faas_stack.compare.command:main", "compare policies, simulated or on a stack"),
-    "demo": ("faas_stack.demo:main", "serve real models and compare batching policies"),
-    "load": ("faas_stack.load:main", "send open-loop load and report latency"),
-    "doctor": ("faas_stack.doctor:main", "find conflicting settings and suggest fixes"),
+    "demo": ("faas_stack.demo.command:main", "serve real models and compare batching policies"),
+    "load": ("faas_stack.load.command:main", "send open-loop load and report latency"),
+    "doctor": ("faas_stack.doctor.command:main", "find conflicting settings and suggest fixes"),
     "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
-    "predict": ("carpool.predict_command:main", "predict a model's latency, without running it"),
-    "profile": ("watchdog_plugin.profile_command:main", "measure a model and its operators"),
+    "predict": (
+        "carpool.predictor.predict_command:main",
+        "predict a model's latency, without running it",
+    ),
+    "profile": ("watchdog_plugin.profiling.command:main", "measure a model and its operators"),
     "policies": ("carpool.policies_command:main", "list the policies, or check one"),
-    "provider": ("faas_stack.up:provider_main", "run the OpenFaaS provider alone, for faas-cli"),
+    "provider": (
+        "faas_stack.stack.up:provider_main",
+        "run the OpenFaaS provider alone, for faas-cli",
+    ),
     "register": (
         "watchdog_plugin.registration.command:main",
         "make, measure and keep variants of a model",
     ),
     "scaler": ("scaler.command:main", "run the external scaler, or ask one that runs"),
-    "simulate": ("simulator.app:main", "run a scenario in simulated time under scaling policies"),
+    "simulate": (
+        "simulator.command:main",
+        "run a scenario in simulated time under scaling policies",
+    ),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
     "stages": ("watchdog_plugin.stages.command:main", "cut an ONNX model into stages"),
 }
@@ -49,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"carpool {__version__}\n")
         return 0
     if name not in COMMANDS:
-        from carpool.strict import nearest  # noqa: PLC0415  only a mistake pays for difflib
+        from carpool.validation.problems import nearest  # noqa: PLC0415  only a mistake pays for difflib
 
         hint = nearest(name, COMMANDS) or f"the commands are {', '.join(COMMANDS)}"
         return _fail("", f"no command {name!r}; {hint}", _USAGE_EXIT)

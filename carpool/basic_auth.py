@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from carpool import address as addresses
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

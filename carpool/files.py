@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from carpool.strict import Problems
+    from carpool.validation.problems import Problems
 
 __all__ = ["read_text", "replace_file"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from carpool import forms
 from carpool.errors import ConfigError, Problem
+from carpool.validation import rules
 
 __all__ = ["read_params"]
 
@@ -23,8 +23,8 @@ def read_params(text: str, example: str, option: str = "--params") -> dict[str, 
     """
     expected = f"a JSON object such as {example}"
     try:
-        params = forms.loads(text)
-    except forms.NotJsonError as error:
+        params = rules.loads(text)
+    except rules.NotJsonError as error:
         raise ConfigError([Problem(option, text, expected, str(error))]) from error
     if not isinstance(params, dict):
         raise ConfigError([Problem(option, text, expected)])

@@ -11,8 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from carpool import forms, plan_form
+from carpool import plan_validation
 from carpool.errors import ConfigError, Problem
+from carpool.validation import rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +138,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Hold a plan made by a policy to the same form as one that came over the wire."""
-        plan_form.check(self.to_form())
+        plan_validation.check(self.to_form())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -147,15 +148,15 @@ class Plan:
             ConfigError: everything that is wrong with it, each with its path.
         """
         try:
-            form = forms.loads(text)
-        except forms.NotJsonError as error:
+            form = rules.loads(text)
+        except rules.NotJsonError as error:
             raise ConfigError([Problem("plan", "", "a JSON document", str(error))]) from error
         return cls.from_form(form)
 
     @classmethod
     def from_form(cls, form: object) -> Self:
         """Read a plan that is decoded JSON already; raises as `from_json` does."""
-        fields = dict(plan_form.check(form))
+        fields = dict(plan_validation.check(form))
         fields["classes"] = tuple(InstanceClass(**item) for item in fields.get("classes", ()))
         fields["routes"] = tuple(Route(**item) for item in fields.get("routes", ()))
         fields["explain"] = tuple(fields.get("explain", ()))

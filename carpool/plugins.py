@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from carpool.errors import CarpoolError, ConfigError, Problem
-from carpool.strict import Problems, nearest
+from carpool.validation.problems import Problems, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,10 +36,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "scale": {
         "fixed": "scaler.policies.fixed:Fixed",
         "openfaas": "scaler.policies.openfaas:OpenFaas",
-        "infless": "scaler.policies.infless:Infless",
-        "batch": "scaler.policies.batch:Batch",
-        "harmonybatch": "scaler.policies.harmonybatch:HarmonyBatch",
-        "infaas": "scaler.policies.infaas:Infaas",
+        "infless": "scaler.policies.infless.policy:Infless",
+        "batch": "scaler.policies.batch.policy:Batch",
+        "harmonybatch": "scaler.policies.harmonybatch.policy:HarmonyBatch",
+        "infaas": "scaler.policies.infaas.policy:Infaas",
     },
     "prewarm": {
         "fixed": "scaler.prewarm.fixed:FixedKeepAlive",

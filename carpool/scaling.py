@@ -4,7 +4,7 @@ A policy says how many instances of which size a function should have, and why. 
 module and, where it wants more, the rest of the language of plans and latency models
 (`carpool.plan`, `carpool.latency`). Versions and names of classes, bounds, room on the servers, how
 fast a plan may change, keep-alive, and routes and waits where a policy names none are the guard's
-(`scaler.core.guard`), which stands before every policy, in a simulation and live.
+(`scaler.control.guard`), which stands before every policy, in a simulation and live.
 
 Writing one: a class with a frozen dataclass ``Params``, constructed with it, that is a
 `PerFunctionPolicy` or has the method of `ScalePolicy`. It may keep what it learned from earlier

@@ -12,23 +12,23 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from carpool import durations, kinds, setting_row
+from carpool import durations, setting_spec, setting_types
 from carpool.errors import ConfigError
-from carpool.setting_row import ENV_PREFIX, LABEL_PREFIX, setting
-from carpool.strict import Problems
+from carpool.setting_spec import ENV_PREFIX, LABEL_PREFIX, setting
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from carpool.kinds import App
-    from carpool.setting_row import Row
+    from carpool.setting_spec import Row
+    from carpool.setting_types import App
 
 __all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "rows"]
 
-_POSITIVE_DURATION = kinds.duration("a duration above zero such as 200ms", lambda v: v > 0)
-_DURATION = kinds.duration("a duration such as 10ms, or 0", lambda v: v >= 0)
-_COUNT = kinds.integer("a whole number of at least 1", lambda v: v >= 1)
-_COUNT_OR_ZERO = kinds.integer("a whole number of at least 0", lambda v: v >= 0)
+_POSITIVE_DURATION = setting_types.duration("a duration above zero such as 200ms", lambda v: v > 0)
+_DURATION = setting_types.duration("a duration such as 10ms, or 0", lambda v: v >= 0)
+_COUNT = setting_types.integer("a whole number of at least 1", lambda v: v >= 1)
+_COUNT_OR_ZERO = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class FunctionSettings:
     )
     percentile: float = setting(
         "slo.percentile",
-        kinds.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1),
+        setting_types.decimal("a number between 0 and 1 such as 0.99", lambda v: 0 < v < 1),
         0.99,
         "Share of requests that must meet the objective.",
     )
     batch_policy: str = setting(
         "batch.policy",
-        kinds.name("a batch policy's name, or pkg.module:Class"),
+        setting_types.name("a batch policy's name, or pkg.module:Class"),
         "deadline",
         "What decides when a batch leaves: a name that `carpool policies` lists, "
         "or `pkg.module:Class`.",
@@ -70,7 +70,7 @@ class FunctionSettings:
     )
     batch_params: Mapping[str, Any] = setting(
         "batch.params",
-        kinds.document('a JSON object such as {"wait_s": 0.02}'),
+        setting_types.document('a JSON object such as {"wait_s": 0.02}'),
         {},
         "Parameters of the batch policy, as a JSON object.",
         annotation_only=True,
@@ -80,14 +80,14 @@ class FunctionSettings:
     )
     background_share: float = setting(
         "background.share",
-        kinds.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
+        setting_types.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
         0.1,
         "Least share of the seats that requests of class `batch` get while others wait too; they "
         "fill empty seats in any case. A request names its class in `X-Carpool-Class`.",
     )
     shed: str | None = setting(
         "shed",
-        kinds.choice("dark", "on", "off"),
+        setting_types.choice("dark", "on", "off"),
         None,
         "Refusing on arrival what is predicted to be late: `on`, `off`, or `dark`, which counts "
         "what would be refused and serves it.",
@@ -95,13 +95,13 @@ class FunctionSettings:
     )
     shed_cap: float = setting(
         "shed.cap",
-        kinds.decimal("a share above 0 and at most 1 such as 0.9", lambda v: 0 < v <= 1),
+        setting_types.decimal("a share above 0 and at most 1 such as 0.9", lambda v: 0 < v <= 1),
         0.99,
         "Largest share of ten seconds' arrivals that is refused as late.",
     )
     scale_policy: str = setting(
         "scale.policy",
-        kinds.name("a scaling policy's name, or pkg.module:Class"),
+        setting_types.name("a scaling policy's name, or pkg.module:Class"),
         "fixed",
         "What decides how many instances of which size run.",
     )
@@ -111,23 +111,23 @@ class FunctionSettings:
     scale_max: int | None = setting("scale.max", _COUNT, None, "Most instances.", unset="no bound")
     cpu: float | None = setting(
         "cpu",
-        kinds.decimal("a number of cores above 0 such as 0.5 or 2", lambda v: v > 0),
+        setting_types.decimal("a number of cores above 0 such as 0.5 or 2", lambda v: v > 0),
         None,
         "Cores of one instance; may be fractional.",
         unset="no bound",
     )
     gpu: float = setting(
         "gpu",
-        kinds.decimal("a percentage from 0 to 100", lambda v: 0 <= v <= 100),  # noqa: PLR2004
+        setting_types.decimal("a percentage from 0 to 100", lambda v: 0 <= v <= 100),  # noqa: PLR2004
         0.0,
         "Percent of one GPU's multiprocessors that an instance gets.",
     )
     memory_mb: float | None = setting(
-        "memory", kinds.memory(), None, "Memory of one instance.", unset="no bound"
+        "memory", setting_types.memory(), None, "Memory of one instance.", unset="no bound"
     )
     apps: tuple[App, ...] = setting(
         "apps",
-        kinds.apps(),
+        setting_types.apps(),
         (),
         "Applications that share the function, each with `name`, `slo` and optionally `accuracy`, "
         "as a JSON list. A request names its own in `X-Carpool-App`.",
@@ -135,7 +135,7 @@ class FunctionSettings:
     )
     executor: str = setting(
         "executor",
-        kinds.choice("graph", "lazy"),
+        setting_types.choice("graph", "lazy"),
         "graph",
         "How a batch runs: `graph`, the model as a whole, or `lazy`, stage by stage.",
     )
@@ -176,8 +176,8 @@ class FunctionSettings:
         """
         problems = Problems()
         known = {row.label: row for row in rows()}
-        texts = setting_row.with_prefix(annotations, LABEL_PREFIX)
-        for name, text in setting_row.with_prefix(labels, LABEL_PREFIX).items():
+        texts = setting_spec.with_prefix(annotations, LABEL_PREFIX)
+        for name, text in setting_spec.with_prefix(labels, LABEL_PREFIX).items():
             if name in known and known[name].annotation_only:
                 problems.add(name, text, "an annotation", "move it from labels to annotations")
             elif texts.setdefault(name, text) != text:
@@ -192,7 +192,7 @@ class FunctionSettings:
             ConfigError: every unknown name and ill-formed or contradicting value, at once.
         """
         known = {row.env: row for row in rows()}
-        return cls._from_texts(known, setting_row.with_prefix(env, ENV_PREFIX), Problems())
+        return cls._from_texts(known, setting_spec.with_prefix(env, ENV_PREFIX), Problems())
 
     def to_env(self) -> dict[str, str]:
         """The environment that `from_env` reads back as these settings; defaults are left out."""
@@ -206,7 +206,7 @@ class FunctionSettings:
     def _from_texts(
         cls, known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems
     ) -> Self:
-        values = setting_row.read(known, texts, problems)
+        values = setting_spec.read(known, texts, problems)
         names = {row.key: name for name, row in known.items()}
         try:
             settings = cls(**values)

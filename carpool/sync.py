@@ -24,14 +24,14 @@ import orjson
 
 from carpool.errors import ConfigError, Problem
 from carpool.plan import Plan
-from carpool.strict import Problems
-from carpool.sync_form import ANNOUNCEMENT, ANSWER, REPORT
+from carpool.sync_validation import ANNOUNCEMENT, ANSWER, REPORT
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from carpool.forms import Rule
-    from carpool.spread import Spread
+    from carpool.log_histogram import Spread
+    from carpool.validation.rules import Rule
 
 __all__ = [
     "PATH",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from carpool import plugins, settings
-from faas_stack.checks import table
+from faas_stack.doctor import rules
 from sidecar.conformance.promises import PROMISES
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def promises_list() -> str:
 
 def checks_table() -> str:
     """What `carpool doctor` checks, one row each."""
-    rows = [(f"`{name}`", promise.replace("``", "`")) for name, promise in table.promises().items()]
+    rows = [(f"`{name}`", promise.replace("``", "`")) for name, promise in rules.promises().items()]
     return _table(("check", "promise"), rows)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from carpool import plugins
 from carpool.settings import LABEL_PREFIX, FunctionSettings
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from sidecar.policies.choice import build_policy
 
 if TYPE_CHECKING:

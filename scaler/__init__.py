@@ -1,4 +1,5 @@
 """The control plane: how many instances of which size should run, and when to warm them.
 
-``core`` is pure: arrivals, cost, placement and whatever else planning needs; ``policies`` decide.
+``policies`` propose, from ``arrivals`` and ``planning``; ``control`` makes plans of what they
+propose and says what to deploy. All of these are pure; the modules beside them do what waits.
 """

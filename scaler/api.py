@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import errors
 from carpool.errors import NotFound
-from carpool.strict import nearest
 from carpool.sync import PATH
+from carpool.validation.problems import nearest
 from scaler.dashboard.watch import HISTORY
-from scaler.tally import CONTENT_TYPE
+from scaler.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
-    from scaler.core.live.control import Control
+    from scaler.control.controller import Controller
     from scaler.dashboard.watch import Dashboard
     from scaler.functions import Functions
     from scaler.loop import Loop
+    from scaler.metrics import Tally
     from scaler.planners import Planners
     from scaler.sync_api import SyncApi
-    from scaler.tally import Tally
 
 __all__ = ["Api"]
 
@@ -109,7 +109,7 @@ class Api:
         message = f"no route {path!r}: expected {_FUNCTIONS}, {_FUNCTIONS}/NAME or /v1/shadow"
         raise NotFound(message)
 
-    def _line(self, control: Control) -> dict[str, Any]:
+    def _line(self, control: Controller) -> dict[str, Any]:
         now_s, plan = self._functions.now(), control.plan
         rates = control.roll.rates.at(now_s)
         found = control.present(now_s)

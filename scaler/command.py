@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from carpool import forms
 from carpool.errors import CarpoolError, ConfigError, Problem
 from carpool.files import read_text
 from carpool.plan import Plan
-from carpool.strict import Problems
+from carpool.validation import rules
+from carpool.validation.problems import Problems
 from scaler import run_command
 from scaler.plan_command import plan_lines
 from scaler.stack_folder import STORE_FILE, TOKEN_FILE, URL_FILE
@@ -181,8 +181,8 @@ def _import(args: argparse.Namespace) -> int:
     text = read_text(args.file, problems)
     problems.raise_if_any()
     try:
-        form = forms.loads(text or "")
-    except forms.NotJsonError as error:
+        form = rules.loads(text or "")
+    except rules.NotJsonError as error:
         raise ConfigError([Problem(str(args.file), "", "JSON", str(error))]) from error
     store = Store(_store_file(args))
     try:

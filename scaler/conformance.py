@@ -17,18 +17,18 @@ from carpool import plugins
 from carpool.latency.variant_set import model_of
 from carpool.scaling import Application, FunctionLoad
 from carpool.testing import BrokenPromise, ScaleReport
-from scaler.core.guard import Guard
-from scaler.core.placement import Node
-from scaler.core.restraint import Limits
-from scaler.drawn_models import drawn_model
+from scaler.control.guard import Guard
+from scaler.control.stabilization import Limits
+from scaler.planning.placement import Node
+from scaler.random_models import drawn_model
 from scaler.testing import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.plan import Plan
-    from scaler.core.policy import Planner, Planning
-    from scaler.core.snapshot import Snapshot
+    from scaler.control.planner import Planner, Planning
+    from scaler.planning.snapshot import Snapshot
 
 __all__ = ["PROMISES", "check_planner", "check_policy"]
 

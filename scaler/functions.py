@@ -13,17 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.sync import SyncAnswer
-from scaler.core.live.class_function import CLASS_LABEL, FUNCTION_LABEL
-from scaler.core.live.control import Control
-from scaler.core.live.pace import FOLLOWED_S, SOON_S, Pace
+from scaler.control.class_function import CLASS_LABEL, FUNCTION_LABEL
+from scaler.control.controller import Controller
+from scaler.control.sync_pace import FOLLOWED_S, SOON_S, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.latency.variant_set import VariantSet
     from carpool.sync import Announcement, FrontReport
-    from scaler.core.live.class_function import Status
-    from scaler.core.live.control import Means
+    from scaler.control.class_function import Status
+    from scaler.control.dependencies import Dependencies
 
 __all__ = ["Functions"]
 
@@ -47,9 +47,9 @@ class Functions:
         troubles: What is wrong with other sources, by who it is.
     """
 
-    def __init__(self, means: Means, pace: Pace | None = None) -> None:
+    def __init__(self, means: Dependencies, pace: Pace | None = None) -> None:
         self._means = means
-        self._controls: dict[str, Control] = {}
+        self._controls: dict[str, Controller] = {}
         self._sidecars = self._fronts = 0
         self.pace = pace or Pace()
         self.now = time.monotonic
@@ -60,17 +60,17 @@ class Functions:
         self.ownerless: dict[str, dict[str, Status]] = {}
         self.troubles: dict[str, str] = {}
 
-    def __iter__(self) -> Iterator[Control]:
+    def __iter__(self) -> Iterator[Controller]:
         return iter(self._controls.values())
 
-    def find(self, name: str) -> Control | None:
+    def find(self, name: str) -> Controller | None:
         """The function of that name; an unknown one may be new, so a round is asked for."""
         found = self._controls.get(name)
         if found is None:
             self.wake()
         return found
 
-    def observe(self, listed: Mapping[str, Status]) -> list[Control]:
+    def observe(self, listed: Mapping[str, Status]) -> list[Controller]:
         """The gateway lists these functions; the ones that are new here."""
         classes: dict[str, dict[str, Status]] = {}
         for status in listed.values():
@@ -82,7 +82,7 @@ class Functions:
             policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
             scaled = FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
             if scaled and status.name not in self._controls:
-                self._controls[status.name] = Control(status, self._means)
+                self._controls[status.name] = Controller(status, self._means)
                 new.append(self._controls[status.name])
         for name, control in list(self._controls.items()):
             deployed = classes.pop(name, {})
@@ -102,13 +102,13 @@ class Functions:
             listed = ", ".join(variant.name for variant in variants.variants)
             control.decisions.add(f"its variants are {listed} from now on", self.wall())
 
-    def announced(self, control: Control, said: Announcement) -> None:
+    def announced(self, control: Controller, said: Announcement) -> None:
         """An instance says how it is."""
         news = control.roll.announced(said, self.now())
         if news and said.state != "loading":
             self.wake()
 
-    def reported(self, control: Control, report: FrontReport) -> None:
+    def reported(self, control: Controller, report: FrontReport) -> None:
         """A front says how it goes."""
         wall_s = self.wall()
         control.reported(report, self.now(), wall_s)
@@ -120,7 +120,7 @@ class Functions:
         if waits or self._surges(control):
             self.wake()
 
-    def answer(self, control: Control, report: FrontReport) -> SyncAnswer:
+    def answer(self, control: Controller, report: FrontReport) -> SyncAnswer:
         """What the front that has reported this is told."""
         interval_s, orders = self.interval_s(control), control.orders
         soonest_s = self.pace.soonest_s(self._fronts)
@@ -140,7 +140,7 @@ class Functions:
             soonest_s,
         )
 
-    def interval_s(self, control: Control) -> float:
+    def interval_s(self, control: Controller) -> float:
         """When a sidecar of a function should sync again."""
         usual_s = self.pace.interval_s(self._sidecars)
         control.roll.interval_s = usual_s
@@ -154,6 +154,6 @@ class Functions:
         self._fronts = sum(control.roll.fronts(now_s) for control in self)
         return self._sidecars
 
-    def _surges(self, control: Control) -> bool:
+    def _surges(self, control: Controller) -> bool:
         """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
         return self.now() < control.roll.surged_s + FOLLOWED_S

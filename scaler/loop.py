@@ -15,22 +15,22 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import CarpoolError, ConfigError
-from scaler.core.live.action import Action
-from scaler.core.live.decisions import kind_of
-from scaler.gateway import GatewayError
-from scaler.machine import nodes_of
+from scaler.cluster_option import nodes_of
+from scaler.control.action import Action
+from scaler.control.decisions import kind_of
+from scaler.openfaas_client import GatewayError
 from scaler.variant_lists import VariantLists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from carpool.scaling import FunctionLoad
-    from scaler.core.live.control import Control
+    from scaler.control.controller import Controller
     from scaler.functions import Functions
-    from scaler.gateway import Gateway
-    from scaler.keeping import Keeping
+    from scaler.metrics import Tally
+    from scaler.openfaas_client import Gateway
+    from scaler.persistence import Keeping
     from scaler.planners import Outcome, Planners
-    from scaler.tally import Tally
 
 __all__ = ["Loop"]
 
@@ -198,14 +198,14 @@ class Loop:
                 control.follow(outcome.plan, wall_s)
 
     def _planned(
-        self, by_name: Mapping[str, Control], views: Mapping[str, FunctionLoad], now_s: float
+        self, by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         began_s = time.perf_counter()
         outcomes = self._planners.plan(by_name, views, now_s)
         self._tally.planning_s += time.perf_counter() - began_s
         return outcomes
 
-    async def _act(self, control: Control) -> bool:
+    async def _act(self, control: Controller) -> bool:
         """Bring one function nearer to its plan; whether there is more to do at once."""
         await asyncio.sleep(0)  # sidecars are answered in between
         try:
@@ -219,7 +219,7 @@ class Loop:
             await self._carry_out(control, action)
         return any(action.verb == "deploy" for action in actions)
 
-    async def _carry_out(self, control: Control | None, action: Action) -> None:
+    async def _carry_out(self, control: Controller | None, action: Action) -> None:
         if self._gateway.dry:
             self._tell_once(f"would {action}")
             return

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.params_argument import read_params
 from carpool.scaling import Application, FunctionLoad
-from scaler.core.placement import Cluster
-from scaler.core.scenario_file import read_scenario
-from scaler.core.snapshot import Snapshot
-from scaler.on_trial import OnTrial
+from scaler.command_policy import OnTrial
+from scaler.planning.placement import Cluster
+from scaler.planning.snapshot import Snapshot
 from scaler.policy_choice import check_policies, chosen_policy
+from scaler.scenarios.scenario_file import read_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from carpool.plan import InstanceClass, Plan
-    from scaler.core.policy import Planning
-    from scaler.core.scenario import Scenario
+    from scaler.control.planner import Planning
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["main", "plan_lines", "snapshot_of"]
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
 from carpool.latency.variant_set import model_of
-from scaler.core.guard import Guard
-from scaler.core.infaas.node_rules import crowded, unwell
-from scaler.core.placement import Cluster
-from scaler.core.restraint import Limits
-from scaler.core.snapshot import Snapshot
+from scaler.control.guard import Guard
+from scaler.control.stabilization import Limits
+from scaler.planning.placement import Cluster
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.infaas.node_rules import crowded, unwell
 from scaler.policy_choice import chosen_policy
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
-    from scaler.core.cost import Prices
-    from scaler.core.live.control import Control
-    from scaler.core.live.shadow import Shadow
-    from scaler.core.placement import Node
+    from scaler.control.controller import Controller
+    from scaler.control.shadow_policy import Shadow
+    from scaler.planning.cost import Prices
+    from scaler.planning.placement import Node
 
 __all__ = ["Outcome", "Planners", "Setting"]
 
@@ -103,12 +103,12 @@ class Planners:
         """Whether somebody has said which servers there are."""
         return bool(self._setting.nodes)
 
-    def policy_of(self, control: Control) -> str:
+    def policy_of(self, control: Controller) -> str:
         """The name of the policy that plans for a function."""
         return self._setting.policy or control.settings.scale_policy
 
     def plan(
-        self, controls: Mapping[str, Control], views: Mapping[str, FunctionLoad], now_s: float
+        self, controls: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         """One round for the functions of ``views``."""
         outcomes: dict[str, Outcome] = {}
@@ -177,7 +177,7 @@ class Planners:
         return cluster
 
 
-def _by_hardware(controls: Iterable[Control]) -> dict[str, Counter[str]]:
+def _by_hardware(controls: Iterable[Controller]) -> dict[str, Counter[str]]:
     """How the instances of variants are, by what they run on."""
     found: dict[str, Counter[str]] = {}
     for control in controls:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
 from carpool.errors import ConfigError, Problem
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.scaling import ScalePolicy
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["check_policies", "chosen_policy", "executed"]
 

@@ -13,18 +13,18 @@ from carpool.errors import ConfigError, Problem
 from carpool.http.server import Limits as EdgeLimits
 from carpool.http.server import serve
 from scaler.api import Api
-from scaler.core.live.pace import Pace
-from scaler.core.live.senders import Senders
+from scaler.control.message_order import MessageOrder
+from scaler.control.sync_pace import Pace
 from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
-from scaler.keeping import Keeping
 from scaler.loop import Loop
+from scaler.metrics import Tally
+from scaler.persistence import Keeping
 from scaler.planners import Planners
 from scaler.run_options import add_flags, read_options
 from scaler.second_source import SecondSource
 from scaler.store import Store
 from scaler.sync_api import SyncApi
-from scaler.tally import Tally
 
 if TYPE_CHECKING:
     import argparse
@@ -71,7 +71,7 @@ async def _serve(options: Options, store: Store) -> None:
     gc.set_threshold(50_000, 20, 100)
     functions = Functions(options.means, Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)
-    senders = Senders()
+    senders = MessageOrder()
     planners = Planners(options.setting, options.shadow)
     keeping = Keeping(store, functions, senders)
     loop = Loop(functions, options.gateway, planners, keeping, tally)

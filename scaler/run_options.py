@@ -19,18 +19,18 @@ from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
 from carpool.http.hosts import Hosts, check_names
 from carpool.params_argument import read_params
-from carpool.strict import Problems
-from scaler.callers import Callers
-from scaler.core.cost import Prices
-from scaler.core.guard import Guard
-from scaler.core.live.control import Means
-from scaler.core.live.shadow import Shadow
-from scaler.core.restraint import Limits
-from scaler.core.scenario_file import read_scenario
-from scaler.gateway import Gateway
+from carpool.validation.problems import Problems
+from scaler.access_tokens import Callers
+from scaler.control.dependencies import Dependencies
+from scaler.control.guard import Guard
+from scaler.control.shadow_policy import Shadow
+from scaler.control.stabilization import Limits
+from scaler.openfaas_client import Gateway
 from scaler.planners import Setting
+from scaler.planning.cost import Prices
 from scaler.policy_choice import chosen_policy
 from scaler.prometheus import Prometheus
+from scaler.scenarios.scenario_file import read_scenario
 from scaler.stack_folder import TOKEN_FILE
 from scaler.variant_lists import VariantLists
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from carpool.basic_auth import Credentials
     from carpool.latency import LatencyModel
-    from scaler.core.prewarm import PrewarmPolicy
-    from scaler.core.scenario import Scenario
+    from scaler.prewarm.contract import PrewarmPolicy
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Options", "add_flags", "read_options"]
 
@@ -112,7 +112,7 @@ class Options:
     gateway: Gateway
     store: Path
     setting: Setting
-    means: Means
+    means: Dependencies
     shadow: Shadow | None
     prometheus: Prometheus | None
     lists: VariantLists
@@ -162,7 +162,7 @@ def read_options(args: argparse.Namespace) -> Options:
         Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
         setting,
-        Means(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
+        Dependencies(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
         _shadow(args.shadow, setting) if args.shadow else None,
         Prometheus(args.prometheus, args.namespace) if args.prometheus else None,
         lists,

@@ -15,9 +15,9 @@ import sqlite3
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
 from carpool.errors import ConfigError, Problem
-from carpool.strict import Problems
+from carpool.validation import rules
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,17 +41,17 @@ _MIGRATIONS = (
     ) WITHOUT ROWID;
     """,
 )
-_FORM = forms.record(
+_FORM = rules.record(
     {
-        "version": forms.number("the version of an export", lambda v: v == len(_MIGRATIONS)),
-        "documents": forms.mapping(forms.mapping(forms.mapping(forms.anything))),
-        "arrivals": forms.each(
-            forms.record(
+        "version": rules.number("the version of an export", lambda v: v == len(_MIGRATIONS)),
+        "documents": rules.mapping(rules.mapping(rules.mapping(rules.anything))),
+        "arrivals": rules.each(
+            rules.record(
                 {
-                    "function": forms.text("a name"),
-                    "app": forms.text("a name"),
-                    "minute": forms.number("a minute", lambda v: v >= 0, whole=True),
-                    "count": forms.number("a count", lambda v: v >= 0, whole=True),
+                    "function": rules.text("a name"),
+                    "app": rules.text("a name"),
+                    "minute": rules.number("a minute", lambda v: v >= 0, whole=True),
+                    "count": rules.number("a count", lambda v: v >= 0, whole=True),
                 },
                 frozenset({"function", "app", "minute", "count"}),
             )

@@ -23,10 +23,10 @@ from carpool.sync import PATH, PROOF, Announcement, SyncAnswer, proof, read_mess
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.sync import FrontReport
-    from scaler.callers import Callers
-    from scaler.core.live.senders import Senders
+    from scaler.access_tokens import Callers
+    from scaler.control.message_order import MessageOrder
     from scaler.functions import Functions
-    from scaler.tally import Tally
+    from scaler.metrics import Tally
 
 __all__ = ["SyncApi"]
 
@@ -47,7 +47,7 @@ class SyncApi:
     """
 
     def __init__(
-        self, functions: Functions, callers: Callers, tally: Tally, senders: Senders
+        self, functions: Functions, callers: Callers, tally: Tally, senders: MessageOrder
     ) -> None:
         self._functions = functions
         self.callers = callers

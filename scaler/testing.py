@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
 from carpool.scaling import Instances
-from scaler.core.cost import Prices
-from scaler.core.placement import Cluster
-from scaler.core.snapshot import Snapshot
+from scaler.planning.cost import Prices
+from scaler.planning.placement import Cluster
+from scaler.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.plan import InstanceClass, Plan
     from carpool.scaling import FunctionLoad
-    from scaler.core.placement import Node, Placement
-    from scaler.core.policy import Planner, Planning
+    from scaler.control.planner import Planner, Planning
+    from scaler.planning.placement import Node, Placement
 
 __all__ = ["Rounds"]
 

@@ -18,27 +18,27 @@ from carpool import wire
 from carpool.errors import CarpoolError
 from carpool.http.server import Limits, serve
 from carpool.settings import FunctionSettings
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
-from sidecar.core.guarded import Guarded
-from sidecar.core.shedding import Shedding
+from sidecar.core.policy_guard import Guarded
 from sidecar.options import HEADS_BYTES, Options
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
-from sidecar.runtime import membership
 from sidecar.runtime.admin import Admin
-from sidecar.runtime.child import Child, plan_launch
-from sidecar.runtime.fleet import Fleet
+from sidecar.runtime.batch_loop import BatchLoop
+from sidecar.runtime.child_process import Child, plan_launch
 from sidecar.runtime.ingress import Ingress, fingerprint
-from sidecar.runtime.ledger import Ledger
 from sidecar.runtime.metrics import Metrics
-from sidecar.runtime.shell import Shell
+from sidecar.runtime.recent_batches import RecentBatches
+from sidecar.runtime.scaler_client import membership
+from sidecar.runtime.upstreams import FunctionUpstreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.http.server import Server
-    from sidecar.runtime.instances import Instance
+    from sidecar.runtime.upstream import Instance
 
 __all__ = ["main", "run"]
 
@@ -73,11 +73,11 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
-    fleet = Fleet(batcher, options.answer_max_bytes + HEADS_BYTES)
-    ledger = Ledger(time.time)
+    fleet = FunctionUpstreams(batcher, options.answer_max_bytes + HEADS_BYTES)
+    ledger = RecentBatches(time.time)
     ingress = Ingress(settings, time.time)
     patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
-    shell = Shell(batcher, ingress, metrics, ledger, fleet, patience_s)
+    shell = BatchLoop(batcher, ingress, metrics, ledger, fleet, patience_s)
     child = _start_function(shell, fleet, metrics, settings, options, env)
     member = None
     if options.is_front:
@@ -122,7 +122,9 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         await child.stop(_GRACE_S)
 
 
-def _shed_early(shell: Shell, server: Server, settings: FunctionSettings, options: Options) -> None:
+def _shed_early(
+    shell: BatchLoop, server: Server, settings: FunctionSettings, options: Options
+) -> None:
     """Refuse before parsing; but not the batches of fronts, who have refused already."""
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
@@ -130,8 +132,8 @@ def _shed_early(shell: Shell, server: Server, settings: FunctionSettings, option
 
 
 def _start_function(
-    shell: Shell,
-    fleet: Fleet,
+    shell: BatchLoop,
+    fleet: FunctionUpstreams,
     metrics: Metrics,
     settings: FunctionSettings,
     options: Options,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from carpool import address, durations
-from carpool.silence import LIMIT_S
-from carpool.strict import Problems
+from carpool.liveness import LIMIT_S
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Options:
         exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
         silence_max_s: how long the handler may answer no probe, while it has no batch, before it
             is restarted; ``inf``: for ever.
-        scaler: where the scaler takes syncs (`sidecar.runtime.sync`); empty: there is none.
+        scaler: where the scaler takes syncs (`sidecar.runtime.scaler_client.sync`); empty: none.
         scaler_token: what the scaler is shown, and must prove to know.
         function: what the user calls, as the scaler knows it.
         instance_class: the plan's class that this is an instance of; empty: it is the front of a

@@ -25,9 +25,9 @@ from sidecar.core.states import TERMINAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from sidecar.core.admission.shedding import Shedding
     from sidecar.core.batch import Batch
     from sidecar.core.policy import BatchPolicy
-    from sidecar.core.shedding import Shedding
     from sidecar.core.states import State
 
 __all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction", "Stuck"]

@@ -15,8 +15,8 @@ from carpool.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
-    from scaler.core.scenario import Scenario
+    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Arrivals", "check_load", "merged"]
 

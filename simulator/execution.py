@@ -17,7 +17,7 @@ from simulator.quota import Budget
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
     from carpool.plan import InstanceClass
-    from scaler.core.cost import Billing
+    from scaler.planning.cost import Billing
     from simulator.quota import Quota
 
 __all__ = ["Execution", "Executions", "size_of"]

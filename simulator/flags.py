@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool import durations
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from simulator.quota import Quota
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Chosen", "parse"]
 

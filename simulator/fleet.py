@@ -16,19 +16,19 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scaler.core.transition import interim
+from scaler.control.transition import interim
 from sidecar.core.exec_time import ExecTime
 from simulator.instance import Instance, Phase
 from simulator.keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from carpool.plan import InstanceClass, Plan
-    from simulator.agenda import Agenda
+    from simulator.capacity import Capacity
+    from simulator.event_queue import EventQueue
     from simulator.execution import Executions
-    from simulator.held import Held
     from simulator.instance import Key
-    from simulator.lane import Lane
-    from simulator.room import Room
+    from simulator.reserved_cost import ReservedCost
+    from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["Fleet"]
 
@@ -52,9 +52,11 @@ class Fleet:
         version: Grows with every change of those that serve or load.
     """
 
-    lane: Lane
+    lane: SimulatedSidecar
 
-    def __init__(self, executions: Executions, held: Held, room: Room, agenda: Agenda) -> None:
+    def __init__(
+        self, executions: Executions, held: ReservedCost, room: Capacity, agenda: EventQueue
+    ) -> None:
         self._executions = executions
         self._held = held
         self._room = room

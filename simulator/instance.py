@@ -13,8 +13,8 @@ from simulator.staged_device import StagedDevice, room_of
 if TYPE_CHECKING:
     from carpool.plan import InstanceClass
     from sidecar.core.exec_time import ExecTime
+    from simulator.capacity import Place
     from simulator.execution import Execution
-    from simulator.room import Place
 
 __all__ = ["Instance", "Key", "Phase"]
 

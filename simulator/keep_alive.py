@@ -16,7 +16,7 @@ from simulator.instance import Phase
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from simulator.agenda import Agenda
+    from simulator.event_queue import EventQueue
     from simulator.fleet import Fleet
     from simulator.instance import Instance, Key
 
@@ -30,7 +30,7 @@ class KeepAlive:
         dormant: How many sleep.
     """
 
-    def __init__(self, fleet: Fleet, agenda: Agenda) -> None:
+    def __init__(self, fleet: Fleet, agenda: EventQueue) -> None:
         self._fleet = fleet
         self._agenda = agenda
         self._keep_alive_s: float | None = None

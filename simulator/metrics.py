@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from carpool.scaling import resource_units
-from simulator.served import Served
+from simulator.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulator.account import Account, Outcome
+    from simulator.results import Outcome, Results
 
 __all__ = ["measured"]
 
@@ -35,8 +35,8 @@ def measured(outcome: Outcome) -> dict[str, Any]:
     return {**_of(outcome.tracks, priced=outcome.priced), **common, "functions": each}
 
 
-def _of(tracks: Sequence[Account], *, priced: bool) -> dict[str, Any]:
-    served = Served()
+def _of(tracks: Sequence[Results], *, priced: bool) -> dict[str, Any]:
+    served = Outcomes()
     for track in tracks:
         served.add(track.total)
     requests = sum(track.requests for track in tracks)
@@ -64,7 +64,7 @@ def _of(tracks: Sequence[Account], *, priced: bool) -> dict[str, Any]:
     }
 
 
-def _by_app(track: Account) -> dict[str, dict[str, float | None]]:
+def _by_app(track: Results) -> dict[str, dict[str, float | None]]:
     """Each application's requests, and the share of them that missed their objective."""
     missed = track.total.missed_by_app
     return {
@@ -73,14 +73,14 @@ def _by_app(track: Account) -> dict[str, dict[str, float | None]]:
     }
 
 
-def _whole(served: Served, requests: int) -> tuple[int, int, int, int]:
+def _whole(served: Outcomes, requests: int) -> tuple[int, int, int, int]:
     """How many ended how, in whole requests that add up, where amounts are estimates."""
     expired, refused = round(served.expired), round(served.refused)
     failed = round(served.failed)
     return requests - expired - refused - failed, expired, refused, failed
 
 
-def _latency_ms(served: Served) -> dict[str, float | None]:
+def _latency_ms(served: Outcomes) -> dict[str, float | None]:
     latencies = served.latencies
     found = {"mean": latencies.mean_s}
     found |= {name: latencies.quantile_s(share) for name, share in _QUANTILES.items()}

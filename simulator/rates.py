@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.core.live import rates as live
+from scaler.control import measured_rates as live
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals.processes import Times
+    from scaler.arrivals.processes import Times
 
 __all__ = ["LiveRates", "Rates"]
 

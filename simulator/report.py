@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import durations
 from simulator import svg
+from simulator.comparison_table import ROWS
 from simulator.svg import Line
-from simulator.table import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scaler.core.scenario import Scenario
-    from simulator.account import Account, Outcome
+    from scaler.scenarios.scenario import Scenario
+    from simulator.results import Outcome, Results
 
 __all__ = ["page"]
 
@@ -80,7 +80,7 @@ def _section(function: str, number: int, outcomes: Mapping[str, Outcome]) -> str
     return f'<h2>{escape(function)}</h2><div class="charts">{figures}</div>'
 
 
-def _latencies(tracks: Mapping[str, Account]) -> str:
+def _latencies(tracks: Mapping[str, Results]) -> str:
     drawn = []
     for color, (policy, track) in enumerate(tracks.items()):
         seconds, shares = track.total.latencies.curve()
@@ -88,14 +88,14 @@ def _latencies(tracks: Mapping[str, Account]) -> str:
     return svg.lines(drawn, x_label="latency, ms", y_label="share", log_x=True)
 
 
-def _rates(track: Account) -> str:
+def _rates(track: Results) -> str:
     times, unit = _times(track)
     rates = [moment.rate_rps for moment in track.moments]
     line = Line("all applications", times, rates)
     return svg.lines([line], x_label=f"time, {unit}", y_label="requests/s", steps=True)
 
 
-def _instances(tracks: Mapping[str, Account]) -> str:
+def _instances(tracks: Mapping[str, Results]) -> str:
     drawn, unit = [], ""
     for color, (policy, track) in enumerate(tracks.items()):
         times, unit = _times(track)
@@ -107,7 +107,7 @@ def _instances(tracks: Mapping[str, Account]) -> str:
     return svg.lines(drawn, x_label=f"time, {unit}", y_label="instances", steps=True)
 
 
-def _over_time(tracks: Mapping[str, Account], name: str, y_label: str) -> str:
+def _over_time(tracks: Mapping[str, Results], name: str, y_label: str) -> str:
     drawn, unit = [], ""
     for color, (policy, track) in enumerate(tracks.items()):
         times, unit = _times(track)
@@ -115,7 +115,7 @@ def _over_time(tracks: Mapping[str, Account], name: str, y_label: str) -> str:
     return svg.lines(drawn, x_label=f"time, {unit}", y_label=y_label)
 
 
-def _batches(tracks: Mapping[str, Account]) -> str:
+def _batches(tracks: Mapping[str, Results]) -> str:
     groups = []
     for policy, track in tracks.items():
         batches = track.total.batches or 1
@@ -124,7 +124,7 @@ def _batches(tracks: Mapping[str, Account]) -> str:
     return svg.bars(groups, x_label="requests in a batch", y_label="share of batches")
 
 
-def _times(track: Account) -> tuple[list[float], str]:
+def _times(track: Results) -> tuple[list[float], str]:
     """When each moment was, in a unit that gives small numbers."""
     last_s = track.moments[-1].at_s
     unit, seconds = next(

@@ -11,20 +11,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.program import Kind, Left, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.scheduler import Scheduler
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
-from sidecar.core.shedding import Shedding
 from sidecar.policies.fixed import FixedWindow
-from watchdog_plugin.lazy.program import Kind, Left, Program
-from watchdog_plugin.lazy.rider import Rider
-from watchdog_plugin.lazy.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.lazy_batching.rules import Rules
     from sidecar.core.batch import Batch
-    from watchdog_plugin.lazy.rules import Rules
 
 __all__ = ["Coming", "lazily", "windowed"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from watchdog_plugin.lazy.program import Node, Program
-from watchdog_plugin.lazy.rider import Rider
-from watchdog_plugin.lazy.scheduler import Scheduler
+from carpool.lazy_batching.program import Node, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from sidecar.core.batch import Batch

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.errors import CarpoolError
-from watchdog_plugin import codec, loading, logs
-from watchdog_plugin.engine import AtOnce, Engine, ModelLock, ModelThread
+from watchdog_plugin import loading, logs
+from watchdog_plugin.batch_runner import AtOnce, BatchRunner, ModelLock, ModelThread
 from watchdog_plugin.lifecycle import Lifecycle
+from watchdog_plugin.protocols import json_codec
 from watchdog_plugin.reader import Limits
 from watchdog_plugin.server import Server
 from watchdog_plugin.service import Service
@@ -78,8 +79,8 @@ def _serve(settings: HandlerSettings) -> int:
         gc.collect()
         gc.freeze()  # what was loaded stays; no collection during a batch has to look at it
         alone = model_thread if function.on_main_thread else ModelLock()
-        service.open(Engine(function, AtOnce() if function.at_once > 1 else alone))
-        logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {codec.NAME}")
+        service.open(BatchRunner(function, AtOnce() if function.at_once > 1 else alone))
+        logs.say(f"ready on {server.address} after {seconds:.2f} s, JSON by {json_codec.NAME}")
         model_thread.run_forever()
     finally:
         server.close()

@@ -10,8 +10,8 @@ import operator
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import errors, wire
-from watchdog_plugin import codec
 from watchdog_plugin.item import ItemError, Reply
+from watchdog_plugin.protocols import json_codec
 
 if TYPE_CHECKING:
     from carpool.wire import Buffer
@@ -58,7 +58,7 @@ def failure(status: int, error: BaseException | str) -> Answer:
 
 def json_answer(value: object) -> Answer:
     """A successful answer with ``value`` as its JSON body."""
-    return Answer(200, _JSON_HEAD, codec.dumps(value))
+    return Answer(200, _JSON_HEAD, json_codec.dumps(value))
 
 
 def within(limit: int, answer: Answer, status: int) -> Answer:
@@ -82,7 +82,7 @@ def from_result(result: object) -> Answer:
         return Answer(200, _RAW_HEAD, result)  # type: ignore[arg-type]
     try:
         if kind is dict:
-            return Answer(200, _JSON_HEAD, codec.dumps(result))
+            return Answer(200, _JSON_HEAD, json_codec.dumps(result))
         if isinstance(result, ItemError):
             return failure(result.status, result)
         if isinstance(result, Reply):
@@ -101,7 +101,7 @@ def _body(value: object) -> tuple[Buffer, str]:
         return value.encode(), _TEXT
     if isinstance(value, bytearray | memoryview):
         return bytes(value), _BYTES
-    return codec.dumps(value), JSON
+    return json_codec.dumps(value), JSON
 
 
 def _from_reply(reply: Reply) -> Answer:

@@ -14,9 +14,10 @@ from urllib.parse import unquote
 
 from carpool.caching import SmallCache
 from carpool.errors import NotFound
-from carpool.strict import nearest
-from watchdog_plugin import answers, oip
+from carpool.validation.problems import nearest
+from watchdog_plugin import answers
 from watchdog_plugin.item import read_head
+from watchdog_plugin.protocols import oip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from carpool.caching import SmallCache
 from carpool.wire import parse_head
-from watchdog_plugin import codec
+from watchdog_plugin.protocols import json_codec
 
 __all__ = ["Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
 
@@ -119,8 +119,8 @@ class Item:
                 is answered with 400, its neighbours are not disturbed.
         """
         try:
-            return codec.loads(self.body)
-        except codec.NotJsonError as error:
+            return json_codec.loads(self.body)
+        except json_codec.NotJsonError as error:
             msg = f"the body is not JSON: {error}"
             raise ItemError(msg, item=self) from error
 

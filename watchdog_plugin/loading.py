@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from carpool import wire
-from watchdog_plugin import author as authors
+from watchdog_plugin import handler_contract as authors
 from watchdog_plugin import logs, model_folder
 from watchdog_plugin.batch_function import BatchFunction
 from watchdog_plugin.function import LoadError
@@ -18,8 +18,8 @@ from watchdog_plugin.item import Item
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from watchdog_plugin.author import Author
     from watchdog_plugin.function import Function
+    from watchdog_plugin.handler_contract import Author
     from watchdog_plugin.model_folder import ModelFile
     from watchdog_plugin.settings import HandlerSettings
     from watchdog_plugin.staged.executor import Executor
@@ -98,8 +98,8 @@ def _function(
         return BatchFunction(author.handle_batch, settings.answer_max_bytes)
     with _packages(f"model {str(settings.model_path)!r}"):
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
-        from watchdog_plugin.onnx_function import OnnxFunction  # noqa: PLC0415
-        from watchdog_plugin.onnx_model import OnnxModel  # noqa: PLC0415
+        from watchdog_plugin.onnx.function import OnnxFunction  # noqa: PLC0415
+        from watchdog_plugin.onnx.model import OnnxModel  # noqa: PLC0415
         from watchdog_plugin.staged.load import staged_model  # noqa: PLC0415
     lengths = settings.lengths or author.lengths
     staged = replace(settings, model_path=file.path)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carpool import forms
 from carpool.errors import ConfigError
 from carpool.latency.variant_set import VariantSet
-from carpool.strict import nearest
+from carpool.validation import rules
+from carpool.validation.problems import nearest
 from carpool.variants.variant_file import read_variants
 from watchdog_plugin.function import LoadError
 
@@ -91,7 +91,7 @@ def _variant(there: Path, name: str) -> ModelFile:
         chosen = name or VariantSet(variants).best.name
     except ConfigError as error:
         raise LoadError(str(error)) from error
-    form: Any = forms.loads(there.read_text(encoding="utf-8"))
+    form: Any = rules.loads(there.read_text(encoding="utf-8"))
     files = {entry["name"]: entry.get("file", "") for entry in form["variants"]}
     if not files.get(chosen):
         hint = nearest(chosen, files) or f"there are {', '.join(files)}"

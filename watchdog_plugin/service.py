@@ -17,7 +17,7 @@ from watchdog_plugin.item import Item
 from watchdog_plugin.server import Response
 
 if TYPE_CHECKING:
-    from watchdog_plugin.engine import Engine
+    from watchdog_plugin.batch_runner import BatchRunner
     from watchdog_plugin.reader import Request
 
 __all__ = ["EXEC_HEADER", "Service"]
@@ -37,9 +37,9 @@ class Service:
     def __init__(self, key: str = "", answer_max_bytes: int = answers.LARGEST_BYTES) -> None:
         self._key = key
         self._answer_max_bytes = answer_max_bytes
-        self._engine: Engine | None = None
+        self._engine: BatchRunner | None = None
 
-    def open(self, engine: Engine) -> None:
+    def open(self, engine: BatchRunner) -> None:
         """Answer requests from now on; before, they get a 503."""
         self._engine = engine
 
@@ -59,7 +59,7 @@ class Service:
             return Response(503, loading, headers=[("retry-after", "1")])
         return self._answer(engine, request)
 
-    def _answer(self, engine: Engine, request: Request) -> Response:
+    def _answer(self, engine: BatchRunner, request: Request) -> Response:
         try:
             if request.headers.get("content-type") == wire.CONTENT_TYPE:
                 return _batch(engine, request, self._answer_max_bytes)
@@ -77,7 +77,7 @@ class Service:
         return hmac.compare_digest(shown, self._key.encode())
 
 
-def _batch(engine: Engine, request: Request, answer_max_bytes: int) -> Response:
+def _batch(engine: BatchRunner, request: Request, answer_max_bytes: int) -> Response:
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
     items = [Item(b, h, r) for b, h, r in zip(bodies, heads, remaining_s, strict=True)]
     made, exec_s, headers = engine.answer(items)
@@ -91,7 +91,7 @@ def _batch(engine: Engine, request: Request, answer_max_bytes: int) -> Response:
     return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])
 
 
-def _single(engine: Engine, request: Request) -> Response:
+def _single(engine: BatchRunner, request: Request) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
     made, exec_s, told = engine.answer([Item(memoryview(request.body), head, math.inf)])
     status, answer_head, body = made[0]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from carpool import address
+from carpool.lazy_batching.rules import Rules
 from carpool.settings import FunctionSettings
-from carpool.strict import Problems
-from watchdog_plugin.author import RAGGED
-from watchdog_plugin.lazy.rules import Rules
+from carpool.validation.problems import Problems
+from watchdog_plugin.handler_contract import RAGGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

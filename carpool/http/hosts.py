@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from carpool.http.exchange import Exchange
-    from carpool.strict import Problems
+    from carpool.validation.problems import Problems
 
 __all__ = ["Hosts", "check_names"]
 

@@ -47,7 +47,7 @@ from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
 from carpool.http.limits import Limits, Refused
 from carpool.memory import Trimmer
-from carpool.seldom import Seldom
+from carpool.rate_limited_log import Seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

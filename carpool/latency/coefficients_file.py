@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms, yaml_form
 from carpool.latency.coefficients import Coefficients, CpuCoefficients, Curve, GpuCoefficients
-from carpool.strict import Problems
+from carpool.validation import rules, yaml_values
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["read_coefficients"]
 
-_ANY_TEXT = forms.text("a text", r".*")
-_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
-_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
-_FACTOR = forms.number("a number of at least 1", lambda value: value >= 1)
-_SIZE = forms.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
-_COUNT = forms.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
+_ANY_TEXT = rules.text("a text", r".*")
+_AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
+_FACTOR = rules.number("a number of at least 1", lambda value: value >= 1)
+_SIZE = rules.number("a whole number of at least 1", lambda value: value >= 1, whole=True)
+_COUNT = rules.number("a whole number of at least 0", lambda value: value >= 0, whole=True)
 
 _CURVE_FIELDS = {
     "batch": _SIZE,
@@ -27,15 +27,15 @@ _CURVE_FIELDS = {
     "decay_cores": _ABOVE_ZERO,
     "floor": _ABOVE_ZERO,
 }
-_CURVE = forms.record(_CURVE_FIELDS, frozenset(_CURVE_FIELDS))
-_MEMORY = forms.record(
+_CURVE = rules.record(_CURVE_FIELDS, frozenset(_CURVE_FIELDS))
+_MEMORY = rules.record(
     {"per_item": _AMOUNT, "base": _AMOUNT}, required=frozenset({"per_item", "base"})
 )
-_CPU = forms.record(
-    {"memory_mb": _MEMORY, "mean_s": forms.each(_CURVE), "max_s": forms.each(_CURVE)},
+_CPU = rules.record(
+    {"memory_mb": _MEMORY, "mean_s": rules.each(_CURVE), "max_s": rules.each(_CURVE)},
     required=frozenset({"memory_mb", "mean_s", "max_s"}),
 )
-_GPU = forms.record(
+_GPU = rules.record(
     {
         "device": _ANY_TEXT,
         "memory_mb": _AMOUNT,
@@ -43,13 +43,13 @@ _GPU = forms.record(
         "base_s": _ABOVE_ZERO,
         "time_slice_s": _ABOVE_ZERO,
         "total_slices_gb": _SIZE,
-        "batch_thresholds_for_extra_gb": forms.each(_COUNT),
+        "batch_thresholds_for_extra_gb": rules.each(_COUNT),
         "max_margin": _FACTOR,
         "max_batch": _SIZE,
     },
     required=frozenset({"per_item_s", "base_s", "time_slice_s", "total_slices_gb"}),
 )
-_FILE = forms.record({"model": _ANY_TEXT, "cpu": _CPU, "gpu": _GPU}, required=frozenset())
+_FILE = rules.record({"model": _ANY_TEXT, "cpu": _CPU, "gpu": _GPU}, required=frozenset())
 
 
 def read_coefficients(path: Path, load_s: float = 0.0) -> Coefficients:
@@ -58,7 +58,7 @@ def read_coefficients(path: Path, load_s: float = 0.0) -> Coefficients:
     Raises:
         ConfigError: everything that is wrong with it, each with its line.
     """
-    document = yaml_form.load(path)
+    document = yaml_values.load(path)
     document.check(_FILE)
     form: Any = document.form
     problems = Problems()

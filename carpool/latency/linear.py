@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.latency.model import Configuration, Resources
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from carpool import csv_file
-from carpool.csv_file import Column
 from carpool.latency.model import Configuration, Resources
-from carpool.strict import Problems
+from carpool.validation import csv_file
+from carpool.validation.csv_file import Column
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

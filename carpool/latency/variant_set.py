@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from carpool.strict import Problems, nearest
+from carpool.validation.problems import Problems, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

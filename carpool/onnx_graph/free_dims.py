@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 from carpool.onnx_graph import onnx_reader
 from carpool.onnx_graph.protobuf import MalformedError, bytes_field
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

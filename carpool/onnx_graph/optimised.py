@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import ConfigError, Problem
-from carpool.latency.operators import Graph, Operator
 from carpool.onnx_graph import onnx_reader, onnx_writer
 from carpool.onnx_graph.free_dims import BATCH, read_file, refuse_control_flow, with_sizes
 from carpool.onnx_graph.lightened import lightened
 from carpool.onnx_graph.onnx_file import DATATYPES
+from carpool.predictor.operators import Graph, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.latency.operators import SymbolicShape
     from carpool.onnx_graph.onnx_file import OnnxFile
+    from carpool.predictor.operators import SymbolicShape
 
 __all__ = ["graph_of", "model_name", "read_graph"]
 

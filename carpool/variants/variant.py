@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.model import Configuration
 from carpool.latency.table import Table
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text
-from carpool.strict import Problems
+from carpool.validation import rules
+from carpool.validation.problems import Problems
 from carpool.variants.variant import NAME_PATTERN, Variant
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["form_of", "read_variants", "text_of"]
 
 _MS_PER_S = 1000.0
-_AMOUNT = forms.number("a number of at least 0", lambda value: value >= 0)
-_ABOVE_ZERO = forms.number("a number above 0", lambda value: value > 0)
-_WORD = forms.text("a text that is not empty")
+_AMOUNT = rules.number("a number of at least 0", lambda value: value >= 0)
+_ABOVE_ZERO = rules.number("a number above 0", lambda value: value > 0)
+_WORD = rules.text("a text that is not empty")
 
 
 def _latencies(value: object, path: str, problems: Problems) -> None:
-    forms.mapping(_ABOVE_ZERO)(value, path, problems)
+    rules.mapping(_ABOVE_ZERO)(value, path, problems)
     for batch in value if isinstance(value, dict) else ():
         if not (batch.isdecimal() and int(batch) > 0):
             problems.add(f"{path}.{batch}", batch, "a batch size of at least 1")
@@ -40,13 +40,13 @@ def _latencies(value: object, path: str, problems: Problems) -> None:
         problems.add(path, "{}", "the latency of at least one batch size")
 
 
-_VARIANT = forms.record(
+_VARIANT = rules.record(
     {
-        "name": forms.text("a name of a-z, 0-9 and inner '-', at most 40 long", NAME_PATTERN),
+        "name": rules.text("a name of a-z, 0-9 and inner '-', at most 40 long", NAME_PATTERN),
         "architecture": _WORD,
-        "accuracy": forms.number("a share from 0 to 1", lambda value: 0 <= value <= 1),
+        "accuracy": rules.number("a share from 0 to 1", lambda value: 0 <= value <= 1),
         "cpu": _ABOVE_ZERO,
-        "gpu": forms.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100),  # noqa: PLR2004
+        "gpu": rules.number("a percentage from 0 to 100", lambda value: 0 <= value <= 100),  # noqa: PLR2004
         "memory_mb": _AMOUNT,
         "load_s": _AMOUNT,
         "latencies_ms": _latencies,
@@ -55,8 +55,8 @@ _VARIANT = forms.record(
     },
     required=frozenset({"name", "accuracy", "latencies_ms"}),
 )
-_FILE = forms.record(
-    {"app": _WORD, "variants": forms.each(_VARIANT, unique="name")},
+_FILE = rules.record(
+    {"app": _WORD, "variants": rules.each(_VARIANT, unique="name")},
     required=frozenset({"variants"}),
 )
 
@@ -71,8 +71,8 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
     text = read_text(path, problems)
     problems.raise_if_any()
     try:
-        form: Any = forms.loads(text or "")
-    except forms.NotJsonError as error:
+        form: Any = rules.loads(text or "")
+    except rules.NotJsonError as error:
         raise ConfigError([Problem(str(path), "", "a JSON document", str(error))]) from error
     found = Problems()
     _FILE(form, "", found)

@@ -13,20 +13,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from carpool.strict import Problems, nearest
-from faas_stack.compare import stage
-from faas_stack.compare.trial import Request, Trial
+from carpool.validation.problems import Problems, nearest
+from faas_stack.compare import stack_under_test
+from faas_stack.compare.policy_run import Request, Trial
 from faas_stack.interrupts import say
-from scaler.core.scenario_file import read_scenario
 from scaler.policy_choice import chosen_policy
-from simulator import app as simulation
+from scaler.scenarios.scenario_file import read_scenario
+from simulator import command as simulation
 from simulator import flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scaler.core.scenario import Scenario
-    from simulator.account import Outcome
+    from scaler.scenarios.scenario import Scenario
+    from simulator.results import Outcome
 
 __all__ = ["live", "main"]
 
@@ -77,10 +77,10 @@ def live(
     with tempfile.TemporaryDirectory(prefix="carpool-stage-") as folder:
         if stack is None:
             say("no stack file (-f): functions that take as long as the scenario's models stand in")
-            home = stage.write_stand_ins(scenario, Path(folder))
+            home = stack_under_test.write_stand_ins(scenario, Path(folder))
         else:
             home = stack
-            stage.check(scenario, stack)
+            stack_under_test.check(scenario, stack)
         # Who only waits takes no core, and may stand for servers that this machine is not.
         trial = Trial(scenario, home, requests, options, confined=stack is not None)
         return {policy: trial.run(policy) for policy in policies}

@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import CONTROLLERS, killed_for_memory
-from faas_stack.partition import wording
+from faas_stack.partition import amounts
 from faas_stack.partition.cgroups import Unusable
-from faas_stack.provider import leftovers
+from faas_stack.provider.local import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ class TreesV1:
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
         """Move an instance to other cores; none: any of the provider's."""
         root = self.folders["cpuset"]
-        text = wording.core_list(cores) or (root / "cpuset.cpus").read_text(encoding="ascii")
+        text = amounts.core_list(cores) or (root / "cpuset.cpus").read_text(encoding="ascii")
         _write(root / instance / "cpuset.cpus", text)
 
     def remove(self, instance: str) -> bool:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import CONTROLLERS, killed_for_memory
-from faas_stack.partition import wording
+from faas_stack.partition import amounts
 from faas_stack.partition.cgroups import Unusable
-from faas_stack.provider import leftovers
+from faas_stack.provider.local import leftovers
 
 if TYPE_CHECKING:
     from carpool.cgroups import Place
@@ -91,7 +91,7 @@ class TreeV2:
 
     def set_cores(self, instance: str, cores: tuple[int, ...]) -> None:
         """Move an instance to other cores; none: any of the provider's."""
-        _write(self._root / instance / "cpuset.cpus", wording.core_list(cores) or "\n")
+        _write(self._root / instance / "cpuset.cpus", amounts.core_list(cores) or "\n")
 
     def remove(self, instance: str) -> bool:
         """End what is in an instance's group and remove it; blocks; whether it could be done."""

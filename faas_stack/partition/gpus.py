@@ -16,7 +16,7 @@ from faas_stack.partition.cgroups import Unusable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.partition.ledger import Seat
+    from faas_stack.partition.allocation import Seat
 
 __all__ = ["Gpus"]
 

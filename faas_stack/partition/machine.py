@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from carpool.cgroups import Place, own_place
-from faas_stack.partition.ledger import Capacity
+from faas_stack.partition.allocation import Capacity
 
 __all__ = ["measured"]
 

@@ -16,21 +16,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import own_place
-from faas_stack.partition import affinity, enter, wording
+from faas_stack.partition import affinity, amounts, enter
+from faas_stack.partition.allocation import Allocation, Capacity, crowd
 from faas_stack.partition.cgroups import Limits, Unusable
-from faas_stack.partition.ledger import Capacity, Ledger, crowd
+from faas_stack.partition.control_groups import open_tree
 from faas_stack.partition.machine import measured
-from faas_stack.partition.trees import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from carpool.cgroups import Place
+    from faas_stack.partition.allocation import Seat
+    from faas_stack.partition.control_groups import Tree
     from faas_stack.partition.gpus import Gpus
-    from faas_stack.partition.ledger import Seat
     from faas_stack.partition.resources import Resources
-    from faas_stack.partition.trees import Tree
 
 __all__ = ["Partition", "Partitions"]
 
@@ -49,7 +49,7 @@ class Partitions:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Allocation,
         note: str,
         gpus: Gpus | None = None,
         groups: tuple[Tree, list[int]] | None = None,
@@ -65,7 +65,7 @@ class Partitions:
     def off(cls) -> Partitions:
         """Nobody is limited, and nothing is counted."""
         most = crowd(measured()) if sys.platform == "linux" else None
-        ledger = Ledger(Capacity(), most)
+        ledger = Allocation(Capacity(), most)
         return cls(ledger, "off: limits have no effect on anything but threads")
 
     @classmethod
@@ -73,14 +73,14 @@ class Partitions:
         cls, name: str, capacity: Capacity, gpus: Gpus | None = None, place: Place | None = None
     ) -> Partitions:
         """Those of a provider with the folder ``name``; removes what dead ones left. Blocks."""
-        there = f"{wording.capacity(capacity)} for functions"
+        there = f"{amounts.capacity(capacity)} for functions"
         try:
             groups = open_tree(place or own_place(), name)
         except Unusable as why:
             weak = f"affinity and threads alone, no quota and no memory limit holds ({why})"
-            return cls(Ledger(capacity), f"{there}, by {weak}", gpus)
+            return cls(Allocation(capacity), f"{there}, by {weak}", gpus)
         held = ", ".join(sorted(groups[0].controllers))
-        return cls(Ledger(capacity), f"{there}, by {groups[0].version} ({held})", gpus, groups)
+        return cls(Allocation(capacity), f"{there}, by {groups[0].version} ({held})", gpus, groups)
 
     @property
     def groups(self) -> list[str]:
@@ -204,17 +204,17 @@ class Partition:
     def __str__(self) -> str:
         """What it is held to, as an operator reads it."""
         each, owner = self.each, self._owner
-        where = wording.core_list(self._cores)
+        where = amounts.core_list(self._cores)
         words = []
         if each.whole_cores and where:
             words.append(f"core{'s' * (each.whole_cores > 1)} {where} alone")
         elif each.cpu:
             threads = f"{each.threads} thread{'s' * (each.threads != 1)}"
             how = "by quota" if owner.has("cpu") else f"by {threads} alone, no quota"
-            words.append(f"{wording.cores(each.cpu)} {how}" + f", on {where}" * bool(where))
+            words.append(f"{amounts.cores(each.cpu)} {how}" + f", on {where}" * bool(where))
         if each.memory_bytes:
             weak = "" if owner.has("memory") else " wanted, which nothing enforces"
-            words.append(f"{wording.size(each.memory_bytes)}{weak}")
+            words.append(f"{amounts.size(each.memory_bytes)}{weak}")
         if each.gpus:
             words.append(f"{each.gpu_percent:g} % of {self._gpus}")
         return "; ".join(words) + (f" ({owner.tree.version})" if owner.tree else " (no cgroups)")

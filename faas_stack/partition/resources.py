@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool import kinds
-from carpool.strict import Problems
+from carpool import setting_types
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,7 @@ def _cores(quantities: Mapping[str, str], where: str, problems: Problems) -> flo
     if not text:
         return None
     try:
-        return kinds.cores(text)
+        return setting_types.cores(text)
     except ValueError:
         problems.add(f"{where}.cpu", text, _CORES)
         return None
@@ -128,7 +128,7 @@ def _memory_mb(quantities: Mapping[str, str], where: str, problems: Problems) ->
     text = quantities.get("memory", "")
     if not text:
         return None
-    kind = kinds.memory()
+    kind = setting_types.memory()
     try:
         size_mb: float = kind.read(text)
     except ValueError:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import NotFound
 from carpool.http.server import Limits, serve
-from faas_stack.provider.door import Door, is_call
-from faas_stack.provider.fleet import Fleet
+from faas_stack.provider.access_control import AccessControl, is_call
+from faas_stack.provider.functions import Functions
 from faas_stack.provider.log_route import LogRoute
 from faas_stack.provider.metrics import Metrics
 from faas_stack.provider.proxy import PREFIX, Proxy
@@ -57,7 +57,7 @@ class Provider:
         self._options = options
         self._draining = False
         self._servers: list[Server] = []
-        self.fleet = Fleet(
+        self.fleet = Functions(
             backend,
             grace_s=options.grace_s,
             patience_s=options.patience_s,
@@ -67,7 +67,7 @@ class Provider:
         self._metrics = Metrics(self.fleet, self._servers)
         self._logs = LogRoute(self.fleet)
         self._proxy = Proxy(self.fleet, self._metrics)
-        self._door = Door(options.listen, options.hosts, options.auth)
+        self._door = AccessControl(options.listen, options.hosts, options.auth)
         self._routes = Routes(
             self.fleet, secrets, self._logs, self._metrics, lambda: self._draining
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from faas_stack.partition.ledger import Ledger
+    from faas_stack.partition.allocation import Allocation
     from faas_stack.partition.resources import Resources
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.logs import LogRing
@@ -81,7 +81,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> Allocation:
         """Who has what of the machine: promises are made above the backend, seats by it."""
         ...
 

@@ -13,10 +13,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carpool import forms, function_name
+from carpool import function_name
 from carpool.errors import BadRequest, ConfigError
 from carpool.settings import FunctionSettings
-from carpool.strict import Problems
+from carpool.validation import rules
+from carpool.validation.problems import Problems
 from faas_stack import function_settings
 from sidecar.options import Options
 
@@ -127,7 +128,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         BadRequest: it is not one.
     """
     try:
-        document = forms.loads(body)
+        document = rules.loads(body)
     except ValueError as error:
         message = f"the body is not JSON: {error}"
         raise BadRequest(message) from error

@@ -12,7 +12,7 @@ from faas_stack.provider.deployment import split_name
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
-    from faas_stack.provider.fleet import Fleet, Function
+    from faas_stack.provider.functions import Function, Functions
     from faas_stack.provider.logs import LogLine
 
 __all__ = ["LogRoute"]
@@ -44,7 +44,7 @@ class _Wanted(NamedTuple):
 class LogRoute:
     """Answers requests for logs; those that follow end with `close`."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Functions) -> None:
         self._fleet = fleet
         self._followers: set[asyncio.Task[None]] = set()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from carpool.http.server import Server
-    from faas_stack.provider.fleet import Fleet
+    from faas_stack.provider.functions import Functions
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -30,7 +30,7 @@ _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"
 class _Replicas:
     """Reads the fleet when it is scraped."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Functions) -> None:
         self._fleet = fleet
 
     def collect(self) -> Iterator[Metric]:
@@ -59,7 +59,7 @@ class _Replicas:
 class _Machine:
     """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Functions) -> None:
         self._backend = fleet.backend
 
     def collect(self) -> Iterator[Metric]:
@@ -111,7 +111,7 @@ class Metrics:
         servers: the listeners, as soon as there are any.
     """
 
-    def __init__(self, fleet: Fleet, servers: list[Server]) -> None:
+    def __init__(self, fleet: Functions, servers: list[Server]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Connections(servers))
         self._registry.register(_Replicas(fleet))

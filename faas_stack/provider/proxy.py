@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from carpool.http.client import Pool, Response, StreamedResponse
     from carpool.http.server import Exchange
-    from faas_stack.provider.fleet import Fleet, Function
+    from faas_stack.provider.functions import Function, Functions
     from faas_stack.provider.metrics import Metrics
 
 __all__ = ["PREFIX", "Proxy"]
@@ -48,7 +48,7 @@ _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 class Proxy:
     """Passes requests on; one task per request, cancelled when its client leaves."""
 
-    def __init__(self, fleet: Fleet, metrics: Metrics) -> None:
+    def __init__(self, fleet: Functions, metrics: Metrics) -> None:
         self._fleet = fleet
         self._metrics = metrics
         self._calls: dict[asyncio.Task[None], Call] = {}

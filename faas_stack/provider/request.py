@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import BadRequest
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from faas_stack.provider.deployment import read_object, split_name, take
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import carpool
 from carpool import errors
 from carpool.errors import CarpoolError
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from faas_stack.provider.deployment import Deployment, split_name, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.request import Request
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from faas_stack.provider.fleet import Fleet
+    from faas_stack.provider.functions import Functions
     from faas_stack.provider.log_route import LogRoute
     from faas_stack.provider.metrics import Metrics
     from faas_stack.provider.request import Answer
@@ -51,7 +51,7 @@ class Routes:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: Functions,
         secrets: SecretStore,
         logs: LogRoute,
         metrics: Metrics,

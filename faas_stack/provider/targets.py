@@ -12,7 +12,7 @@ from carpool.errors import NotFound, Overloaded
 from carpool.http.client import ConnectionFailed
 
 if TYPE_CHECKING:
-    from faas_stack.provider.fleet import Fleet
+    from faas_stack.provider.functions import Functions
 
 __all__ = ["replica_metrics", "targets"]
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 5.0
 _OK = 200
 
 
-def targets(fleet: Fleet, here: str) -> list[dict[str, Any]]:
+def targets(fleet: Functions, here: str) -> list[dict[str, Any]]:
     """One group per ready replica.
 
     Args:
@@ -44,7 +44,7 @@ def targets(fleet: Fleet, here: str) -> list[dict[str, Any]]:
     return found
 
 
-async def replica_metrics(fleet: Fleet, name: str) -> bytes:
+async def replica_metrics(fleet: Functions, name: str) -> bytes:
     """What a replica's sidecar counts.
 
     Raises:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carpool.spread import middle_s
+from carpool.log_histogram import middle_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from carpool.latency import Resources
     from carpool.scaling import Instances
-    from scaler.core.cost import Billing
+    from scaler.planning.cost import Billing
 
 __all__ = ["History", "Reading", "Sample", "quantile_s"]
 

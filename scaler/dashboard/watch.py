@@ -16,17 +16,17 @@ from urllib.parse import parse_qs
 
 from carpool.errors import BadRequest, NotFound
 from carpool.latency import Resources
-from scaler.core import cost
 from scaler.dashboard.history import History, Reading
+from scaler.planning import cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from carpool.http.server import Exchange
-    from scaler.core.cost import Prices
-    from scaler.core.live.control import Control
+    from scaler.control.controller import Controller
     from scaler.functions import Functions
     from scaler.planners import Planners
+    from scaler.planning.cost import Prices
 
 __all__ = ["FILES", "HISTORY", "Dashboard"]
 
@@ -157,7 +157,7 @@ class Dashboard:
             "plan": plan.to_form() if plan else None,
         }
 
-    def _reading(self, control: Control, now_s: float) -> Reading:
+    def _reading(self, control: Controller, now_s: float) -> Reading:
         roll, instances = control.roll, control.present(now_s)
         rate_rps = sum(roll.rates.at(now_s).values())
         return Reading(
@@ -174,7 +174,7 @@ class Dashboard:
             roll.waits,
         )
 
-    def _seen(self, control: Control, present: set[str]) -> dict[str, Resources]:
+    def _seen(self, control: Controller, present: set[str]) -> dict[str, Resources]:
         """Sizes of the classes of the plan, and of those that are left of earlier ones."""
         kinds = control.plan.classes if control.plan else ()
         new = {kind.name: Resources(kind.cpu, kind.gpu, kind.memory_mb or 0.0) for kind in kinds}

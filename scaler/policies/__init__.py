@@ -1,1 +1,1 @@
-"""Scaling policies, one a file: from a snapshot to plans, with ``scaler.core`` to build on."""
+"""Scaling policies, one a module or a package: each proposes instances for its functions."""

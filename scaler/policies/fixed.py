@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.executor_choice import better_executor
+from carpool.executor_advice import better_executor
 from carpool.scaling import Proposal
-from scaler.core.given_size import given_size
+from scaler.policies.common.given_size import given_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from carpool.scaling import Proposal
-from scaler.core.given_size import given_size
+from scaler.policies.common.given_size import given_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

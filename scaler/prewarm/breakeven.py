@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
-from carpool.strict import Problems
-from scaler.core.idle.bins import Bins
-from scaler.core.idle.histogram import IdleHistogram
-from scaler.core.prewarm import Windows
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+from scaler.prewarm.contract import Windows
+from scaler.prewarm.idle_bins import Bins
+from scaler.prewarm.idle_histogram import IdleHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ _RATIO = 1.1
 _LEAST_RANGE_S = 86400.0
 _RANGE_PRICES = 4.0  # even where the belief alone speaks, keeping longer never pays
 
-_FORM = forms.record({"histogram": forms.anything}, required=frozenset({"histogram"}))
+_FORM = rules.record({"histogram": rules.anything}, required=frozenset({"histogram"}))
 
 
 class BreakEven:

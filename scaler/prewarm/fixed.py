@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
-from carpool.strict import Problems
-from scaler.core.prewarm import Windows
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+from scaler.prewarm.contract import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["FixedKeepAlive"]
 
-_FORM = forms.record({}, required=frozenset())
+_FORM = rules.record({}, required=frozenset())
 
 
 class FixedKeepAlive:

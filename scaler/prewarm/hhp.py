@@ -6,8 +6,8 @@ with a margin of 10 % on both. Where the counts of the bins hardly differ (CV be
 nothing, and the instance stays for the whole range. Where half of the idle times or more are out
 of range, the next one is forecast, with a margin of 15 %.
 
-Deviations: the forecast is a first-order autoregression (`scaler.core.idle.series`), not the best
-of many ARIMA models; and the windows both count from the end of the last execution, so that the
+Deviations: the forecast is a first-order autoregression (`scaler.prewarm.idle_series`), not the
+best of many ARIMA models; and both windows count from the end of the last execution, so that the
 keep-alive after a forecast f is 1.15 f, where the paper counts 2 * 0.15 f from the load at 0.85 f.
 """
 
@@ -17,20 +17,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
-from carpool.strict import Problems
-from scaler.core.idle.bins import Bins
-from scaler.core.idle.histogram import IdleHistogram
-from scaler.core.idle.series import IdleSeries
-from scaler.core.prewarm import Windows
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+from scaler.prewarm.contract import Windows
+from scaler.prewarm.idle_bins import Bins
+from scaler.prewarm.idle_histogram import IdleHistogram
+from scaler.prewarm.idle_series import IdleSeries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["HybridHistogram"]
 
-_FORM = forms.record(
-    {"histogram": forms.anything, "series": forms.anything},
+_FORM = rules.record(
+    {"histogram": rules.anything, "series": rules.anything},
     required=frozenset({"histogram", "series"}),
 )
 

@@ -16,19 +16,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from carpool import forms
-from carpool.strict import Problems
-from scaler.core.idle.bins import Bins
-from scaler.core.idle.histogram import IdleHistogram
-from scaler.core.prewarm import Windows
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+from scaler.prewarm.contract import Windows
+from scaler.prewarm.idle_bins import Bins
+from scaler.prewarm.idle_histogram import IdleHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["LongShortHistogram"]
 
-_FORM = forms.record(
-    {"long": forms.anything, "short": forms.anything}, required=frozenset({"long", "short"})
+_FORM = rules.record(
+    {"long": rules.anything, "short": rules.anything}, required=frozenset({"long", "short"})
 )
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.isolation import Fault
-from sidecar.core.shedding import Shedding
 from sidecar.testing import Arrival, Drive, ScriptedFunction
 
 if TYPE_CHECKING:

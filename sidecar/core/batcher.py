@@ -23,15 +23,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sidecar.core.admission.expectation import Expectation
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batch import Actions, Batch, Closed, GivenUp, Refusal
 from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
-from sidecar.core.flights import Flights
+from sidecar.core.in_flight import InFlight
 from sidecar.core.isolation import Fault, Isolation
-from sidecar.core.outlook import Outlook
-from sidecar.core.parts import Parts
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Queue
-from sidecar.core.shedding import Shedding
+from sidecar.core.retry_queue import RetryQueue
 from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from sidecar.core.dispatch import Upstream
     from sidecar.core.group import Group
-    from sidecar.core.parts import Part
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
-    from sidecar.core.selecting import Selecting
+    from sidecar.core.retry_queue import Part
+    from sidecar.core.variant_routing import Selecting
 
 __all__ = ["Batcher"]
 
@@ -90,12 +90,12 @@ class Batcher:
         self._draining = False
         self._fingerprint = fingerprint
         self._isolation = Isolation()
-        self._parts = Parts()
-        self._flights = Flights()
+        self._parts = RetryQueue()
+        self._flights = InFlight()
         self._hungry = True
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
-        self.outlook = Outlook(self._queue, self.upstreams, self._flights, self.shedding)
+        self.outlook = Expectation(self._queue, self.upstreams, self._flights, self.shedding)
 
     @property
     def queued(self) -> int:

@@ -36,7 +36,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sidecar.core.parts import Part
+from sidecar.core.retry_queue import Part
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

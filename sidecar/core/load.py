@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from carpool.spread import Spread, bin_of
+from carpool.log_histogram import Spread, bin_of
 from sidecar.core.surge import Surge
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from sidecar.core.policy import Decision
 from sidecar.policies.deadline import Deadline
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations, plugins
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

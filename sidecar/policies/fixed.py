@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 from sidecar.core.policy import Decision
 from sidecar.policies.knobs import KNOBS
 

@@ -5,7 +5,7 @@ everybody. A loopback address or a Unix socket needs no token; any other does.
 
     GET /v1/plan               the plan in force, or null
     PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
-    GET /v1/batches?limit=100  the last batches, latest first (`sidecar.runtime.ledger`)
+    GET /v1/batches?limit=100  the last batches, latest first (`sidecar.runtime.recent_batches`)
     GET /v1/instances          the instances, and what is known of them
 """
 
@@ -16,17 +16,18 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from carpool import errors, forms
+from carpool import errors
 from carpool.errors import BadRequest, ConfigError, NotFound, Problem
 from carpool.plan import Plan
-from carpool.strict import Problems
+from carpool.validation import rules
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from sidecar.runtime.fleet import Fleet
-    from sidecar.runtime.ledger import Ledger
+    from sidecar.runtime.recent_batches import RecentBatches
+    from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Admin"]
 
@@ -45,7 +46,12 @@ class Admin:
     """
 
     def __init__(
-        self, function: str, token: str, fleet: Fleet, ledger: Ledger, changed: Callable[[], None]
+        self,
+        function: str,
+        token: str,
+        fleet: FunctionUpstreams,
+        ledger: RecentBatches,
+        changed: Callable[[], None],
     ) -> None:
         self._function = function
         self._token = token.encode()
@@ -101,8 +107,8 @@ class Admin:
         ]
 
 
-_ADDRESSES = forms.mapping(forms.each(forms.text("an address")))
-_BODY = forms.record({"plan": forms.anything, "instances": _ADDRESSES}, frozenset({"plan"}))
+_ADDRESSES = rules.mapping(rules.each(rules.text("an address")))
+_BODY = rules.record({"plan": rules.anything, "instances": _ADDRESSES}, frozenset({"plan"}))
 
 
 def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
@@ -113,8 +119,8 @@ def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
     """
     problems = Problems()
     try:
-        form: Any = forms.loads(body)
-    except forms.NotJsonError as error:
+        form: Any = rules.loads(body)
+    except rules.NotJsonError as error:
         raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
     _BODY(form, "", problems)
     problems.raise_if_any()

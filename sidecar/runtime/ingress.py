@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool import durations
 from carpool.errors import BadRequest
-from carpool.strict import nearest
+from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
 from sidecar.core.request import Request
-from sidecar.runtime import demands
-from sidecar.runtime.seats import seats
+from sidecar.runtime import variant_headers
+from sidecar.runtime.item_count import seats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,7 +34,9 @@ __all__ = ["WAY", "Ingress", "Rider", "Template", "fingerprint"]
 _PASSED = frozenset(
     (b"accept", b"content-type", b"inference-header-content-length", b"x-carpool-app")
 )
-_READ = frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | demands.HEADERS
+_READ = (
+    frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | variant_headers.HEADERS
+)
 _REPEATED = _PASSED | _READ  # callers send the same values again and again
 _PASSED_ONCE = frozenset((b"traceparent", b"tracestate", b"x-call-id"))
 _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
@@ -124,9 +126,9 @@ class Ingress:
                 self._templates[key] = template
         demand = template.demand
         if template.names[0]:
-            said = demands.in_body(exchange.body, template.json_length)
+            said = variant_headers.in_body(exchange.body, template.json_length)
             if said is not None:
-                said = demands.stricter(template.said, said)
+                said = variant_headers.stricter(template.said, said)
                 demand = self._complete(said, template.app, template.objective_s)
         objective_s = template.objective_s if demand is None else demand.latency_s
         objective_s, head, call_id = objective_s - unread_s, template.head, ""
@@ -161,7 +163,7 @@ class Ingress:
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
         objective_s = math.inf if background else self._objective_s(app)
-        said = demands.in_headers(headers)
+        said = variant_headers.in_headers(headers)
         return Template(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
@@ -172,7 +174,7 @@ class Ingress:
             explain=read(b"x-carpool-explain") == b"1",
             said=said,
             demand=self._complete(said, app, objective_s),
-            names=demands.names(target),
+            names=variant_headers.names(target),
             json_length=read(b"inference-header-content-length", b""),
             least=self._complete(Demand(), app, objective_s),
         )

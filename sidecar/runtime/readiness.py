@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from sidecar.runtime.fleet import Fleet
     from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Readiness"]
 
@@ -35,7 +35,7 @@ class Readiness:
         waits_for: tells why a front is not ready yet; None where instances are not the scaler's.
     """
 
-    def __init__(self, fleet: Fleet, metrics: Metrics) -> None:
+    def __init__(self, fleet: FunctionUpstreams, metrics: Metrics) -> None:
         self._fleet = fleet
         self._metrics = metrics
         self.draining = False

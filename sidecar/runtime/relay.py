@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from carpool import errors, wire
 from carpool.errors import CarpoolError
 from carpool.http.client import AnswerTooLarge
-from sidecar.runtime.egress import hung
+from sidecar.runtime.batch_call import hung
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from carpool.http.server import Exchange
-    from sidecar.runtime.instances import Instance
+    from sidecar.runtime.upstream import Instance
 
 __all__ = ["Relay"]
 

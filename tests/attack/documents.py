@@ -23,9 +23,9 @@ from carpool.sync import (
     SyncAnswer,
     read_message,
 )
-from faas_stack import stack_file
 from faas_stack.provider.deployment import Deployment
-from scaler.core.scenario_file import read_scenario
+from faas_stack.stack import stack_file
+from scaler.scenarios.scenario_file import read_scenario
 from tests.attack.mutations import mutated_bytes, mutated_texts, outcomes
 
 if TYPE_CHECKING:

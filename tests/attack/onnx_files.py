@@ -13,7 +13,7 @@ from tests.attack.mutations import mutated_bytes, outcomes
 from tests.carpool.onnx_graph.models import model
 from tests.watchdog_plugin import models
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_model import OnnxModel
+from watchdog_plugin.onnx.model import OnnxModel
 
 if TYPE_CHECKING:
     from collections import Counter

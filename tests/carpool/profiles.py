@@ -6,13 +6,13 @@ import itertools
 import random
 from typing import TYPE_CHECKING
 
-from carpool.latency.operators import Graph, Operator
-from carpool.latency.profile import OperatorRow, Origin, Profile, RunRow, Setting
+from carpool.predictor.operators import Graph, Operator
+from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.latency.operators import Case
+    from carpool.predictor.operators import Case
 
 ORIGIN = Origin("test processor", "test runtime")
 BATCHES = (1, 2, 4, 8, 16)

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carpool.latency.operator_errors import measured_errors
-from carpool.latency.operator_fit import Carried, Errors, Fit, Unit, regime
-from carpool.latency.operator_learning import Samples, fit_profiles
-from carpool.latency.operator_model import Operators
-from carpool.latency.profile import Setting
+from carpool.predictor.operator_errors import measured_errors
+from carpool.predictor.operator_fit import Carried, Errors, Fit, Unit, regime
+from carpool.predictor.operator_learning import Samples, fit_profiles
+from carpool.predictor.operator_model import Operators
+from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, profile, run_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from carpool.latency.operators import Graph
-    from carpool.latency.profile import Profile
+    from carpool.predictor.operators import Graph
+    from carpool.predictor.profile import Profile
 
 SIGMA = 0.1
 

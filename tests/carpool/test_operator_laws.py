@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carpool.latency.least_squares import non_negative
-from carpool.latency.operator_sizes import sized
-from carpool.latency.operator_terms import terms
-from carpool.latency.operator_threads import divided, shared
-from carpool.latency.operators import Case, Form
+from carpool.predictor.least_squares import non_negative
+from carpool.predictor.operator_sizes import sized
+from carpool.predictor.operator_terms import terms
+from carpool.predictor.operator_threads import divided, shared
+from carpool.predictor.operators import Case, Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

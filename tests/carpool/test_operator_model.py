@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
-from carpool.latency.fit_form import from_json, to_json
-from carpool.latency.operator_fit import Errors, Unit
-from carpool.latency.operator_learning import fit_profiles
-from carpool.latency.operator_model import Operators
-from carpool.latency.profile import Setting
+from carpool.predictor.fit_json import from_json, to_json
+from carpool.predictor.operator_fit import Errors, Unit
+from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.operator_model import Operators
+from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, operator_s, profiles, run_s
 
 if TYPE_CHECKING:
-    from carpool.latency.operator_fit import Fit
+    from carpool.predictor.operator_fit import Fit
 
 UNSEEN = graph([333, 512, 700, 64], "unseen")
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
-from carpool.fit_database import is_learnt, read_model, write_fit
-from carpool.latency.operator_learning import fit_profiles
-from carpool.latency.operators import Case, Form
-from carpool.latency.profile import OperatorRow, Profile, Setting
-from carpool.profile_database import read_profiles, write_profile
-from carpool.profile_file import default_database, opened
+from carpool.predictor.fit_database import is_learnt, read_model, write_fit
+from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.operators import Case, Form
+from carpool.predictor.profile import OperatorRow, Profile, Setting
+from carpool.predictor.profile_database import read_profiles, write_profile
+from carpool.predictor.profile_file import default_database, opened
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles, run_s
 
 NET = graph([64, 128, 128, 10])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from carpool.profile_database import read_profiles
-from carpool.profile_file import begin_database, default_database, opened
+from carpool.predictor.profile_database import read_profiles
+from carpool.predictor.profile_file import begin_database, default_database, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 BEGIN = """
 import sys
 from pathlib import Path
-from carpool.profile_file import begin_database
+from carpool.predictor.profile_file import begin_database
 begin_database(Path(sys.argv[1]))
 """
 BEGIN_AGAIN_AND_AGAIN = """
 import sys
 from pathlib import Path
-from carpool.profile_file import begin_database
+from carpool.predictor.profile_file import begin_database
 path = Path(sys.argv[1])
 while True:
     path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from carpool import settings
 from carpool.errors import ConfigError, Problem
-from carpool.kinds import App
+from carpool.setting_types import App
 from carpool.settings import FunctionSettings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOWHERE = "http://127.0.0.1:9"
 SESSIONS = {
-    "handler": "from watchdog_plugin.onnx_model import OnnxModel; OnnxModel(model, 1).warm_up([1])",
+    "handler": "from watchdog_plugin.onnx.model import OnnxModel; OnnxModel(model, 1).warm_up([1])",
     "predictor": "from carpool.onnx_graph.optimised import read_graph; read_graph(model)",
     "import alone": "import carpool, onnxruntime",
 }

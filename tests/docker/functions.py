@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faas_stack import stack_file
-from faas_stack.assemble import assemble
+from faas_stack.stack import stack_file
+from faas_stack.stack.assemble import assemble
 from tests.docker.images import build_image
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import uvloop
 from docker.client import from_env
 
 from carpool.errors import ConfigError
-from faas_stack.provider.containers.backend import DockerBackend, DockerOptions
 from faas_stack.provider.journal import Journal
+from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
 from faas_stack.provider.secrets import SecretStore
 from tests.docker.stage import DockerStage
 from tests.faas_stack.rig import IMAGE, Rig, provider, story
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from faas_stack.provider.containers.life import ContainerLife
-    from faas_stack.provider.supervised import Supervised
+    from faas_stack.provider.local.containers.life import ContainerLife
+    from faas_stack.provider.local.supervised import Supervised
     from tests.docker.engine import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_stage")]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.http.client import Response
-    from faas_stack.provider.containers.life import ContainerLife
-    from faas_stack.provider.supervised import Supervised
+    from faas_stack.provider.local.containers.life import ContainerLife
+    from faas_stack.provider.local.supervised import Supervised
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 STAGE = DockerStage()

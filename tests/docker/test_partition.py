@@ -18,7 +18,7 @@ from tests.waiting import wait_until_async
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.provider.supervised import Supervised
+    from faas_stack.provider.local.supervised import Supervised
     from tests.faas_stack.rig import Rig
 
 CORES = os.cpu_count() or 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faas_stack import stack_file
+from faas_stack.stack import stack_file
 
 ROOT = Path(__file__).resolve().parents[2]
 ADR = ROOT / "docs" / "adr"

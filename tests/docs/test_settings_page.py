@@ -12,7 +12,7 @@ import pytest
 from carpool import settings
 
 if TYPE_CHECKING:
-    from carpool.setting_row import Row
+    from carpool.setting_spec import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "settings.md"

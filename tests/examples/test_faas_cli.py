@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from faas_stack import stack_file
-from faas_stack.assemble import assemble
+from faas_stack.stack import stack_file
+from faas_stack.stack.assemble import assemble
 from tests.tools import require_tool
 
 ROOT = Path(__file__).resolve().parents[2]

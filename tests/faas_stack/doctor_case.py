@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from faas_stack.doctor import main
+from faas_stack.doctor.command import main
 
 if TYPE_CHECKING:
     from pathlib import Path

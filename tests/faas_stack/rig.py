@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 from carpool.http.client import Pool, Response
-from faas_stack.assemble import BuildContext
 from faas_stack.provider.app import Options, Provider
-from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
+from faas_stack.stack.assemble import BuildContext
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from faas_stack.provider.fleet import Function
-    from faas_stack.provider.supervised import Supervised
+    from faas_stack.provider.functions import Function
+    from faas_stack.provider.local.supervised import Supervised
 
 __all__ = ["IMAGE", "INSTANCE", "ProcessStage", "Rig", "Stage", "story"]
 

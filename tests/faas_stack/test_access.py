@@ -10,8 +10,8 @@ import pytest
 from carpool import basic_auth
 from carpool.basic_auth import Credentials
 from carpool.errors import ConfigError
-from faas_stack import access
-from faas_stack.access import Access
+from faas_stack.provider import access
+from faas_stack.provider.access import Access
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack import templates
-from faas_stack.assemble import assemble, exclusive
-from faas_stack.stack_file import load
+from faas_stack.stack import templates
+from faas_stack.stack.assemble import assemble, exclusive
+from faas_stack.stack.stack_file import load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 
 from carpool.http.client import ConnectionFailed
-from carpool.kinds import App
+from carpool.setting_types import App
 from carpool.settings import FunctionSettings
-from faas_stack.provider import supervised
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.local import supervised
 from tests.faas_stack.rig import ProcessStage, story
 from tests.waiting import wait_until_async
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.__main__ import main
-from faas_stack.compare import stage
-from scaler.core.scenario_file import read_scenario
+from faas_stack.compare import stack_under_test
+from scaler.scenarios.scenario_file import read_scenario
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.stack import write_function
 from tests.waiting import wait_until
@@ -108,7 +108,7 @@ def test_a_stack_of_another_scenario_is_refused(
 def test_stand_ins_are_what_the_scenario_says(folder: Path) -> None:
     """The stack of stand-ins passes the check of a user's."""
     scenario = read_scenario(folder / "scenario.yaml")
-    stage.check(scenario, stage.write_stand_ins(scenario, folder / "stage"))
+    stack_under_test.check(scenario, stack_under_test.write_stand_ins(scenario, folder / "stage"))
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faas_stack.demo_duel import Outcome, choose_rate, table, verdict
-from faas_stack.load_tally import Tally
+from faas_stack.demo.comparison import Outcome, choose_rate, table, verdict
+from faas_stack.load.results import Tally
 
 ROOT = Path(__file__).resolve().parents[2]
 

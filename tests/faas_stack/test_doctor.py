@@ -10,8 +10,8 @@ import pytest
 
 from carpool.__main__ import main as carpool
 from carpool.errors import ConfigError
-from faas_stack.checks.table import CASE, FUNCTION, READING, promises
-from faas_stack.doctor import main
+from faas_stack.doctor.command import main
+from faas_stack.doctor.rules import CASE, FUNCTION, READING, promises
 from tests.faas_stack.doctor_case import Doctor
 
 ROOT = Path(__file__).resolve().parents[2]

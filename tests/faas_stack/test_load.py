@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack import load, load_flags
+from faas_stack.load import command, flags
 from tests.faas_stack.load_target import delayed, running
 from tests.waiting import wait_until
 
@@ -29,7 +29,7 @@ KEYS = ["requests", "ok", "errors", "slo_miss_ratio", "rps", "latency_ms", "mean
 
 def run_json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
     """The report of a run that is expected to get at least one good answer."""
-    assert load.main([*argv, "--json"]) == 0
+    assert command.main([*argv, "--json"]) == 0
     report: dict[str, object] = json.loads(capsys.readouterr().out)
     return report
 
@@ -212,14 +212,14 @@ def test_an_unreachable_target_is_one_clear_error() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-        with pytest.raises(load.Unreachable, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
-            load.main(["--url", f"http://127.0.0.1:{port}/", "--rate", "1", "--duration", "1s"])
+        with pytest.raises(command.Unreachable, match=rf"cannot connect to 127\.0\.0\.1:{port}"):
+            command.main(["--url", f"http://127.0.0.1:{port}/", "--rate", "1", "--duration", "1s"])
 
 
 def test_a_target_that_never_succeeds_is_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Scripts can rely on the exit code."""
     with running(delayed(0, status=404)) as url:
-        code = load.main(["--url", url, "--rate", "50", "--duration", "100ms"])
+        code = command.main(["--url", url, "--rate", "50", "--duration", "100ms"])
     assert code == 1
     assert "x 404" in capsys.readouterr().out
 
@@ -227,7 +227,7 @@ def test_a_target_that_never_succeeds_is_exit_code_one(capsys: pytest.CaptureFix
 def test_every_bad_flag_is_reported_together() -> None:
     """One pass mends them all."""
     with pytest.raises(ConfigError) as caught:
-        load_flags.parse(
+        flags.parse(
             [
                 *("--url", "https://x/", "--rate", "fast", "--duration", "10", "--slo", "soon"),
                 *("--method", "PSOT", "--header", "nocolon", "--data", "@/does/not/exist"),
@@ -248,13 +248,13 @@ def test_every_bad_flag_is_reported_together() -> None:
 def test_rate_and_trace_exclude_each_other(argv: list[str]) -> None:
     """Exactly one of them says how much."""
     with pytest.raises(ConfigError, match="exactly one of the two"):
-        load_flags.parse(["--url", "http://127.0.0.1:1/", "--duration", "1s", *argv])
+        flags.parse(["--url", "http://127.0.0.1:1/", "--duration", "1s", *argv])
 
 
 def test_a_rate_needs_a_duration() -> None:
     """Load without an end is a mistake."""
     with pytest.raises(ConfigError, match="--duration = 'nothing'"):
-        load_flags.parse(["--url", "http://127.0.0.1:1/", "--rate", "5"])
+        flags.parse(["--url", "http://127.0.0.1:1/", "--rate", "5"])
 
 
 def test_interrupting_reports_what_was_measured() -> None:
@@ -268,7 +268,7 @@ def test_interrupting_reports_what_was_measured() -> None:
             exchange.reply(200)
 
     with running(app) as url:
-        code = "import sys; from faas_stack.load import main; sys.exit(main(sys.argv[1:]))"
+        code = "import sys; from faas_stack.load.command import main; sys.exit(main(sys.argv[1:]))"
         flags = ["--url", url, "--rate", "100", "--duration", "60s", "--json"]
         flags += ["--connections", "1"]  # the next request leaves when the answer has been read
         with subprocess.Popen(
@@ -290,7 +290,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not() -> None:
     """The bar is for people: on stderr, only when that is a terminal."""
     ours, theirs = os.openpty()
     with running(delayed(0)) as url:
-        code = "import sys; from faas_stack.load import main; sys.exit(main(sys.argv[1:]))"
+        code = "import sys; from faas_stack.load.command import main; sys.exit(main(sys.argv[1:]))"
         flags = ["--url", url, "--rate", "50", "--duration", "700ms"]
         done = subprocess.run(
             [sys.executable, "-c", code, *flags],

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack.load_arrivals import (
+from faas_stack.load.arrivals import (
     Segment,
     arrivals,
     constant,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.provider import isolation, leftovers, supervised
+from faas_stack.provider.local import isolation, leftovers, supervised
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
-    from faas_stack.provider.process_life import ProcessLife
-    from faas_stack.provider.supervised import Supervised
+    from faas_stack.provider.local.process import ProcessLife
+    from faas_stack.provider.local.supervised import Supervised
     from tests.faas_stack.rig import Rig
 
 STAGE = ProcessStage()
@@ -275,10 +275,10 @@ async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
 PROVIDER = """
 import asyncio, sys
 from pathlib import Path
-from faas_stack.assemble import BuildContext
+from faas_stack.stack.assemble import BuildContext
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.fleet import Fleet
-from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.functions import Functions
+from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 
 async def main(folder):
@@ -286,7 +286,7 @@ async def main(folder):
     backend = ProcessBackend(images, SecretStore(folder), command=sys.argv[2:])
     await backend.open()
     deployment = Deployment("fn", "img", env_vars={"spawn": "1", "deaf": "1"})
-    function = await Fleet(backend).deploy(deployment)
+    function = await Functions(backend).deploy(deployment)
     while not function.running.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, flush=True)

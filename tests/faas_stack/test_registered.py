@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faas_stack.assemble import assemble
-from faas_stack.registered import registered
-from faas_stack.stack_file import load
+from faas_stack.stack.assemble import assemble
+from faas_stack.stack.registered import registered
+from faas_stack.stack.stack_file import load
 
 if TYPE_CHECKING:
     from pathlib import Path

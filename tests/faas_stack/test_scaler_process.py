@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from faas_stack.scaler_process import Needs, ScalerFailed, ScalerProcess
+from faas_stack.stack.scaler_process import Needs, ScalerFailed, ScalerProcess
 from scaler.stack_folder import URL_FILE
 from tests.waiting import wait_until_async
 

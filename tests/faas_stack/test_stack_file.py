@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from faas_stack.stack_file import StackFile, load
+from faas_stack.stack.stack_file import StackFile, load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from carpool.strict import Problems
-from faas_stack.substitute import substitute
+from carpool.validation.problems import Problems
+from faas_stack.stack.substitute import substitute
 
 ENV = {"A": "apple", "EMPTY": "", "dash-ed": "d"}
 

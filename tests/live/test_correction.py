@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.fit_database import read_model
-from carpool.latency.profile import Profile
 from carpool.onnx_graph.free_dims import read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of
+from carpool.predictor.fit_database import read_model
+from carpool.predictor.profile import Profile
+from carpool.predictor.profile_database import write_profile
+from carpool.predictor.profile_file import begin_database
 from carpool.processor import processor
-from carpool.profile_database import write_profile
-from carpool.profile_file import begin_database
 from examples.models import mlp
 from tests.live.stack import BACKGROUND, load, stack, write_function
 from tests.waiting import wait_until
-from watchdog_plugin.profiled_session import whole_model
-from watchdog_plugin.profiler import Grid, origin, profile
+from watchdog_plugin.profiling.profiler import Grid, origin, profile
+from watchdog_plugin.profiling.session import whole_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from carpool.latency.operator_model import Operators
+    from carpool.predictor.operator_model import Operators
     from tests.live.stack import Stack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

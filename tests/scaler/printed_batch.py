@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scaler.core.laws.map_counts import Counting, matrices
+from scaler.arrivals.map_counts import Counting, matrices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scaler.core.arrivals.processes import Times
-    from scaler.core.laws.map_counts import Markovian
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.arrivals.processes import Times
 
 __all__ = ["by_request", "eq7", "eq9", "eq9_quantile", "solver_phases", "solver_sizes", "tau"]
 

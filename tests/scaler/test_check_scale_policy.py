@@ -13,15 +13,15 @@ from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import PerFunctionPolicy, Proposal
 from carpool.testing import BrokenPromise, check_scale_policy
 from scaler import conformance
-from scaler.core.policy import Planning
-from scaler.policies.infless import Infless
+from scaler.control.planner import Planning
+from scaler.policies.infless.policy import Infless
 from tests.effort import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.core.snapshot import Snapshot
+    from scaler.planning.snapshot import Snapshot
 
 
 class Broken(PerFunctionPolicy):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scaler.core.scenario_file import read_scenario
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
+from scaler.scenarios.scenario_file import read_scenario
 from tests.scaler.views import guarded, instances
 
 FOLDER = Path(__file__).parents[2] / "examples" / "scenarios"

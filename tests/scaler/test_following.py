@@ -15,18 +15,18 @@ import pytest
 
 from carpool.latency.linear import Linear
 from carpool.sync import Announcement, AppReport, FrontReport
-from scaler.core.cost import Prices
-from scaler.core.live.class_function import Status
-from scaler.core.live.control import Means
-from scaler.core.live.pace import Pace
-from scaler.core.restraint import Limits
+from scaler.control.class_function import Status
+from scaler.control.dependencies import Dependencies
+from scaler.control.stabilization import Limits
+from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
 from scaler.planners import Planners, Setting
+from scaler.planning.cost import Prices
 from sidecar.core.load import Load
 from tests.effort import scaled
 
 if TYPE_CHECKING:
-    from scaler.core.live.action import Action
+    from scaler.control.action import Action
 
 MODEL = Linear(0.026, 0.002, cpu=0.25)
 INTERVAL_S, PAUSE_S = 0.5, 0.05  # of rounds
@@ -76,7 +76,7 @@ class Scene:
         self.load = Load(0.0)
         self.load.surged = self._surged
         self.gateway = Gateway()
-        self.functions = Functions(Means("e", models={"f": MODEL}), Pace())
+        self.functions = Functions(Dependencies("e", models={"f": MODEL}), Pace())
         self.functions.now = self.functions.wall = lambda: self.now_s
         self.functions.wake = self._woken
         self.functions.active = True

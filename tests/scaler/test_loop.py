@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.sync import Announcement, AppReport, FrontReport
-from scaler.core.cost import Prices
-from scaler.core.guard import Guard
-from scaler.core.live.control import Means
-from scaler.core.live.pace import Pace
-from scaler.core.live.senders import Senders
-from scaler.core.live.shadow import Shadow
-from scaler.core.scenario_file import read_scenario
+from scaler.control.dependencies import Dependencies
+from scaler.control.guard import Guard
+from scaler.control.message_order import MessageOrder
+from scaler.control.shadow_policy import Shadow
+from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
-from scaler.gateway import Gateway
-from scaler.keeping import Keeping
 from scaler.loop import Loop
+from scaler.metrics import Tally
+from scaler.openfaas_client import Gateway
+from scaler.persistence import Keeping
 from scaler.planners import Planners, Setting
+from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
 from scaler.policy_choice import chosen_policy
+from scaler.scenarios.scenario_file import read_scenario
 from scaler.store import Store
-from scaler.tally import Tally
 from tests.faas_stack.rig import ProcessStage, story
 from tests.waiting import wait_until_async
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.core.live.control import Control
+    from scaler.control.controller import Controller
     from tests.faas_stack.rig import Rig
 
 SCENARIO = """\
@@ -80,7 +80,7 @@ class Scaler:
         self.told: list[str] = []
 
     @property
-    def control(self) -> Control:
+    def control(self) -> Controller:
         """Of the function ``echo``."""
         (found,) = self.functions
         return found
@@ -113,8 +113,8 @@ async def scaler(
     path = rig.folder / "scenario.yaml"
     path.write_text(SCENARIO)
     scenario = read_scenario(path)
-    functions = Functions(Means("e1", models={"echo": scenario.functions[0].model}), Pace())
-    tally, senders = Tally(lambda: list(functions), functions.now), Senders()
+    functions = Functions(Dependencies("e1", models={"echo": scenario.functions[0].model}), Pace())
+    tally, senders = Tally(lambda: list(functions), functions.now), MessageOrder()
     setting = Setting(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None
     planners = Planners(setting, cast)

@@ -25,21 +25,21 @@ from carpool.sync import (
     function_token,
     proof,
 )
+from scaler.access_tokens import Callers
 from scaler.api import Api
-from scaler.callers import Callers
-from scaler.core.cost import Prices
-from scaler.core.live.class_function import Status
-from scaler.core.live.control import Means
-from scaler.core.live.senders import Senders
+from scaler.control.class_function import Status
+from scaler.control.dependencies import Dependencies
+from scaler.control.message_order import MessageOrder
 from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
-from scaler.gateway import Gateway
-from scaler.keeping import Keeping
 from scaler.loop import Loop
+from scaler.metrics import Tally
+from scaler.openfaas_client import Gateway
+from scaler.persistence import Keeping
 from scaler.planners import Planners, Setting
+from scaler.planning.cost import Prices
 from scaler.store import Store
 from scaler.sync_api import SyncApi
-from scaler.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -90,11 +90,11 @@ class Caller:
 @asynccontextmanager
 async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
     """A scaler without rounds: what it knows is set by the test."""
-    functions = Functions(Means("e1"))
+    functions = Functions(Dependencies("e1"))
     functions.observe({"echo": BASE, "plain": PLAIN})
     functions.active = True
     tally = Tally(lambda: list(functions), functions.now)
-    senders, planners = Senders(), Planners(Setting(Prices()))
+    senders, planners = MessageOrder(), Planners(Setting(Prices()))
     store = Store(folder / "scaler.db")
     gateway = Gateway("http://127.0.0.1:1")
     loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)

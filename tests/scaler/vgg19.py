@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.coefficients_file import read_coefficients
 from carpool.scaling import Application, FunctionLoad
-from scaler.core.cost import Prices
-from scaler.core.harmony.settling import Member
+from scaler.planning.cost import Prices
+from scaler.policies.harmonybatch.settling import Member
 from tests.measured import STAND_INS, Data
 
 if TYPE_CHECKING:

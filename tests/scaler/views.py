@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from carpool.latency import Configuration
 from carpool.latency.table import Table
 from carpool.scaling import Application, FunctionLoad, Instances
-from scaler.core.cost import Prices
-from scaler.core.guard import Guard
-from scaler.core.placement import Cluster, Node
-from scaler.core.restraint import Limits
-from scaler.core.sizing import Objective, sizes
-from scaler.core.snapshot import Snapshot
+from scaler.control.guard import Guard
+from scaler.control.stabilization import Limits
+from scaler.planning.cost import Prices
+from scaler.planning.placement import Cluster, Node
+from scaler.planning.sizing import Objective, sizes
+from scaler.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
     from carpool.scaling import ScalePolicy, Size
-    from scaler.core.policy import Planning
+    from scaler.control.planner import Planning
 
 __all__ = [
     "CLASSIFIER",

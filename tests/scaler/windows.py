@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scaler.core.arrivals.processes import Times
+    from scaler.arrivals.processes import Times
 
 __all__ = ["mean_batch_and_wait"]
 

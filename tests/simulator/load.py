@@ -12,21 +12,21 @@ import numpy as np
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import Proposal
-from scaler.core.cost import Prices
-from scaler.core.policy import Planning
-from scaler.core.scenario import App, Function, Scenario
-from simulator.engine import Simulation
+from scaler.control.planner import Planning
+from scaler.planning.cost import Prices
+from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from carpool.latency import LatencyModel
     from carpool.scaling import ClusterView, FunctionLoad
-    from scaler.core.arrivals.processes import ArrivalProcess, Seed, Times
-    from scaler.core.placement import Node
-    from scaler.core.snapshot import Snapshot
+    from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.planning.placement import Node
+    from scaler.planning.snapshot import Snapshot
 
 __all__ = ["FOREVER_S", "At", "Constant", "Every", "Scripted", "Twin", "function", "linear"]
 __all__ += ["plan", "run", "scenario"]

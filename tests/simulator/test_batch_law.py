@@ -17,22 +17,22 @@ from benchmarks.batch_cases import (
     seconds_by_size,
     simulated_ms,
 )
-from scaler.core.arrivals.markov import mmpp2
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.guard import Guard
-from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.laws.queueing import Crowd, least_instances
-from scaler.core.scenario_file import read_scenario
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson
+from scaler.control.guard import Guard
+from scaler.policies.batch.batch_law import BatchLaw, Service
+from scaler.policies.batch.queueing import Crowd, least_instances
 from scaler.policy_choice import chosen_policy
-from simulator.engine import Simulation
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 from tests.effort import loosened, scaled
 from tests.simulator.load import Constant, function, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.core.laws.map_counts import Markovian
+    from scaler.arrivals.map_counts import Markovian
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "batch.yaml"
 

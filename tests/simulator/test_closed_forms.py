@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.arrivals.markov import mmpp2
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.scenario import App
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson
+from scaler.scenarios.scenario import App
 from tests.effort import loosened, scaled
 from tests.simulator.load import FOREVER_S, Constant, Every, Scripted, function, linear, plan, run
 from tests.simulator.load import scenario as of
 
 if TYPE_CHECKING:
-    from scaler.core.arrivals.processes import ArrivalProcess
+    from scaler.arrivals.processes import ArrivalProcess
 
 PLENTY = 40  # instances, where one is always to be free
 

@@ -12,7 +12,7 @@ import pytest
 
 from carpool.__main__ import main
 from carpool.errors import ConfigError
-from simulator import app, flags
+from simulator import command, flags
 from simulator.quota import Quota
 
 POLICY = "tests.simulator.load:Constant"
@@ -56,7 +56,7 @@ def test_what_nobody_could_simulate_is_told_at_once(
     """An entry that cannot be used, asked for or not, and more requests than come to an end."""
     Path(scenario).write_text(SCENARIO.replace(before, after, 1))
     with pytest.raises(ConfigError) as raised:
-        app.main([scenario, "--policy", POLICY])
+        command.main([scenario, "--policy", POLICY])
     assert said in str(raised.value)
 
 
@@ -80,7 +80,7 @@ def scenario(tmp_path: Path) -> str:
 
 def simulated(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
     """What the command prints as JSON."""
-    assert 0 == app.main([*argv, "--json"])
+    assert 0 == command.main([*argv, "--json"])
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return printed["policies"]  # type: ignore[no-any-return]
 
@@ -107,7 +107,7 @@ def test_the_table_has_a_column_for_each_policy(
     """And a row for each function."""
     del monkeypatch
     twin = "tests.simulator.load:Twin"
-    assert 0 == app.main([scenario, "--policy", POLICY, "--policy", twin, "--policy", POLICY])
+    assert 0 == command.main([scenario, "--policy", POLICY, "--policy", twin, "--policy", POLICY])
     heads, *rows = capsys.readouterr().out.splitlines()
     assert [POLICY, twin] == heads.split()
     assert ["requests", "done"] == [row.split()[0] for row in rows[:2]]
@@ -119,7 +119,7 @@ def test_the_report_is_one_file_with_plots(
 ) -> None:
     """Well-formed drawings, nothing fetched from elsewhere, and nothing not a number."""
     report = tmp_path / "out.html"
-    assert 0 == app.main([scenario, "--policy", POLICY, "--report", str(report)])
+    assert 0 == command.main([scenario, "--policy", POLICY, "--report", str(report)])
     del capsys
     text = report.read_text()
     drawings = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
@@ -145,7 +145,7 @@ def test_bad_flags_are_reported_together(scenario: str, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere" / "out.html")
     bad = ["--interval", "10", "--noise", "-1", "--seed", "x", "--queue-max", "0", "--quota", "no"]
     with pytest.raises(ConfigError) as caught:
-        app.main([scenario, "--policy", POLICY, *bad, "--report", nowhere])
+        command.main([scenario, "--policy", POLICY, *bad, "--report", nowhere])
     names = {problem.name for problem in caught.value.problems}
     assert {"--interval", "--noise", "--seed", "--queue-max", "--report", "--quota"} == names
 

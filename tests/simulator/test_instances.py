@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.cost import Prices
-from scaler.core.placement import Node
+from scaler.arrivals.processes import Poisson
+from scaler.planning.cost import Prices
+from scaler.planning.placement import Node
 from tests.simulator.load import At, Constant, Every, Scripted, function, linear, plan, run
 from tests.simulator.load import scenario as of
 

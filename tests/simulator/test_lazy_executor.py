@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.scenario_file import read_scenario
+from carpool.lazy_batching.program import Node, Program
+from carpool.lazy_batching.rules import Rules
 from scaler.policy_choice import executed
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.staged import Coming, lazily
 from simulator.staged_device import room_of
 from tests.simulator.load import At, Constant, Every, function, linear, run, scenario
-from watchdog_plugin.lazy.program import Node, Program
-from watchdog_plugin.lazy.rules import Rules
 
 if TYPE_CHECKING:
-    from scaler.core.scenario import Function
+    from scaler.scenarios.scenario import Function
 
 FILE = Path(__file__).parents[2] / "examples" / "scenarios" / "lazybatching.yaml"
 

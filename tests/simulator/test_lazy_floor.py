@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.lazy import LENGTHS
 from benchmarks.lazy_floor import TIMES_MS, capacity_rps, latencies_s, model, ways
+from carpool.lazy_batching.program import Kind, Left, Node, Program
 from simulator.staged import Coming, windowed
-from watchdog_plugin.lazy.program import Kind, Left, Node, Program
 
 
 @pytest.mark.parametrize("name", list(TIMES_MS))

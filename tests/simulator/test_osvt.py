@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.guard import Guard
-from scaler.core.scenario_file import read_scenario
+from scaler.control.guard import Guard
 from scaler.policy_choice import chosen_policy
-from simulator.engine import Simulation
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured as metrics_of
+from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from tests.measured import Data

@@ -13,13 +13,13 @@ from carpool.latency.coefficients import Coefficients, GpuCoefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import Table
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals.processes import Poisson, timestamps
-from scaler.core.cost import PayPerUse, Prices
-from scaler.core.transition import interim
-from simulator.agenda import Agenda
+from scaler.arrivals.processes import Poisson, timestamps
+from scaler.control.transition import interim
+from scaler.planning.cost import PayPerUse, Prices
 from simulator.arrivals import Arrivals, merged
+from simulator.event_queue import EventQueue
 from simulator.execution import Executions
-from simulator.latencies import Latencies
+from simulator.latency_histogram import Latencies
 from simulator.rates import Rates
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def executions(model: LatencyModel, noise: float = 0.0) -> Executions:
 
 def test_calls_come_in_order_and_equal_times_in_the_order_noted() -> None:
     """Those that are noted meanwhile too."""
-    agenda, made = Agenda(), []
+    agenda, made = EventQueue(), []
 
     def call(now: float, name: str) -> None:
         made.append((now, name))
@@ -164,7 +164,7 @@ def test_the_calls_of_one_can_be_put_off() -> None:
         def call(self, now: float) -> None:
             made.append((now, self.name))
 
-    agenda, made = Agenda(), list[tuple[float, str]]()
+    agenda, made = EventQueue(), list[tuple[float, str]]()
     one, other = Named("one"), Named("other")
     for when in (1.0, 3.0):
         agenda.at(when, one.call)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.core.arrivals.markov import mmpp2
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.placement import Node
-from scaler.core.scenario import App
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson
+from scaler.planning.placement import Node
+from scaler.scenarios.scenario import App
 from tests.effort import scaled
 from tests.simulator.load import Scripted, function, linear, run
 from tests.simulator.load import scenario as of

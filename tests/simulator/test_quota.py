@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency.linear import Linear
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.cost import Prices
+from scaler.arrivals.processes import Poisson
+from scaler.planning.cost import Prices
 from simulator.quota import Budget, Quota
 from tests.simulator.load import Constant, Every, function, run, scenario
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.arrivals.processes import Poisson, Trace
-from scaler.core.cost import Prices
-from simulator.engine import Simulation
+from scaler.arrivals.processes import Poisson, Trace
+from scaler.planning.cost import Prices
 from simulator.metrics import measured
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 from tests.effort import scaled
 from tests.simulator.load import Scripted, function, linear, plan
 from tests.simulator.load import scenario as of
@@ -18,7 +18,7 @@ from tests.simulator.load import scenario as of
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
-    from scaler.core.scenario import Scenario
+    from scaler.scenarios.scenario import Scenario
 
 pytestmark = pytest.mark.xdist_group("rate level")  # one worker computes both modes
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from benchmarks.lazy import BATCH_MAX, Result, measured, model
+from carpool.lazy_batching.program import Node, Program
+from carpool.lazy_batching.rules import PAPER, Rules
 from simulator.staged import Coming, lazily, windowed
-from watchdog_plugin.lazy.program import Node, Program
-from watchdog_plugin.lazy.rules import PAPER, Rules
 
 COUNT = 1500
 

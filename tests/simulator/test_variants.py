@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.guard import Guard
-from scaler.core.scenario_file import read_scenario
+from scaler.control.guard import Guard
 from scaler.policy_choice import chosen_policy
-from simulator.engine import Simulation
+from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
+from simulator.simulation import Simulation
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scenarios" / "variants.yaml"
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from watchdog_plugin.onnx_session import OnnxSession
+    from watchdog_plugin.onnx.session import OnnxSession
+    from watchdog_plugin.protocols.tensors import Arrays
     from watchdog_plugin.stages.chain import Chain
-    from watchdog_plugin.tensors import Arrays
 
 __all__ = ["GivenTimes", "cut"]
 

@@ -14,8 +14,8 @@ import pytest
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.processes import start
 from watchdog_plugin import answers
-from watchdog_plugin.onnx_model import OnnxModel
-from watchdog_plugin.tensors import Call
+from watchdog_plugin.onnx.model import OnnxModel
+from watchdog_plugin.protocols.tensors import Call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

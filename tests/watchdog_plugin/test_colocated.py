@@ -15,8 +15,8 @@ from examples import sequences
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
+from watchdog_plugin.batch_runner import AtOnce, BatchRunner, ModelLock
 from watchdog_plugin.colocated import Colocated
-from watchdog_plugin.engine import AtOnce, Engine, ModelLock
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 from watchdog_plugin.settings import HandlerSettings
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def load(folder: Path, executor: str = "lazy") -> Engine:
+def load(folder: Path, executor: str = "lazy") -> BatchRunner:
     """The function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
     function = loading.load(HandlerSettings.from_env(told))
     assert isinstance(function, Colocated)
-    return Engine(function, AtOnce() if function.at_once > 1 else ModelLock())
+    return BatchRunner(function, AtOnce() if function.at_once > 1 else ModelLock())
 
 
 def item(path: str, body: Any) -> Item:
@@ -39,7 +39,7 @@ def item(path: str, body: Any) -> Item:
     return Item(memoryview(json.dumps(body).encode()), head, math.inf)
 
 
-def ask(engine: Engine, *items: Item) -> list[tuple[int, Any]]:
+def ask(engine: BatchRunner, *items: Item) -> list[tuple[int, Any]]:
     """Status and document of each answer to a batch."""
     answers = engine.answer(list(items)).answers
     return [(answer.status, json.loads(bytes(answer.body))) for answer in answers]

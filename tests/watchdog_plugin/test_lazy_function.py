@@ -15,7 +15,7 @@ from carpool import wire
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
-from watchdog_plugin.engine import AtOnce, Engine
+from watchdog_plugin.batch_runner import AtOnce, BatchRunner
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 from watchdog_plugin.service import Service
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 HEAD = wire.build_head("POST /", ())
 
 
-def load(folder: Path, executor: str = "lazy", **env: str) -> Engine:
+def load(folder: Path, executor: str = "lazy", **env: str) -> BatchRunner:
     """The function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
-    return Engine(loading.load(HandlerSettings.from_env({**told, **env})), AtOnce())
+    return BatchRunner(loading.load(HandlerSettings.from_env({**told, **env})), AtOnce())
 
 
-def ask(engine: Engine, rows: list[list[float]]) -> tuple[int, object]:
+def ask(engine: BatchRunner, rows: list[list[float]]) -> tuple[int, object]:
     """One request as JSON; its status and what it was told."""
     body = json.dumps({"instances": rows}).encode()
     (answer,) = engine.answer([Item(memoryview(body), HEAD, math.inf)]).answers

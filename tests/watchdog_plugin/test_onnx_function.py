@@ -12,9 +12,9 @@ import pytest
 from carpool.wire import build_head
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply
-from watchdog_plugin.author import Author
-from watchdog_plugin.onnx_function import OnnxFunction
-from watchdog_plugin.onnx_model import OnnxModel
+from watchdog_plugin.handler_contract import Author
+from watchdog_plugin.onnx.function import OnnxFunction
+from watchdog_plugin.onnx.model import OnnxModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

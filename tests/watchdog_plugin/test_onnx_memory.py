@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watchdog_plugin.onnx_session import _Arena
+from watchdog_plugin.onnx.session import _Arena
 
 LARGE = {"x": np.zeros(4_000_000, np.float32)}
 SMALL = {"x": np.zeros(4, np.float32)}

@@ -11,8 +11,8 @@ from carpool.errors import BadRequest
 from tests.watchdog_plugin import models
 from watchdog_plugin import answers
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_model import OnnxModel
-from watchdog_plugin.tensors import Call
+from watchdog_plugin.onnx.model import OnnxModel
+from watchdog_plugin.protocols.tensors import Call
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from tests.carpool.profiles import graph
-from watchdog_plugin.operator_matching import matched
-from watchdog_plugin.profiled_session import OperatorTime
+from watchdog_plugin.profiling.operator_matching import matched
+from watchdog_plugin.profiling.session import OperatorTime
 
 NET = graph([8, 16, 16, 16, 4])
 CASES = [operator.at(2) for operator in NET.operators]

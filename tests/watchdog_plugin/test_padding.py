@@ -12,9 +12,9 @@ from tests.watchdog_plugin import models
 from tests.watchdog_plugin.processes import start
 from watchdog_plugin import answers, logs
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_model import OnnxModel
-from watchdog_plugin.padding import Padding, Waste
-from watchdog_plugin.tensors import Call
+from watchdog_plugin.onnx.model import OnnxModel
+from watchdog_plugin.onnx.padding import Padding, Waste
+from watchdog_plugin.protocols.tensors import Call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,16 +12,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from carpool import predict_command
 from carpool.__main__ import main
 from carpool.errors import ConfigError
-from carpool.fit_database import write_fit
-from carpool.latency.operator_learning import fit_profiles
 from carpool.onnx_graph.optimised import read_graph
-from carpool.profile_database import read_profiles, write_profile
+from carpool.predictor import predict_command
+from carpool.predictor.fit_database import write_fit
+from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.profile_database import read_profiles, write_profile
 from tests.carpool.profiles import ORIGIN, profiles
-from watchdog_plugin import profile_command
 from watchdog_plugin.function import LoadError
+from watchdog_plugin.profiling import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +75,8 @@ def _database(path: Path) -> Path:
 def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured) -> None:
     """Its runs and operators are in the database, and its own runs settle its predictions."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
-    command = [str(model), "--batch", "1,4", "--cpu", "1", "--database", str(database), "--json"]
-    assert 0 == profile_command.main([*command, "--budget", "1s"])
+    argv = [str(model), "--batch", "1,4", "--cpu", "1", "--database", str(database), "--json"]
+    assert 0 == command.main([*argv, "--budget", "1s"])
     measured = json.loads(capsys.readouterr().out)
     assert "net" == measured["model"]
     assert [(1, 0, 1), (1, 0, 4)] == [(r["cpu"], r["gpu"], r["batch"]) for r in measured["rows"]]
@@ -89,8 +89,8 @@ def test_a_model_is_measured_and_then_predicted(tmp_path: Path, capsys: Captured
 def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
     """The documented form: a row for each size, with an interval and quantiles."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
-    command = [str(model), "--batch", "1,4", "--cpu", "0.5,2", "--database", str(database)]
-    assert 0 == predict_command.main([*command, "--json"])
+    argv = [str(model), "--batch", "1,4", "--cpu", "0.5,2", "--database", str(database)]
+    assert 0 == predict_command.main([*argv, "--json"])
     document = json.loads(capsys.readouterr().out)
     assert ["net", "sequential"] == [document["model"], document["executor"]]
     assert [(0.5, 1), (0.5, 4), (2, 1), (2, 4)] == [
@@ -99,7 +99,7 @@ def test_a_prediction_needs_no_run(tmp_path: Path, capsys: Captured) -> None:
     for row in document["rows"]:
         assert row["low_ms"] <= row["high_ms"]
         assert row["latency_ms"] <= row["p95_ms"] <= row["p99_ms"]
-    assert 0 == predict_command.main([*command, "--measured", "4:2:9"])
+    assert 0 == predict_command.main([*argv, "--measured", "4:2:9"])
     assert "corrected by 1 measured run\n" in capsys.readouterr().out
 
 
@@ -135,23 +135,23 @@ def test_a_database_that_cannot_be_used_is_refused_before_anything_is_measured(
     model, database = _dense(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     database.write_text("no database")
     with pytest.raises(ConfigError, match=r"file is not a database.*delete it, or name another"):
-        profile_command.main([str(model), "--database", str(database)])
+        command.main([str(model), "--database", str(database)])
     assert "round" not in capsys.readouterr().err
 
 
 def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
     """They would wait for one another, and the database would call that so many cores."""
     model, there = _dense(tmp_path / "net.onnx"), len(os.sched_getaffinity(0))
-    command = [str(model), "--cpu", f"1,{there + 1}", "--database", str(tmp_path / "p.sqlite")]
+    argv = [str(model), "--cpu", f"1,{there + 1}", "--database", str(tmp_path / "p.sqlite")]
     with pytest.raises(ConfigError, match=rf"'{there + 1}': expected at most {there}, the cores"):
-        profile_command.main(command)
+        command.main(argv)
 
 
 def test_a_share_of_a_gpu_that_nobody_measured_is_said(tmp_path: Path, capsys: Captured) -> None:
     """No prediction is made of one without a GPU."""
     model, database = _dense(tmp_path / "net.onnx"), _database(tmp_path / "p.sqlite")
-    command = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
-    assert 1 == predict_command.main(command)
+    argv = [str(model), "--gpu", "50", "--batch", "1", "--database", str(database)]
+    assert 1 == predict_command.main(argv)
     assert "not known: batches of 1 on 1 with 50 % of a GPU; " in capsys.readouterr().err
 
 
@@ -159,7 +159,7 @@ def test_a_share_of_a_gpu_that_nobody_measured_is_said(tmp_path: Path, capsys: C
 def test_sizes_that_cannot_be_are_refused(tmp_path: Path, capsys: Captured, sizes: str) -> None:
     """With the bounds."""
     with pytest.raises(SystemExit):
-        profile_command.main([str(tmp_path / "net.onnx"), f"--batch={sizes}"])
+        command.main([str(tmp_path / "net.onnx"), f"--batch={sizes}"])
     expected = f"{sizes!r}: expected numbers above 0 and below a million, such as 1,2,4"
     assert expected in capsys.readouterr().err
 
@@ -174,9 +174,9 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
             "CREATE TRIGGER no BEFORE INSERT ON runs BEGIN"
             " SELECT RAISE(ABORT, 'database or disk is full'); END"
         )
-    command = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1ms", "--json"]
+    argv = [str(model), "--batch", "1", "--cpu", "1", "--budget", "1ms", "--json"]
     with pytest.raises(ConfigError, match=r"disk is full.*make room"):
-        profile_command.main([*command, "--database", str(database)])
+        command.main([*argv, "--database", str(database)])
     told = json.loads(capsys.readouterr().out)
     assert told["rows"][0]["latency_ms"] > 0
     assert None is told["database"]
@@ -193,8 +193,8 @@ def test_the_package_brings_a_database(tmp_path: Path, capsys: Captured) -> None
 def test_a_fixed_batch_is_said(tmp_path: Path, capsys: Captured) -> None:
     """A model of one batch size has one prediction."""
     model, database = _dense(tmp_path / "net.onnx", 4), _database(tmp_path / "p.sqlite")
-    command = [str(model), "--batch", "1,4", "--database", str(database)]
-    assert 1 == predict_command.main(command)
+    argv = [str(model), "--batch", "1,4", "--database", str(database)]
+    assert 1 == predict_command.main(argv)
     assert "takes batches of 4 alone" in capsys.readouterr().err
 
 
@@ -203,8 +203,8 @@ def test_control_flow_is_measured_as_a_whole(tmp_path: Path, capsys: Captured) -
     model, database = _branching(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
     with pytest.raises(ConfigError, match=r"operator If .*expected a graph without control flow"):
         predict_command.main([str(model)])
-    command = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1ms", "--json"]
-    assert 0 == profile_command.main([*command, "--database", str(database)])
+    argv = [str(model), "--batch", "2", "--cpu", "1", "--budget", "1ms", "--json"]
+    assert 0 == command.main([*argv, "--database", str(database)])
     captured = capsys.readouterr()
     assert "measuring the whole model alone" in captured.err
     assert None is json.loads(captured.out)["database"]
@@ -217,7 +217,7 @@ def test_an_operator_nobody_knows_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Frobnicate.*its own handler can still serve it"):
         read_graph(model)
     with pytest.raises(LoadError, match="its own handler can still serve it"):
-        profile_command.main([str(model), "--budget", "1ms"])
+        command.main([str(model), "--budget", "1ms"])
 
 
 def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_size_at_which_a_model_fails_is_named(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     with pytest.raises(LoadError, match=r"fails on inputs of \[4, 8\].*--batch and --dim"):
-        profile_command.main([str(path), "--batch", "1,4", "--cpu", "1", "--budget", "1ms"])
+        command.main([str(path), "--batch", "1,4", "--cpu", "1", "--budget", "1ms"])
 
 
 def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_weights_that_are_missing_are_needed_for_profiling_alone(tmp_path: Path)
     (tmp_path / "w.bin").unlink()
     assert 1 == len(read_graph(path).operators)
     with pytest.raises(LoadError, match="in a file of their own that is missing"):
-        profile_command.main([str(path), "--budget", "1ms"])
+        command.main([str(path), "--budget", "1ms"])
 
 
 @pytest.mark.parametrize(

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from carpool.lazy_batching.program import Kind, Program
+from tests.carpool.lazy_batching.drive import program
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
-from tests.watchdog_plugin.lazy.drive import program
 from watchdog_plugin import answers
-from watchdog_plugin import author as authors
-from watchdog_plugin.lazy.program import Kind, Program
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin import handler_contract as authors
+from watchdog_plugin.onnx.session import OnnxSession
+from watchdog_plugin.protocols.tensors import Call, Signature
 from watchdog_plugin.settings import HandlerSettings
 from watchdog_plugin.staged import load
 from watchdog_plugin.staged.executor import Executor
 from watchdog_plugin.staged.model import StagedModel, Step
 from watchdog_plugin.staged.profile import measured
-from watchdog_plugin.tensors import Call, Signature
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.protocols.tensors import Arrays
 
 
 class Recorder:

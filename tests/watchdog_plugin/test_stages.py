@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stages import command, sample
 from watchdog_plugin.stages.balance import Point, choose
 from watchdog_plugin.stages.chain import Chain

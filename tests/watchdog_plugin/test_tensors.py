@@ -9,7 +9,7 @@ import pytest
 
 from carpool.errors import BadRequest
 from watchdog_plugin import ItemError
-from watchdog_plugin.tensors import Signature, TensorSpec
+from watchdog_plugin.protocols.tensors import Signature, TensorSpec
 
 FP32 = TensorSpec("x", "FP32", ("batch", 2))
 

@@ -15,9 +15,9 @@ from carpool.wire import build_head
 from tests.effort import scaled
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply, logs
-from watchdog_plugin.author import Author
-from watchdog_plugin.onnx_function import OnnxFunction
-from watchdog_plugin.onnx_model import OnnxModel
+from watchdog_plugin.handler_contract import Author
+from watchdog_plugin.onnx.function import OnnxFunction
+from watchdog_plugin.onnx.model import OnnxModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.errors import BadRequest
-from watchdog_plugin.tensors import DTYPES, TensorSpec
-from watchdog_plugin.values import read_data
+from watchdog_plugin.protocols.tensors import DTYPES, TensorSpec
+from watchdog_plugin.protocols.values import read_data
 
 FP32 = TensorSpec("x", "FP32", ("batch", 2))
 

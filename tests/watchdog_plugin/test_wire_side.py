@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from carpool import wire
 from watchdog_plugin import Item, ItemError, Reply, answers
 from watchdog_plugin.batch_function import BatchFunction
-from watchdog_plugin.engine import Engine, ModelThread
+from watchdog_plugin.batch_runner import BatchRunner, ModelThread
 from watchdog_plugin.reader import Request
 from watchdog_plugin.service import Service
 
@@ -32,7 +32,7 @@ def served(
 ) -> tuple[int, bytes, dict[str, str]]:
     """Status, body and headers of the response to a POST of ``message``."""
     service = Service()
-    service.open(Engine(BatchFunction(handle_batch), SameThread()))
+    service.open(BatchRunner(BatchFunction(handle_batch), SameThread()))
     headers = {"content-type": wire.CONTENT_TYPE}
     response = service(Request("POST", "/", headers, message, keep_alive=True))
     return response.status, bytes(response.body), dict(response.headers)

@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carpool import forms
 from carpool.errors import CarpoolError, ConfigError, FunctionFault
-from carpool.kinds import memory
-from carpool.strict import Problems, nearest
-from watchdog_plugin.onnx_session import OnnxSession
+from carpool.setting_types import memory
+from carpool.validation import rules
+from carpool.validation.problems import Problems, nearest
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.registration.recipes import RECIPES, RecipeFailed
 from watchdog_plugin.registration.registry import Registry, digest, file_name
 from watchdog_plugin.registration.validation import read_validation
@@ -169,7 +169,7 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     if ran.returncode:
         msg = f"it fails: {said}"
         raise FunctionFault(msg)
-    found: Any = forms.loads(ran.stdout.splitlines()[-1])
+    found: Any = rules.loads(ran.stdout.splitlines()[-1])
     return dict(found)
 
 

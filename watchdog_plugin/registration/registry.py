@@ -17,8 +17,8 @@ import re
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from carpool import forms
 from carpool.errors import ConfigError, Conflict, FunctionFault, Problem
+from carpool.validation import rules
 from carpool.variants.variant_file import read_variants, text_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Registry:
         if not self.listing.is_file():
             return []
         read_variants(self.listing)
-        form: Any = forms.loads(self.listing.read_text(encoding="utf-8"))
+        form: Any = rules.loads(self.listing.read_text(encoding="utf-8"))
         found: list[dict[str, Any]] = form["variants"]
         return found
 

@@ -23,7 +23,7 @@ import numpy as np
 from carpool.errors import CarpoolError
 from carpool.parent_death import tell_on_parent_death
 from watchdog_plugin import logs
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.registration.validation import read_validation
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool.errors import ConfigError, FunctionFault
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from watchdog_plugin.tensors import Signature, TensorSpec
+    from watchdog_plugin.protocols.tensors import Signature, TensorSpec
 
 __all__ = ["LABELS", "ValidationSet", "read_validation"]
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.lazy_batching.lengths import Lengths
+from carpool.lazy_batching.program import Kind, Left
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.scheduler import Scheduler
 from watchdog_plugin import logs
-from watchdog_plugin.lazy.lengths import Lengths
-from watchdog_plugin.lazy.program import Kind, Left
-from watchdog_plugin.lazy.rider import Rider
-from watchdog_plugin.lazy.scheduler import Scheduler
 from watchdog_plugin.staged.rows import Rows, gather, spread
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from watchdog_plugin.lazy.program import Program
-    from watchdog_plugin.lazy.rules import Rules
+    from carpool.lazy_batching.program import Program
+    from carpool.lazy_batching.rules import Rules
+    from watchdog_plugin.protocols.tensors import Arrays
     from watchdog_plugin.staged.model import StagedModel
-    from watchdog_plugin.tensors import Arrays
 
 __all__ = ["Executor", "Lane", "Member", "Ticket", "run_stage"]
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.errors import BadRequest, CarpoolError
+from carpool.lazy_batching.program import Kind
 from watchdog_plugin import logs
-from watchdog_plugin.lazy.program import Kind
-from watchdog_plugin.onnx_model import fault
+from watchdog_plugin.onnx.model import fault
 from watchdog_plugin.staged.executor import Lane, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from watchdog_plugin.lazy.program import Program
-    from watchdog_plugin.padding import Padding, Waste
+    from carpool.lazy_batching.program import Program
+    from watchdog_plugin.onnx.padding import Padding, Waste
+    from watchdog_plugin.protocols.tensors import Arrays, Call
     from watchdog_plugin.staged.executor import Executor, Member
     from watchdog_plugin.staged.model import StagedModel
-    from watchdog_plugin.tensors import Arrays, Call
 
 __all__ = ["LazyModel"]
 

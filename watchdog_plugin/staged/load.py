@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.admission import could_pay
+from carpool.lazy_batching.program import Node, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.lazy.program import Node, Program
-from watchdog_plugin.lazy.worth import could_pay
-from watchdog_plugin.onnx_model import may_share
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.onnx.model import may_share
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.staged.executor import Executor
 from watchdog_plugin.staged.lazy_model import LazyModel
 from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits, tried
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from watchdog_plugin.author import Author
+    from watchdog_plugin.handler_contract import Author
     from watchdog_plugin.settings import HandlerSettings
 
 __all__ = ["DECODER", "STAGES", "staged_model"]

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from carpool.lazy_batching.program import Kind
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.lazy.program import Kind
-from watchdog_plugin.tensors import DTYPES, Signature, TensorSpec
+from watchdog_plugin.protocols.tensors import DTYPES, Signature, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from watchdog_plugin.protocols.tensors import Array, Arrays
     from watchdog_plugin.stages.chain import Chain
-    from watchdog_plugin.tensors import Array, Arrays
 
 __all__ = ["ChainModel", "IterativeModel", "StagedModel", "Step", "emits", "tried"]
 

@@ -6,15 +6,15 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.program import Kind, Node, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.lazy.program import Kind, Node, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from watchdog_plugin.protocols.tensors import Arrays
     from watchdog_plugin.staged.model import StagedModel
-    from watchdog_plugin.tensors import Arrays
 
 __all__ = ["Unmeasured", "measured"]
 

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.protocols.tensors import Arrays
 
 __all__ = ["Rows", "gather", "spread"]
 

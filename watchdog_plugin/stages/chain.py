@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from watchdog_plugin.onnx_session import OnnxSession
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.onnx.session import OnnxSession
+    from watchdog_plugin.protocols.tensors import Arrays
 
 __all__ = ["Chain"]
 

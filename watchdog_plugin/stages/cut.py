@@ -20,7 +20,7 @@ from watchdog_plugin.stages.graph import Line, read_line, reads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from watchdog_plugin.tensors import Array, Arrays
+    from watchdog_plugin.protocols.tensors import Array, Arrays
 
 __all__ = ["ROWS", "Cutter"]
 

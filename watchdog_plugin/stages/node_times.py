@@ -17,7 +17,7 @@ import onnxruntime as ort
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.protocols.tensors import Arrays
 
 __all__ = ["node_seconds"]
 

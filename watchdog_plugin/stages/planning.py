@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.balance import choose
 from watchdog_plugin.stages.cut import ROWS, Cutter
@@ -25,9 +25,9 @@ from watchdog_plugin.stages.trial import Meter, checked_chain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from watchdog_plugin.protocols.tensors import Signature
     from watchdog_plugin.stages.balance import Point
     from watchdog_plugin.stages.trial import Trial
-    from watchdog_plugin.tensors import Signature
 
 __all__ = ["Cut", "Planner"]
 

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from watchdog_plugin.tensors import Array, Arrays, Signature, TensorSpec
+    from watchdog_plugin.protocols.tensors import Array, Arrays, Signature, TensorSpec
 
 __all__ = ["feeds"]
 

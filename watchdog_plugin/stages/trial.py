@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx_session import OnnxSession
+from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stages.chain import Chain
 from watchdog_plugin.stages.node_times import node_seconds
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from watchdog_plugin.tensors import Arrays
+    from watchdog_plugin.protocols.tensors import Arrays
 
 __all__ = ["Meter", "Trial", "checked_chain"]
 

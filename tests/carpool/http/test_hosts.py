@@ -9,7 +9,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from carpool.http.hosts import Hosts, check_names
-from carpool.strict import Problems
+from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
     from carpool.http.exchange import Exchange

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from faas_stack.partition import mps, nvml
+from faas_stack.partition.allocation import Seat
 from faas_stack.partition.cgroups import Unusable
 from faas_stack.partition.gpus import Gpus
-from faas_stack.partition.ledger import Seat
 from faas_stack.partition.mps import CONTROL, Mps
 from faas_stack.partition.nvml import Unit
 from faas_stack.partition.resources import Resources

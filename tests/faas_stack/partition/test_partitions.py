@@ -14,10 +14,10 @@ import uvloop
 
 from carpool.cgroups import Place, own_place
 from faas_stack.partition import affinity, threads
-from faas_stack.partition.ledger import Capacity, NoRoom
+from faas_stack.partition.allocation import Capacity, NoRoom
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources
-from faas_stack.provider import leftovers
+from faas_stack.provider.local import leftovers
 from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
 from tests.waiting import wait_until
 

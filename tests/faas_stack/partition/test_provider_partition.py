@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.partition.ledger import Capacity
+from faas_stack.partition.allocation import Capacity
 from tests.faas_stack.partition.test_cgroups import groups_v1, needs_v1
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.faas_stack.test_provider_process import alive, environment, pid_of
@@ -149,10 +149,10 @@ async def test_groups_go_with_their_instance(rig: Rig) -> None:
 PROVIDER = """
 import asyncio, sys
 from pathlib import Path
-from faas_stack.assemble import BuildContext
+from faas_stack.stack.assemble import BuildContext
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.fleet import Fleet
-from faas_stack.provider.process import ProcessBackend
+from faas_stack.provider.functions import Functions
+from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 
 async def main(folder):
@@ -161,7 +161,7 @@ async def main(folder):
     await backend.open()
     limits = {"cpu": "100m", "memory": "128Mi"}
     deployment = Deployment("fn", "img", limits=limits, env_vars={"spawn": "1", "deaf": "1"})
-    function = await Fleet(backend).deploy(deployment)
+    function = await Functions(backend).deploy(deployment)
     while not function.running.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, backend._keeper.pid, flush=True)

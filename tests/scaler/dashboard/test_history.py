@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.latency import Resources
+from carpool.log_histogram import bin_of
 from carpool.scaling import Instances
-from carpool.spread import bin_of
-from scaler.core.cost import PayPerUse, Prices, Reserved
 from scaler.dashboard.history import History, Reading, quantile_s
+from scaler.planning.cost import PayPerUse, Prices, Reserved
 
 if TYPE_CHECKING:
     from scaler.dashboard.history import Sample

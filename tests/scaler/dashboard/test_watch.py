@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from carpool.sync import AppReport, ClassReport
-from scaler.core.live.class_function import Status
+from scaler.control.class_function import Status
 from scaler.dashboard.watch import FILES
 from tests.scaler.test_sync_api import LABELS, REPORT, TOKEN, Caller, with_scaler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scaler.core.infaas.task import Need, Option, Task
+from scaler.policies.infaas.task import Need, Option, Task
 
 if TYPE_CHECKING:
     import random

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from carpool.latency import Resources
-from scaler.core.infaas.node_rules import crowded, unwell
-from scaler.core.placement import Cluster, Node
+from scaler.planning.placement import Cluster, Node
+from scaler.policies.infaas.node_rules import crowded, unwell
 
 
 def filled(*cores: float) -> Cluster:

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from carpool.errors import ConfigError
-from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.program import _aside, available, program
-from scaler.core.infaas.task import Need, Option, Task
+from scaler.policies.infaas.greedy import greedy
+from scaler.policies.infaas.program import _aside, available, program
+from scaler.policies.infaas.task import Need, Option, Task
 from tests.effort import scaled
 from tests.scaler.infaas.drawn_tasks import drawn_task
 

@@ -10,9 +10,9 @@ import math
 
 import pytest
 
-from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.published import SLACK, published
-from scaler.core.infaas.task import Need, Option, Task
+from scaler.policies.infaas.greedy import greedy
+from scaler.policies.infaas.published import SLACK, published
+from scaler.policies.infaas.task import Need, Option, Task
 
 
 def latency_line(points: dict[int, float]) -> tuple[float, float]:

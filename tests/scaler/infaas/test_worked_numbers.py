@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from scaler.core.infaas.greedy import greedy
-from scaler.core.infaas.program import program
-from scaler.core.infaas.published import SLACK, additions, headroom, published
-from scaler.core.infaas.task import Need, Option, Task
+from scaler.policies.infaas.greedy import greedy
+from scaler.policies.infaas.program import program
+from scaler.policies.infaas.published import SLACK, additions, headroom, published
+from scaler.policies.infaas.task import Need, Option, Task
 
 LATENCIES_S = (0.200, 0.020, 0.015)
 A, B, C = Option(5, 1, 1.0), Option(100, 3, 2.0), Option(800, 16, 8.0)

@@ -14,20 +14,20 @@ from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from carpool.scaling import Application, Instances
 from carpool.testing import check_scale_policy
-from scaler.core.arrivals.markov import mmpp2
-from scaler.core.arrivals.processes import Poisson, timestamps
-from scaler.core.cost import Prices
-from scaler.core.laws.batch_law import BatchLaw, Service
-from scaler.core.snapshot import Snapshot
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson, timestamps
+from scaler.planning.cost import Prices
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.batch.batch_law import BatchLaw, Service
 from tests.scaler.views import counts, guarded, servers, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
-    from scaler.core.arrivals.processes import ArrivalProcess
-    from scaler.core.guard import Guard
-    from scaler.core.placement import Cluster
-    from scaler.core.policy import Planning
+    from scaler.arrivals.processes import ArrivalProcess
+    from scaler.control.guard import Guard
+    from scaler.control.planner import Planning
+    from scaler.planning.placement import Cluster
 
 PAID_BY_USE = Prices(cpu_core_s=1e-4, gpu_percent_s=1e-5, call=1e-6)
 QUICK = Linear(0.05, 0.005, cpu=2.0, load_s=2.0)

@@ -9,12 +9,12 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
-from scaler.core.given_size import given_size
+from scaler.policies.common.given_size import given_size
 from scaler.testing import Rounds
 from tests.scaler.views import CLASSIFIER, counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
-    from scaler.core.guard import Guard
+    from scaler.control.guard import Guard
 
 
 def fixed(**params: object) -> Guard:

@@ -13,21 +13,21 @@ from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
-from scaler.core.arrivals.processes import Poisson
-from scaler.core.cost import Prices
-from scaler.core.scenario import App, Function, Scenario
-from scaler.core.snapshot import Snapshot
+from scaler.arrivals.processes import Poisson
+from scaler.planning.cost import Prices
+from scaler.planning.snapshot import Snapshot
+from scaler.scenarios.scenario import App, Function, Scenario
 from scaler.testing import Rounds
-from simulator.engine import Simulation
 from simulator.metrics import measured as metrics_of
 from simulator.settings import Settings
+from simulator.simulation import Simulation
 from tests.effort import scaled
 from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
 from tests.scaler.views import CLASSIFIER, guarded, instances, servers
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.core.guard import Guard
+    from scaler.control.guard import Guard
 
 LINEAR = Linear(0.05, 0.01, load_s=2.0)
 PAY = Prices(cpu_core_s=1e-4, call=1e-4)

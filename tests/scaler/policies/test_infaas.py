@@ -11,10 +11,10 @@ from carpool.latency.variant_set import VariantSet
 from carpool.scaling import Application, FunctionLoad, Instances
 from carpool.testing import check_scale_policy
 from carpool.variants.variant import Variant
-from scaler.core.cost import Prices
-from scaler.core.placement import Cluster, Node
-from scaler.core.snapshot import Snapshot
-from scaler.policies.infaas import Infaas
+from scaler.planning.cost import Prices
+from scaler.planning.placement import Cluster, Node
+from scaler.planning.snapshot import Snapshot
+from scaler.policies.infaas.policy import Infaas
 from scaler.testing import Rounds
 from tests.effort import scaled
 from tests.scaler.views import guarded

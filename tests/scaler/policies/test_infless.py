@@ -14,15 +14,15 @@ from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
 from carpool.plugins import build, resolve
 from carpool.scaling import Application, FunctionLoad, Instances, resource_units
-from scaler.core.placement import Node
+from scaler.planning.placement import Node
 from scaler.testing import Rounds
 from tests.effort import scaled
 from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
-    from scaler.core.guard import Guard
-    from scaler.core.policy import Planning
+    from scaler.control.guard import Guard
+    from scaler.control.planner import Planning
     from tests.measured import Data
 
 SEARCHES = pytest.mark.parametrize("search", ["priced", "published"])

@@ -12,7 +12,7 @@ from carpool.plugins import build, resolve
 from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
 
 if TYPE_CHECKING:
-    from scaler.core.guard import Guard
+    from scaler.control.guard import Guard
 
 
 def openfaas(**params: object) -> Guard:

@@ -9,7 +9,7 @@ from carpool import plugins
 if TYPE_CHECKING:
     from typing import Any
 
-    from scaler.core.prewarm import PrewarmPolicy
+    from scaler.prewarm.contract import PrewarmPolicy
 
 __all__ = ["LONG", "MINUTE_S", "SHORT", "made", "tell", "told"]
 

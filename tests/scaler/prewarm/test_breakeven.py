@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.core.arrivals.processes import Poisson, timestamps
-from scaler.core.idle.replay import replay
+from scaler.arrivals.processes import Poisson, timestamps
 from scaler.prewarm.breakeven import _cheapest
+from scaler.prewarm.replay import replay
 from tests.scaler.prewarm.samples import made, told
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.effort import scaled
 from tests.scaler.prewarm.samples import made, told
 
 if TYPE_CHECKING:
-    from scaler.core.prewarm import PrewarmPolicy
+    from scaler.prewarm.contract import PrewarmPolicy
 
 NAMES = tuple(plugins.BUILT_IN["prewarm"])
 IDLE = st.lists(st.floats(0, 1e5), max_size=40)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.core.prewarm import Windows
+from scaler.prewarm.contract import Windows
 from tests.scaler.prewarm.samples import made, told
 
 

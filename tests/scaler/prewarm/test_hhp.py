@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.core.prewarm import Windows
+from scaler.prewarm.contract import Windows
 from tests.scaler.prewarm.samples import LONG, MINUTE_S, made, tell, told
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scaler.core.prewarm import Windows
+from scaler.prewarm.contract import Windows
 from tests.scaler.prewarm.samples import LONG, MINUTE_S, SHORT, made, tell
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carpool.spread import bin_of
+from carpool.log_histogram import bin_of
 from sidecar.core.batch import Batch, Closed
 from sidecar.core.dispatch import Upstream
 from sidecar.core.load import Load

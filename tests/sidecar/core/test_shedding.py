@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from sidecar.core.admission.shedding import Judgement, Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
-from sidecar.core.shedding import Judgement, Shedding
 from sidecar.core.states import State
 from sidecar.policies.deadline import Deadline
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
-from faas_stack.provider import isolation
+from faas_stack.provider.local import isolation
 from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:

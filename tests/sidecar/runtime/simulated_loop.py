@@ -13,13 +13,13 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from carpool.http.intake import Intake
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
-from sidecar.core.shedding import Shedding
 from sidecar.policies.deadline import Deadline
+from sidecar.runtime.batch_loop import QUANTUM
 from sidecar.runtime.ingress import WAY
-from sidecar.runtime.shell import QUANTUM
 from sidecar.testing import FakeClock
 
 if TYPE_CHECKING:

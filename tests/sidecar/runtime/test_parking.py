@@ -11,14 +11,14 @@ import pytest
 
 from carpool.http.server import serve
 from carpool.settings import FunctionSettings
+from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
-from sidecar.core.shedding import Shedding
 from sidecar.policies.deadline import Deadline
-from sidecar.runtime.fleet import Fleet
+from sidecar.runtime.batch_loop import QUANTUM, BatchLoop
 from sidecar.runtime.ingress import Ingress
-from sidecar.runtime.ledger import Ledger
 from sidecar.runtime.metrics import Metrics
-from sidecar.runtime.shell import QUANTUM, Shell
+from sidecar.runtime.recent_batches import RecentBatches
+from sidecar.runtime.upstreams import FunctionUpstreams
 from sidecar.testing import FakeClock
 from tests.carpool.http.edge import Socketless
 from tests.sidecar.runtime.conftest import on_loop
@@ -40,8 +40,10 @@ async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
         Deadline(Deadline.Params()), batch_max=4, queue_max=QUEUE_MAX, shedding=Shedding("on")
     )
     ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "10s"}), time.time)
-    fleet = Fleet(batcher, answer_bytes=1000)
-    shell = Shell(batcher, ingress, Metrics(), Ledger(time.time), fleet, exec_timeout_s=60.0)
+    fleet = FunctionUpstreams(batcher, answer_bytes=1000)
+    shell = BatchLoop(
+        batcher, ingress, Metrics(), RecentBatches(time.time), fleet, exec_timeout_s=60.0
+    )
     server = await serve(shell, listen="127.0.0.1:0")
     server.now = shell._now = clock
     shell.shed(server, OBJECTIVE_S)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scaler.core.guard import Guard
-from scaler.core.scenario_file import read_scenario
+from scaler.control.guard import Guard
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
+from scaler.scenarios.scenario_file import read_scenario
 from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
 
 if TYPE_CHECKING:

@@ -1,0 +1,92 @@
+"""When the requests of a stack will have been answered if nobody else comes.
+
+Runs the stack forward with the time of each node at each size of batch: the topmost batch catches
+up with the one below, both go on as one. Loops are run as often as is predicted; that a decoder's
+batch shrinks while it runs is left out, so the outlook is rather late than early.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.lazy_batching.program import Left
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.table import Entry
+
+__all__ = ["Finish", "finishes"]
+
+
+class Finish(NamedTuple):
+    """When a request ends, from now."""
+
+    rider: Rider
+    after_s: float
+
+
+class _Group:
+    """Batches that will have become one."""
+
+    __slots__ = ("entry", "node", "riders", "seats")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.node = entry.node
+        self.riders = list(entry.riders)
+        self.seats = entry.seats
+
+    def longest(self) -> Left:
+        lefts = [rider.left for rider in self.riders]
+        return Left(max([left[0] for left in lefts]), max([left[1] for left in lefts]))
+
+    def join(self, below: Entry) -> None:
+        self.node = below.node
+        self.riders += below.riders
+        self.seats += below.seats
+
+
+def finishes(stack: Sequence[Entry]) -> list[Finish]:
+    """When each request ends.
+
+    Args:
+        stack: from the bottom to the top.
+    """
+    ends: list[Finish] = []
+    now_s = 0.0
+    group: _Group | None = None
+    for entry in reversed(stack):
+        if group is not None:
+            program = entry.program
+            met_s = None
+            if group.entry.program is program and group.entry.key == entry.key:
+                room = group.seats + entry.seats <= program.batch_max
+                met_s = (
+                    program.until(group.node, group.longest(), entry.node, group.seats)
+                    if room
+                    else None
+                )
+            if met_s is not None:
+                now_s += met_s
+                group.join(entry)
+                continue
+            now_s = _end(group, now_s, ends)
+        group = _Group(entry)
+    if group is not None:
+        _end(group, now_s, ends)
+    return ends
+
+
+def _end(group: _Group, now_s: float, ends: list[Finish]) -> float:
+    """Run a group to its end; returns when that is."""
+    static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.seats)
+    static_s += now_s
+    last_s = now_s
+    for rider in group.riders:
+        encoder, decoder = rider.left
+        after_s = static_s + encoder * encoder_s + decoder * decoder_s
+        last_s = max(last_s, after_s)
+        ends.append(Finish(rider, after_s))
+    return last_s

@@ -1,0 +1,56 @@
+"""A request on its way through a model's nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from carpool.lazy_batching.program import Left
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from carpool.lazy_batching.program import Program
+
+__all__ = ["Rider"]
+
+
+class Rider:
+    """One request.
+
+    Attributes:
+        id: unique, increasing in order of arrival.
+        program: its model.
+        arrived: when; seconds, on the axis of ``now``.
+        deadline: when it should be answered at the latest, same axis; ``inf`` if that is all one.
+        left: how often it will run through its model's loops. The decoder's part is a prediction.
+        key: requests of one model are batched if their keys are equal, as those of equal shapes.
+        seats: rows that it adds to a batch.
+        payload: the shell's.
+    """
+
+    __slots__ = ("arrived", "deadline", "id", "key", "left", "payload", "program", "seats")
+
+    def __init__(  # noqa: PLR0913 - a request has this many properties
+        self,
+        id: int,  # noqa: A002 - it is the request's id
+        program: Program,
+        arrived: float,
+        *,
+        deadline: float = math.inf,
+        left: Left | None = None,
+        key: Hashable = None,
+        seats: int = 1,
+        payload: Any = None,  # noqa: ANN401 - opaque by contract
+    ) -> None:
+        self.id = id
+        self.program = program
+        self.arrived = arrived
+        self.deadline = deadline
+        self.left = left or Left()
+        self.key = key
+        self.seats = seats
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        return f"Rider({self.id}, {self.program.name!r}, arrived={self.arrived:.6f})"

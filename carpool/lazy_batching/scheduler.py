@@ -1,0 +1,151 @@
+"""Who runs next: the table, those who wait for it, and who of them is let in at a boundary.
+
+Theory of operation
+-------------------
+The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
+`ran`. Between two nodes, at a boundary, those who wait are looked at: an empty table takes the
+oldest of them and whoever may start with it; otherwise newcomers are put on top if it pays
+(`worth`), or, as the paper has it, if nobody's slack suffers (`slack`). Nothing ever waits for
+company: there is no window. To join pays less with every node that those who run have behind them;
+so who has been refused for that is not looked at again before somebody has come, or left.
+
+Requests are let in first come first served. If the oldest is refused, nobody else gets in before
+it; so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch
+is in the table already lets others pass. That is why nobody starves, with a deadline or without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.lazy_batching import admission, slack
+from carpool.lazy_batching.rates import Rate
+from carpool.lazy_batching.rules import Rules
+from carpool.lazy_batching.table import BatchTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable
+
+    from carpool.lazy_batching.program import Program
+    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.table import Entry
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler:
+    """One device's.
+
+    Args:
+        rules: how requests are admitted.
+
+    Attributes:
+        table: those who run.
+    """
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.table = BatchTable()
+        self._waiting: dict[tuple[Program, Hashable], list[Rider]] = {}
+        self._rates: dict[Program, Rate] = {}
+        self._unpaid: int | None = None  # the table's changes when it did not pay to join it
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not been let in."""
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, rider: Rider) -> None:
+        """A request has come."""
+        self._unpaid = None
+        self._rates.setdefault(rider.program, Rate()).arrived(rider.arrived)
+        self._waiting.setdefault((rider.program, rider.key), []).append(rider)
+
+    def cancel(self, rider: Rider) -> bool:
+        """Forget a request that waits; False if it does not, or no longer."""
+        group = self._waiting.get((rider.program, rider.key), [])
+        if rider not in group:
+            return False
+        group.remove(rider)
+        self._unpaid = None
+        if not group:
+            del self._waiting[rider.program, rider.key]
+        return True
+
+    def next(self, now: float) -> Entry | None:
+        """The batch whose node is to be run; None if there is nothing to do.
+
+        It stays the one that runs until `ran` is called.
+        """
+        if self._waiting and self._unpaid != self.table.changes:
+            self._admit(now)
+        return self.table.top
+
+    def ran(self, done: Collection[Rider] = (), failed: Collection[Rider] = ()) -> list[Rider]:
+        """The node of the batch that `next` named has run.
+
+        Args:
+            done: its members whose decoder has ended.
+            failed: its members on whom the node failed; they leave, the others go on.
+
+        Returns:
+            Who is finished.
+        """
+        return self.table.advance(done, failed)
+
+    def _admit(self, now: float) -> None:
+        full: set[Program] = set()
+        for key in sorted(self._waiting, key=lambda key: self._waiting[key][0].id):
+            program, waiting = key[0], self._waiting[key]
+            room = program.batch_max - self.table.seats(program)
+            group = [] if program in full else _fitting(waiting, room)
+            if group:
+                self._let_in(key, self._choose(group, waiting, now))
+                return
+            full.add(program)  # or smaller ones would pass who needs many seats, for ever
+
+    def _choose(self, group: list[Rider], waiting: list[Rider], now: float) -> int:
+        """How many of the first of ``group`` are let in, who are the first of ``waiting``."""
+        stack, rules = list(self.table), self.rules
+        if any(entry.overtaken >= rules.overtaken_max for entry in stack):
+            return 0
+        if rules.pays:
+            if not stack:
+                return admission.best_size(waiting, len(group), now)
+            return self._paying(stack, group, now)
+        count = self._admissible(stack, group, now)
+        return count if stack else max(1, count)  # somebody has to be the first, late or not
+
+    def _admissible(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+        count = slack.admissible(stack, group, self.rules, now)
+        return count if self.rules.partial or count == len(group) else 0
+
+    def _paying(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+        """All of ``group``, or the first of it by whom nobody loses, or nobody."""
+        rate_rps = self._rates[group[0].program].rps(now)
+        if admission.pays(stack, group, rate_rps, now):
+            return len(group)
+        count = self._admissible(stack, group, now)
+        if 0 < count < len(group) and admission.pays(stack, group[:count], rate_rps, now):
+            return count
+        self._unpaid = self.table.changes
+        return 0
+
+    def _let_in(self, key: tuple[Program, Hashable], count: int) -> None:
+        if count:
+            waiting = self._waiting[key]
+            self.table.push(waiting[:count])
+            del waiting[:count]
+            if not waiting:
+                del self._waiting[key]
+
+
+def _fitting(waiting: list[Rider], room: int) -> list[Rider]:
+    """The first that have room together."""
+    fitting = []
+    for rider in waiting:
+        room -= rider.seats
+        if room < 0:
+            break
+        fitting.append(rider)
+    return fitting

@@ -1,0 +1,105 @@
+"""Slack: the time that is left to the tightest request once all of them have run.
+
+Eq. 1: slack = SLA - (T_wait + SingleExec); Eq. 2, for N requests: SLA - (T_wait + the sum of their
+SingleExec). T_wait is the time since arrival, for those who run as well, so SLA - T_wait is the
+time to the deadline. Newcomers are admitted if nobody's slack becomes negative, whatever model he
+is of, as all share the device.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from carpool.lazy_batching.completion import finishes
+from carpool.lazy_batching.table import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.rules import Rules
+
+__all__ = ["admissible", "slack_s"]
+
+_ROUNDING_S = 1e-9
+
+
+def slack_s(budget_s: float, singles_s: Sequence[float]) -> float:
+    """Eq. 2 for one request; Eq. 1 if it is alone.
+
+    Args:
+        budget_s: SLA - T_wait, the time to its deadline.
+        singles_s: SingleExec of all who run together, its own among them.
+    """
+    return budget_s - sum(singles_s)
+
+
+def admissible(stack: Sequence[Entry], waiting: Sequence[Rider], rules: Rules, now: float) -> int:
+    """How many of the first of ``waiting``, of one model and key, nobody loses by."""
+    if rules.estimate == "serial":
+        return _serial(stack, waiting, rules, now)
+    minded = {
+        rider
+        for entry in stack
+        for rider in entry.riders
+        if rider.deadline < math.inf and _counts(rider, entry.node, rules, now)
+    }
+    minded.update(r for r in waiting if r.deadline < math.inf and _counts(r, 0, rules, now))
+    if not minded or _in_time(stack, waiting, minded, now):
+        return len(waiting)
+    # Nobody ends sooner by more company, so the first so many are found by halves.
+    return bisect_left(
+        range(1, len(waiting)),
+        True,  # noqa: FBT003  what is looked for: the first count that is too many
+        key=lambda count: not _in_time(stack, waiting[:count], minded, now),
+    )
+
+
+def _serial(stack: Sequence[Entry], waiting: Sequence[Rider], rules: Rules, now: float) -> int:
+    single_s = [
+        _single_s(rider, entry.node if rules.remaining else 0)
+        for entry in stack
+        for rider in entry.riders
+    ]
+    total_s = sum(single_s)
+    budget_s = min(
+        (
+            rider.deadline - now
+            for entry in stack
+            for rider in entry.riders
+            if _counts(rider, entry.node, rules, now)
+        ),
+        default=math.inf,
+    )
+    for count, rider in enumerate(waiting):
+        total_s += _single_s(rider, 0)
+        if _counts(rider, 0, rules, now):
+            budget_s = min(budget_s, rider.deadline - now)
+        if budget_s - total_s < -_ROUNDING_S:
+            return count
+    return len(waiting)
+
+
+def _in_time(
+    stack: Sequence[Entry], riders: Sequence[Rider], minded: Collection[Rider], now: float
+) -> bool:
+    newcomers = Entry(list(riders), 0, sum(rider.seats for rider in riders))
+    return all(
+        now + after_s <= rider.deadline + _ROUNDING_S
+        for rider, after_s in finishes([*stack, newcomers])
+        if rider in minded
+    )
+
+
+def _counts(rider: Rider, node: int, rules: Rules, now: float) -> bool:
+    """Whether the slack of ``rider`` matters: it is not lost, or that makes no difference."""
+    if rules.lost == "block":
+        return True
+    return now + _single_s(rider, node) <= rider.deadline + _ROUNDING_S
+
+
+def _single_s(rider: Rider, node: int) -> float:
+    """SingleExec from ``node`` on, by Algorithm 1."""
+    return rider.program.seconds(node, rider.left, min(rider.seats, rider.program.batch_max))

@@ -1,0 +1,1 @@
+"""Execution times predicted from profiles of operators: profiles, fits, and the model."""

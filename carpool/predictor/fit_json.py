@@ -1,0 +1,75 @@
+"""A fit as JSON and back, so that a database can keep what was learnt from its rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from carpool.predictor.operator_fit import Bounds, Carried, Errors, Fit, Unit
+
+__all__ = ["from_json", "to_json"]
+
+_FORM = 2  # of the text, and of the laws whose coefficients it holds
+
+
+def to_json(fit: Fit) -> str:
+    """The fit as text."""
+    form = {
+        "form": _FORM,
+        "laws": [
+            [kind, *unit, [float(f"{c:.6g}") for c in law]]
+            for (kind, unit), law in sorted(fit.laws.items(), key=lambda item: item[0])
+        ],
+        "besides": [
+            [*unit, per_run_s, fit.per_operator_s[unit]]
+            for unit, per_run_s in sorted(fit.per_run_s.items())
+        ],
+        "batches": list(fit.batches),
+        "tails": sorted(fit.tails.items()),
+        "errors": [
+            [*unit, length, errors] for (unit, length), errors in sorted(fit.errors.items())
+        ],
+    }
+    return json.dumps(form, separators=(",", ":"))
+
+
+def from_json(text: str) -> Fit:
+    """The fit that `to_json` wrote.
+
+    Raises:
+        ValueError: the text is none, or was written by a version with other laws.
+    """
+    form: dict[str, Any] = json.loads(text)
+    try:
+        if form["form"] != _FORM:
+            msg = "learnt by another version of carpool; carpool profile learns anew"
+            raise ValueError(msg)
+        besides = {Unit(*row[:2]): row[2:] for row in form["besides"]}
+        return Fit(
+            {
+                (kind, Unit(threads, gpu)): np.array(coefficients, float)
+                for kind, threads, gpu, coefficients in form["laws"]
+            },
+            {unit: row[0] for unit, row in besides.items()},
+            {unit: row[1] for unit, row in besides.items()},
+            tuple(form["batches"]),
+            dict(form["tails"]),
+            {
+                (Unit(threads, gpu), length): Errors(_bounds(plain), _told(settled), _told(other))
+                for threads, gpu, length, (plain, settled, other) in form["errors"]
+            },
+        )
+    except (KeyError, TypeError, IndexError) as error:
+        msg = f"no fit: {error!r}"
+        raise ValueError(msg) from error
+
+
+def _bounds(form: list[float]) -> Bounds:
+    low, high = form
+    return float(low), float(high)
+
+
+def _told(form: list[tuple[float, list[float]]]) -> tuple[Carried, ...]:
+    return tuple(Carried(float(share), _bounds(bounds)) for share, bounds in form)

@@ -1,0 +1,184 @@
+"""How far off predictions are, measured on models that were left out of the fit.
+
+A model's runs err alike, the more so the nearer their batches are and if their threads are as many:
+what one measured run tells of another is measured here, too, and what it leaves open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.predictor.operator_fit import Carried, Errors, Unit, regime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from carpool.predictor.operator_fit import Bounds, Fit
+    from carpool.predictor.operator_learning import Samples
+    from carpool.predictor.profile import Setting
+
+__all__ = ["measured_errors"]
+
+_LEAST = 20  # errors without which bounds stay guesses
+_SHARE = (0.05, 0.95)
+_DOUBLINGS = 4  # apart, and more
+
+
+class _Error(NamedTuple):
+    """log(measured / predicted) of one run of a model that was left out."""
+
+    model: str
+    setting: Setting
+    regime: int
+    error: float
+
+    @property
+    def unit(self) -> Unit:
+        return Unit(*self.setting[1:])
+
+    @property
+    def kind(self) -> tuple[Unit, int]:
+        return self.unit, self.regime
+
+
+def measured_errors(
+    samples: Samples, known: Iterable[int], families: Mapping[str, str]
+) -> dict[tuple[Unit, int], Errors]:
+    """By unit and regime, the errors for models that a fit does not know.
+
+    Args:
+        samples: Measured models.
+        known: Positions of those that may be used.
+        families: As in `fit_profiles`.
+    """
+    found = list(_left_out(samples, sorted(known), families))
+    plain = _plain(found)
+    pairs = _pairs(found)
+    return {
+        kind: Errors(
+            errors.plain,
+            _carried(kind, plain, pairs, same=True) or errors.settled,
+            _carried(kind, plain, pairs, same=False) or errors.other,
+        )
+        for kind, errors in plain.items()
+    }
+
+
+def _plain(found: Sequence[_Error]) -> dict[tuple[Unit, int], Errors]:
+    """Errors by kind, of all regimes where one has too few of them."""
+    guess = Errors().plain
+    of_kind: defaultdict[tuple[Unit, int], list[float]] = defaultdict(list)
+    of_unit: defaultdict[Unit, list[float]] = defaultdict(list)
+    for one in found:
+        of_kind[one.kind].append(one.error)
+        of_unit[one.unit].append(one.error)
+    return {
+        (unit, length): Errors(_middle(errors) or _middle(of_unit[unit]) or guess)
+        for (unit, length), errors in of_kind.items()
+    }
+
+
+_Pairs = defaultdict[tuple[Unit, bool, int], list[tuple[_Error, _Error]]]
+
+
+def _pairs(found: Sequence[_Error]) -> _Pairs:
+    """Two runs of one model each: by the unit of one, whether it is the other's, and doublings."""
+    models: defaultdict[str, list[_Error]] = defaultdict(list)
+    for error in found:
+        models[error.model].append(error)
+    pairs: _Pairs = defaultdict(list)
+    for runs in models.values():
+        for one in runs:
+            for two in runs:
+                if one is not two:
+                    same = one.unit == two.unit
+                    apart = abs(math.log2(one.setting.batch / two.setting.batch))
+                    pairs[one.unit, same, min(_DOUBLINGS, round(apart))].append((one, two))
+    return pairs
+
+
+def _carried(
+    kind: tuple[Unit, int],
+    plain: Mapping[tuple[Unit, int], Errors],
+    pairs: _Pairs,
+    *,
+    same: bool,
+) -> tuple[Carried, ...]:
+    """What another run tells of those of a kind; of itself, everything but what bounds hold."""
+    unit, length = kind
+    found: dict[int, Carried] = {}
+    for doublings in range(int(same), _DOUBLINGS + 1):
+        every = pairs[unit, same, doublings]
+        alike = [pair for pair in every if pair[0].regime == length]
+        enough = alike if len(alike) >= _LEAST else every
+        if len(enough) >= _LEAST:
+            errors = [(one.error, two.error, plain[two.kind]) for one, two in enough]
+            found[doublings] = _told(errors)
+    if not found:
+        return ()
+    if same:
+        found[0] = Carried(1.0, found[min(found)].bounds)
+    return tuple(found[_nearest(found, doublings)] for doublings in range(_DOUBLINGS + 1))
+
+
+def _nearest(known: Iterable[int], doublings: int) -> int:
+    """The known distance that is nearest, of two the larger; 0 stands for itself alone."""
+    return min(
+        known, key=lambda each: ((each == 0) != (doublings == 0), abs(each - doublings), -each)
+    )
+
+
+def _told(pairs: Sequence[tuple[float, float, Errors]]) -> Carried:
+    excess = np.array([errors.excess(two) for _, two, errors in pairs])
+    one, two = np.array([pair[:2] for pair in pairs]).T
+    own, left = two - excess, one - excess
+    share = min(1.0, max(0.0, float(own @ left) / max(float(own @ own), 1e-12)))
+    low, high = np.quantile(left - share * own, _SHARE).tolist()
+    return Carried(share, (float(low), float(high)))
+
+
+def _middle(errors: Sequence[float]) -> Bounds | None:
+    if len(errors) < _LEAST:
+        return None
+    low, high = np.quantile(errors, _SHARE).tolist()
+    return float(low), float(high)
+
+
+def _left_out(
+    samples: Samples, known: Sequence[int], families: Mapping[str, str]
+) -> Iterable[_Error]:
+    names = {at: samples.profiles[at].model for at in known}
+    names = {at: families.get(name, name) for at, name in names.items()}
+    for out in sorted(set(names.values())):
+        fit = samples.fit(at for at in known if names[at] != out)
+        for at in known:
+            if names[at] == out:
+                yield from _errors(samples, fit, at)
+
+
+def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
+    """Of the runs of one profile."""
+    predicted_s: defaultdict[Setting, float] = defaultdict(float)
+    for kind, table in samples.tables.items():
+        rows = table.where(table.profile == at)
+        for number, unit in enumerate(samples.units):
+            some = rows.where(rows.unit == number)
+            if not len(some):
+                continue
+            seconds = fit.seconds(kind, some.family, unit, some.sizes, some.cold)
+            times = np.full(len(some), math.nan) if seconds is None else seconds * some.count
+            for setting, time_s in zip(some.setting, times, strict=True):
+                predicted_s[samples.settings[setting]] += float(time_s)
+    profile = samples.profiles[at]
+    for run in profile.runs:
+        unit = Unit(*run.setting[1:])
+        if unit in fit.per_run_s and run.setting in predicted_s:
+            operators, _ = samples.kernels[at, run.setting]
+            foretold_s = fit.run_s(unit, predicted_s[run.setting], operators)
+            if math.isfinite(foretold_s):
+                error = math.log(run.median_s / foretold_s)
+                yield _Error(profile.model, run.setting, regime(foretold_s), error)

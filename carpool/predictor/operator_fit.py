@@ -1,0 +1,165 @@
+"""What is learnt from profiles, as a value: how sizes become seconds, what a run costs, the errors.
+
+Each class of operators has coefficients of its own for each number of threads and share of a GPU;
+on several threads a second set for those of its operators that one thread does alone. How any of
+it is learnt is `operator_learning`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.predictor.operator_terms import terms
+from carpool.predictor.operator_threads import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["ALONE", "Bounds", "Carried", "Errors", "Fit", "Unit", "cold_share", "regime"]
+
+Bounds = tuple[float, float]
+
+ALONE = ", alone"  # after a class: those of its operators that threads do not share
+_US_PER_S = 1e6
+_LEAST_S = 1e-6
+_REGIMES_S = (1e-3, 1e-2)
+_CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
+
+
+class Unit(NamedTuple):
+    """What operators run on.
+
+    Attributes:
+        threads: Of the runtime.
+        gpu: Percent of one GPU.
+    """
+
+    threads: int
+    gpu: float = 0.0
+
+
+class Carried(NamedTuple):
+    """What one measured run of a model tells of another run of it.
+
+    Attributes:
+        share: Of the measured run's log(measured / predicted), how much the other has too.
+        bounds: Where the other's lies with a probability of 90 % once that is taken off.
+    """
+
+    share: float
+    bounds: Bounds
+
+
+class Errors(NamedTuple):
+    """How far runs are from their predictions, as log(measured / predicted).
+
+    Attributes:
+        plain: Where it lies with a probability of 90 % for a model nobody measured.
+        settled: What a run on the same threads tells: of itself, then of batches of twice, four
+            times its size, or a half, a quarter, and so on.
+        other: Likewise a run on another number of threads.
+    """
+
+    plain: Bounds = (-0.5, 0.5)
+    settled: tuple[Carried, ...] = (Carried(1.0, (-0.3, 0.3)),)
+    other: tuple[Carried, ...] = (Carried(1.0, (-0.4, 0.4)),)
+
+    def excess(self, error: float) -> float:
+        """What of an error is beyond those of models: the machine's, and so every run's alike."""
+        return error - min(max(error, self.plain[0]), self.plain[1])
+
+    def carried(self, doublings: float, *, same: bool) -> Carried:
+        """What a run tells of one whose batch is larger or smaller by so many doublings."""
+        known = self.settled if same else self.other
+        low = min(int(doublings), len(known) - 1)
+        high = min(low + 1, len(known) - 1)
+        part = min(1.0, doublings - low)
+        (one, lows), (two, highs) = known[low], known[high]
+        numbers = zip((one, *lows), (two, *highs), strict=True)
+        share, least, most = [a * (1 - part) + b * part for a, b in numbers]
+        return Carried(share, (least, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted predictor.
+
+    Attributes:
+        laws: Coefficients of terms, in microseconds, by class and unit; the class ``any FAMILY``
+            stands in for those never measured.
+        per_run_s: By unit, what a run costs besides its operators.
+        per_operator_s: By unit, what each operator costs besides its timed kernel; below 0
+            where timing costs more.
+        batches: The batch sizes that were measured.
+        tails: Of the run time over its median, by quantile.
+        errors: Of models that were left out, by unit and regime.
+    """
+
+    laws: Mapping[tuple[str, Unit], Array]
+    per_run_s: Mapping[Unit, float]
+    per_operator_s: Mapping[Unit, float]
+    batches: tuple[int, ...] = ()
+    tails: Mapping[float, float] = field(default_factory=dict)
+    errors: Mapping[tuple[Unit, int], Errors] = field(default_factory=dict)
+
+    @property
+    def units(self) -> list[Unit]:
+        """What is known at all."""
+        return sorted(self.per_run_s)
+
+    def seconds(
+        self, kind: str, family: str, unit: Unit, sizes: Array, cold: Array
+    ) -> Array | None:
+        """What operators of one class take; None if neither it nor its family was measured.
+
+        Args:
+            kind: The class.
+            family: Of the class.
+            unit: What they run on.
+            sizes: Operators by sizes.
+            cold: As for `terms`.
+        """
+        law = self._law(kind, family, unit)
+        if law is None:
+            return None
+        matrix = terms(family, sizes, cold, unit.threads)
+        found = matrix @ law
+        alone = self._law(kind, family, unit, ALONE)
+        if alone is not None and unit.threads > 1:
+            found = np.where(shared(family, sizes), found, matrix @ alone)
+        seconds: Array = np.maximum(found, 0.0) / _US_PER_S
+        return seconds
+
+    def run_s(self, unit: Unit, kernels_s: float, operators: float) -> float:
+        """A run of so many operators; it takes what a run of none does at least."""
+        besides_s = self.per_run_s[unit] + self.per_operator_s[unit] * operators
+        return max(kernels_s + besides_s, self.per_run_s[unit], _LEAST_S)
+
+    def errors_of(self, unit: Unit, run_s: float) -> Errors:
+        """How wrong a prediction of so many seconds may be."""
+        return self.errors.get((unit, regime(run_s)), Errors())
+
+    def _law(self, kind: str, family: str, unit: Unit, how: str = "") -> Array | None:
+        found = self.laws.get((kind + how, unit))
+        return self.laws.get((f"any {family}{how}", unit)) if found is None else found
+
+
+def regime(run_s: float) -> int:
+    """Runs that are alike in how well they are known, from the shortest on.
+
+    Below a millisecond what a run costs besides its operators counts, up to ten what waking a
+    thread costs.
+    """
+    return sum(run_s >= limit for limit in _REGIMES_S)
+
+
+def cold_share(traffic_bytes: float) -> float:
+    """How much of its weights a model finds no longer in a cache, by what a run moves."""
+    return min(1.0, max(0.0, (traffic_bytes - _CACHE_BYTES) / (_ALL_COLD_BYTES - _CACHE_BYTES)))

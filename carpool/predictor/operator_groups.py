@@ -1,0 +1,133 @@
+"""A graph's operators grouped by class, so that any batch size is a few operations on arrays."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.predictor.operator_fit import cold_share
+from carpool.predictor.operator_sizes import sized
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from carpool.predictor.operator_fit import Fit, Unit
+    from carpool.predictor.operators import Graph, Operator
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Group", "Groups"]
+
+_Key = tuple[object, ...]
+_PROBES = (2, 8)  # batch sizes that a size's line is drawn through
+
+
+class Group(NamedTuple):
+    """Operators of one class.
+
+    Attributes:
+        family: Of the class.
+        kind: The class.
+        operators: Different ones.
+        counts: How often each is in the graph.
+        base: Their sizes without a batch.
+        each: What every item of a batch adds to the sizes.
+    """
+
+    family: str
+    kind: str
+    operators: tuple[Operator, ...]
+    counts: Array
+    base: Array
+    each: Array
+
+
+class Groups:
+    """The operators of a graph.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        probes = _PROBES if graph.fixed_batch is None else (graph.fixed_batch,)
+        counts: Counter[_Key] = Counter()
+        first: dict[_Key, Operator] = {}
+        self._key: list[_Key] = []
+        for operator in graph.operators:
+            key: _Key = (operator.kind, operator.attributes, operator.inputs, operator.outputs)
+            counts[key] += 1
+            first.setdefault(key, operator)
+            self._key.append(key)
+        together: defaultdict[tuple[str, str], list[_Key]] = defaultdict(list)
+        lines: dict[_Key, tuple[Array, Array]] = {}
+        for key, operator in first.items():
+            found = [sized(operator.at(batch)) for batch in probes]
+            together[found[0].family, found[0].kind].append(key)
+            lines[key] = _line([np.array(f.sizes) for f in found], probes)
+        self.all = [
+            Group(
+                family,
+                kind,
+                tuple(first[key] for key in keys),
+                np.array([counts[key] for key in keys], float),
+                np.stack([lines[key][0] for key in keys]),
+                np.stack([lines[key][1] for key in keys]),
+            )
+            for (family, kind), keys in together.items()
+        ]
+        self._place = {
+            key: (number, at)
+            for number, keys in enumerate(together.values())
+            for at, key in enumerate(keys)
+        }
+        moved = [self._moved_bytes(batch) for batch in probes]
+        slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
+        self._traffic = (moved[0] - slope * probes[0], slope)
+
+    def seconds(self, fit: Fit, unit: Unit, batch: int) -> list[Array] | None:
+        """Seconds of the operators of each group; None if a class is not known there."""
+        cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
+        found = []
+        for group in self.all:
+            sizes = group.base + group.each * batch
+            share = np.full(len(sizes), cold)
+            seconds = fit.seconds(group.kind, group.family, unit, sizes, share)
+            if seconds is None:
+                return None
+            found.append(seconds)
+        return found
+
+    def longest_path_s(self, seconds: list[Array]) -> float:
+        """Seconds until the last operator ends if each starts as soon as its inputs are there."""
+        ends: list[float] = []
+        for key, operator in zip(self._key, self.graph.operators, strict=True):
+            number, at = self._place[key]
+            begin = max((ends[before] for before in operator.after), default=0.0)
+            ends.append(begin + float(seconds[number][at]))
+        return max(ends, default=0.0)
+
+    def unknown(self, fit: Fit) -> list[str]:
+        """Kinds of operators that were never measured, which their family stands in for."""
+        units = fit.units
+        return [
+            group.kind
+            for group in self.all
+            if any((group.kind, unit) not in fit.laws for unit in units)
+        ]
+
+    def _moved_bytes(self, batch: int) -> float:
+        """Of weights and results, as profiles count them."""
+        cases = [operator.at(batch) for operator in self.graph.operators]
+        weights = sum(f.size_bytes for case in cases for f in case.inputs if f.constant)
+        return weights + sum(f.size_bytes for case in cases for f in case.outputs)
+
+
+def _line(sizes: list[Array], probes: tuple[int, ...]) -> tuple[Array, Array]:
+    if len(probes) == 1:
+        return sizes[0], np.zeros_like(sizes[0])
+    each = (sizes[1] - sizes[0]) / (probes[1] - probes[0])
+    return sizes[0] - each * probes[0], each

@@ -1,0 +1,196 @@
+"""How a predictor is learnt from profiles: laws by class, what a run costs besides, tails, errors.
+
+Coefficients are fitted so that relative errors are small, in absolute value rather than in square:
+other programs prolong a measurement and never shorten it, and must not be learnt. On several
+threads a class begins from what its work takes on one, divided, and a hand-over; measurements draw
+it from there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.predictor.least_squares import non_negative
+from carpool.predictor.operator_fit import ALONE, Fit, Unit
+from carpool.predictor.operator_rows import tabled, together
+from carpool.predictor.operator_terms import terms
+from carpool.predictor.operator_threads import shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from carpool.predictor.operator_rows import Rows
+    from carpool.predictor.profile import Profile, RunRow, Setting
+
+    Array = NDArray[np.float64]
+
+__all__ = ["Samples", "fit_profiles"]
+
+_CLOCK_US = 1.0  # operators that are shorter are told no more exactly than this
+_ROUNDS, _NEAR = 6, 0.05  # of weighing; the error beyond which it counts by its size alone
+_SPREAD = 5.0  # how much less a row counts for measurements that differ
+_DRAWN = 0.5  # weight of one thread's law in that of several
+_LEAST_ROWS = 8
+
+
+def fit_profiles(profiles: Sequence[Profile], families: Mapping[str, str] | None = None) -> Fit:
+    """Everything that profiles of one origin tell.
+
+    Args:
+        profiles: Of models, measured operator by operator.
+        families: Models that are told apart by name alone, when errors are measured: none is
+            predicted from another of its family.
+    """
+    from carpool.predictor.operator_errors import measured_errors  # noqa: PLC0415  it fits too
+
+    samples = Samples.of(profiles)
+    everybody = range(len(profiles))
+    errors = measured_errors(samples, everybody, families or {})
+    return replace(samples.fit(everybody), errors=errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Profiles, with their operators tabled once for any number of fits.
+
+    Attributes:
+        profiles: All.
+        tables: Their operators by class.
+        settings: What the rows of the tables refer to.
+        units: Likewise.
+        kernels: By profile and setting: how many operators, and the seconds they took together.
+    """
+
+    profiles: Sequence[Profile]
+    tables: Mapping[str, Rows]
+    settings: Sequence[Setting]
+    units: Sequence[Unit]
+    kernels: Mapping[tuple[int, Setting], tuple[float, float]]
+    _known: dict[tuple[str, bytes], Mapping[tuple[str, Unit], Array]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, profiles: Sequence[Profile]) -> Samples:
+        """The samples that profiles are."""
+        kernels: defaultdict[tuple[int, Setting], tuple[float, float]] = defaultdict(lambda: (0, 0))
+        for number, profile in enumerate(profiles):
+            for row in profile.operators:
+                count, spent_s = kernels[number, row.setting]
+                spent_s += row.count * row.median_s
+                kernels[number, row.setting] = (count + row.count, spent_s)
+        return cls(profiles, *tabled(profiles), kernels)
+
+    def fit(self, kept: Iterable[int]) -> Fit:
+        """What some of the profiles tell, by their positions; errors are not measured."""
+        chosen = sorted(kept)
+        runs = [
+            (self.kernels[number, run.setting], run)
+            for number in chosen
+            for run in self.profiles[number].runs
+            if (number, run.setting) in self.kernels
+        ]
+        per_run_s, per_operator_s = {}, {}
+        for unit in {Unit(*run.setting[1:]) for _, run in runs}:
+            of_unit = [pair for pair in runs if Unit(*pair[1].setting[1:]) == unit]
+            per_run_s[unit], per_operator_s[unit] = _overhead(of_unit)
+        batches = sorted({run.setting.batch for _, run in runs})
+        tails = _tails([run for _, run in runs])
+        return Fit(self._laws(chosen), per_run_s, per_operator_s, tuple(batches), tails)
+
+    def _laws(self, chosen: Sequence[int]) -> dict[tuple[str, Unit], Array]:
+        classes: dict[str, Rows] = {}
+        families: defaultdict[str, list[Rows]] = defaultdict(list)
+        for kind, table in self.tables.items():
+            rows = table.where(np.isin(table.profile, chosen))
+            if len(rows):
+                classes[kind] = rows
+                families[f"any {rows.family}"].append(rows)
+        classes |= {kind: together(tables) for kind, tables in families.items()}
+        found: dict[tuple[str, Unit], Array] = {}
+        for kind, rows in classes.items():
+            key = kind, np.unique(rows.profile).tobytes()
+            if key not in self._known:  # a model that is left out has a few classes, not all
+                self._known[key] = self._of_class(kind, rows)
+            found |= self._known[key]
+        return found
+
+    def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, Unit], Array]:
+        found: dict[tuple[str, Unit], Array] = {}
+        for number, unit in enumerate(self.units):  # those of one thread come first
+            of_unit = rows.where(rows.unit == number)
+            if len(of_unit) >= _LEAST_ROWS:
+                one = found.get((kind, unit._replace(threads=1)))
+                found |= _laws(kind, of_unit, unit, one)
+        return found
+
+
+def _laws(kind: str, rows: Rows, unit: Unit, one: Array | None) -> dict[tuple[str, Unit], Array]:
+    """The law of a class on a unit, given that of one thread."""
+    if unit.threads == 1 or one is None:
+        return {(kind, unit): _law(rows, unit.threads)}
+    with_others = shared(rows.family, rows.sizes)
+    found = {}
+    for how, part in (("", with_others), (ALONE, ~with_others)):
+        some = rows.where(part) if part.sum() >= _LEAST_ROWS else rows
+        found[kind + how, unit] = _law(some, unit.threads, one)
+    return found
+
+
+def _law(rows: Rows, threads: int, one: Array | None = None) -> Array:
+    """Coefficients; ``one`` are those for one thread."""
+    matrix = terms(rows.family, rows.sizes, rows.cold, threads)
+    if one is None:
+        return _near(matrix, rows)
+    ones = np.ones(len(matrix))
+    hand_over, share = _near(np.stack([ones, matrix[:, 1:] @ one[1:]], axis=1), rows)
+    return _near(matrix, rows, np.array([hand_over, *(share * one[1:])]))
+
+
+def _near(matrix: Array, rows: Rows, drawn_to: Array | None = None) -> Array:
+    """Coefficients of at least 0 with small relative errors, near to some where they are given."""
+    scale = 1 / (rows.median_us + _CLOCK_US)
+    steady = scale / np.hypot(1, _SPREAD * rows.spread_us * scale)
+    weights, found = steady, np.zeros(matrix.shape[1])
+    for _ in range(_ROUNDS):
+        weighted, target = matrix * weights[:, None], rows.median_us * weights
+        if drawn_to is not None:
+            pull = np.sqrt(_DRAWN * (weighted**2).sum(axis=0))
+            weighted = np.vstack([weighted, np.diag(pull)])
+            target = np.concatenate([target, pull * drawn_to])
+        found = non_negative(weighted, target, found)
+        error = np.abs(matrix @ found - rows.median_us) * scale
+        weights = steady * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
+    return found
+
+
+def _overhead(runs: Sequence[tuple[tuple[float, float], RunRow]]) -> tuple[float, float]:
+    """What runs take beyond their kernels, as a line over the number of operators.
+
+    It may fall: timing an operator prolongs it a little, and whole runs are not timed inside.
+    """
+    matrix = np.array([(1.0, count) for (count, _), _ in runs])
+    wanted = np.array([run.median_s - spent_s for (_, spent_s), run in runs])
+    even = np.array([1 / run.median_s for _, run in runs])
+    weights, found = even, np.zeros(2)
+    for _ in range(_ROUNDS):
+        found = np.linalg.lstsq(matrix * weights[:, None], wanted * weights)[0]
+        error = np.abs(matrix @ found - wanted) * even
+        weights = even * np.sqrt(np.minimum(1, _NEAR / np.maximum(error, 1e-9)))
+    return float(found[0]), float(found[1])
+
+
+def _tails(runs: Sequence[RunRow]) -> dict[float, float]:
+    if not runs:
+        return {}
+    columns = {0.9: "p90_s", 0.95: "p95_s", 0.99: "p99_s"}
+    return {
+        quantile: max(1.0, float(np.median([getattr(r, name) / r.median_s for r in runs])))
+        for quantile, name in columns.items()
+    }

@@ -1,0 +1,118 @@
+"""The operators of profiles as columns of numbers, one table a class, ready to be fitted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.predictor.operator_fit import Unit, cold_share
+from carpool.predictor.operator_sizes import sized
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from carpool.predictor.profile import OperatorRow, Profile, Setting
+
+    Array = NDArray[np.float64]
+    Whole = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+__all__ = ["Rows", "tabled", "together"]
+
+_US_PER_S = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Measured operators of one family.
+
+    Attributes:
+        family: Of their class.
+        profile: Positions of the profiles that they are of.
+        setting: Positions of their settings among all.
+        unit: Positions of their units among all.
+        count: How often each is in its model.
+        sizes: One row an operator.
+        cold: As for `terms`.
+        median_us: Microseconds that one takes.
+        spread_us: How far its measurements lie apart.
+    """
+
+    family: str
+    profile: Whole
+    setting: Whole
+    unit: Whole
+    count: Array
+    sizes: Array
+    cold: Array
+    median_us: Array
+    spread_us: Array
+
+    def where(self, chosen: Flags) -> Rows:
+        """Some of them."""
+        return Rows(self.family, *(column[chosen] for column in self.columns()))
+
+    def __len__(self) -> int:
+        return len(self.profile)
+
+    def columns(self) -> tuple[Any, ...]:
+        """All but the family, in the order of the attributes."""
+        return (
+            *(self.profile, self.setting, self.unit, self.count),
+            *(self.sizes, self.cold, self.median_us, self.spread_us),
+        )
+
+
+def together(tables: Sequence[Rows]) -> Rows:
+    """The rows of several classes of one family."""
+    columns = zip(*(table.columns() for table in tables), strict=True)
+    return Rows(tables[0].family, *map(np.concatenate, columns))
+
+
+def tabled(
+    profiles: Sequence[Profile],
+) -> tuple[Mapping[str, Rows], Sequence[Setting], Sequence[Unit]]:
+    """The operators of all profiles by class, and the settings and units that they are at."""
+    settings = sorted({row.setting for profile in profiles for row in profile.operators})
+    units = sorted({Unit(*setting[1:]) for setting in settings})
+    at = {setting: number for number, setting in enumerate(settings)}
+    families: dict[str, str] = {}
+    lines: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for number, profile in enumerate(profiles):
+        traffic: defaultdict[Setting, float] = defaultdict(float)
+        for row in profile.operators:
+            traffic[row.setting] += row.count * _moved_bytes(row)
+        for row in profile.operators:
+            found = sized(row.case)
+            families[found.kind] = found.family
+            unit = units.index(Unit(*row.setting[1:]))
+            times = (cold_share(traffic[row.setting]), row.median_s, row.spread_s)
+            lines[found.kind].append((number, at[row.setting], unit, row.count, found.sizes, times))
+    return {kind: _rows(families[kind], found) for kind, found in lines.items()}, settings, units
+
+
+def _rows(family: str, lines: Sequence[tuple[Any, ...]]) -> Rows:
+    profile, setting, unit, count, sizes, times = zip(*lines, strict=True)
+    cold, median_s, spread_s = np.array(times, float).T
+    return Rows(
+        family,
+        np.array(profile, np.int64),
+        np.array(setting, np.int64),
+        np.array(unit, np.int64),
+        np.array(count, float),
+        np.array(sizes, float).reshape(len(lines), -1),
+        cold,
+        median_s * _US_PER_S,
+        spread_s * _US_PER_S,
+    )
+
+
+def _moved_bytes(row: OperatorRow) -> float:
+    weights = sum(form.size_bytes for form in row.case.inputs if form.constant)
+    return weights + sum(form.size_bytes for form in row.case.outputs)

@@ -1,0 +1,227 @@
+"""What an operator's time depends on: its class and a few sizes, each of them linear in the batch.
+
+Classes follow the runtime's kernels rather than ONNX's names: a pointwise and a depthwise
+convolution share a name and nothing else. How seconds come of the sizes is `operator_terms`'
+business.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.predictor.operators import Form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.predictor.operators import Case, Shape
+
+__all__ = ["Sized", "sized"]
+
+_PIXEL_AXES = 4  # batch, channels, height, width
+_BLOCK = 16  # channels that a blocked convolution takes at once
+_DENSE = frozenset({"Gemm", "com.microsoft.FusedGemm", "MatMul", "com.microsoft.FusedMatMul"})
+_CONVOLUTIONS = frozenset({"Conv", "com.microsoft.FusedConv", "nchwc.Conv"})
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Dropout"})
+_RECURRENT = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_POOLS = frozenset({"MaxPool", "AveragePool", "nchwc.MaxPool", "nchwc.AveragePool", "LRN"})
+_ROWS = frozenset(
+    {
+        *("Softmax", "LogSoftmax", "LayerNormalization", "com.microsoft.SkipLayerNormalization"),
+        *("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "GlobalAveragePool"),
+        *("GlobalMaxPool", "nchwc.GlobalAveragePool", "nchwc.GlobalMaxPool", "ArgMax", "TopK"),
+        *("InstanceNormalization", "SimplifiedLayerNormalization"),
+    }
+)
+_NOTHING = Form("", ())
+
+
+class Sized(NamedTuple):
+    """An operator's class, and the sizes that its family's terms are made of.
+
+    Attributes:
+        family: Whose terms apply.
+        kind: The class; operators of one class share coefficients.
+        sizes: In the family's order.
+    """
+
+    family: str
+    kind: str
+    sizes: tuple[float, ...]
+
+
+def sized(case: Case) -> Sized:
+    """The class and sizes of an operator; every operator has some."""
+    if case.kind in _CONVOLUTIONS and len(case.inputs[0].shape) in (_PIXEL_AXES - 1, _PIXEL_AXES):
+        return _blocked(case) if case.kind.startswith("nchwc.") else _unblocked(case)
+    for kinds, size in _SIZED:
+        if case.kind in kinds:
+            return size(case)
+    return _elementwise(case)
+
+
+def _blocked(case: Case) -> Sized:
+    """Nchwc convolutions: (images, groups, in, out, height, width, taps, stride, edge, bytes)."""
+    image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
+    groups = case.given.get("group", 1)
+    count, _, height, width = result.shape
+    out, inside, down, across = weights.shape
+    pads = case.given.get("pads") or [0] * 4
+    stride = (case.given.get("strides") or [1, 1])[-1]
+    edge = min(width, math.ceil(pads[1] / stride) + math.ceil(pads[-1] / stride))
+    if groups > 1 and inside == 1:
+        kind = "depthwise"
+    elif image.shape[1] % _BLOCK:
+        kind = "first"
+    else:
+        kind = "pointwise" if down == across == 1 else "direct"
+    others = case.inputs[3:4]
+    moved = result.size_bytes + sum(form.size_bytes for form in others)
+    sizes = (count, groups, inside, out // groups, height, width, down * across, stride, edge)
+    ends = (image.size_bytes, weights.size_bytes, moved)
+    return Sized(kind, f"conv {kind}", tuple(map(float, (*sizes, *ends))))
+
+
+def _unblocked(case: Case) -> Sized:
+    """Convolutions by matrix products: (calls, rows, columns, depth, unfolded, runs, bytes).
+
+    Unfolding copies a row of pixels for each channel and tap: so many numbers in so many runs.
+
+    The kernel for more channels than pixels is another: threads hardly share it. So is the one for
+    a single pixel, which multiplies the weights by a vector: it takes channels for columns.
+    """
+    image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
+    groups = case.given.get("group", 1)
+    out, inside, *window = weights.shape
+    taps, columns = math.prod(window), math.prod(result.shape[2:])
+    calls, depth = result.shape[0] * groups, inside * taps
+    unfolded = calls * depth * columns if taps > 1 else 0
+    runs = unfolded / max(1, result.shape[-1])
+    kind = "unfolded" if taps > 1 else "product"
+    kind = "depthwise" if inside == 1 and groups > 1 else kind
+    rows, form = out // groups, ""
+    if kind != "depthwise" and rows > columns:
+        rows, columns, form = (1, rows, " vector") if columns == 1 else (rows, columns, " tall")
+    ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
+    sizes = (calls, rows, columns, depth, unfolded, runs, *ends)
+    return Sized("unfolded", f"conv {kind} plain{form}", tuple(map(float, sizes)))
+
+
+def _dense(case: Case) -> Sized:
+    """Matrix products: (calls, rows, columns, depth, bytes of A, B and C)."""
+    left, right, result = case.inputs[0], case.inputs[1], case.outputs[0]
+    flipped = bool(case.given.get("transB"))
+    columns = result.shape[-1] if result.shape else 1
+    depth = right.shape[-1] if flipped else right.shape[-2] if len(right.shape) > 1 else 1
+    rows = result.elements // max(1, columns)
+    calls = 1
+    if not right.constant and len(right.shape) > 2:  # noqa: PLR2004  a stack of matrices
+        calls = right.elements // max(1, columns * depth)
+        rows //= max(1, calls)
+    kind = "dense" if right.constant else "product"
+    ends = (left.size_bytes, right.size_bytes, result.size_bytes)
+    return Sized("dense", kind, tuple(map(float, (calls, rows, columns, depth, *ends))))
+
+
+def _recurrent(case: Case) -> Sized:
+    """Recurrent layers: (steps, rows, in, hidden, gates, directions)."""
+    steps, rows, inside = case.inputs[0].shape
+    directions, _, hidden = case.inputs[2].shape
+    gates = _RECURRENT[case.kind]
+    sizes = (steps, rows, inside, hidden, gates, directions)
+    return Sized("recurrent", case.kind, tuple(map(float, sizes)))
+
+
+def _window(case: Case) -> Sized:
+    """Windows over pixels: (results, taps, bytes in, bytes out)."""
+    taps = math.prod(case.given.get("kernel_shape") or [case.given.get("size", 1)])
+    result = case.outputs[0]
+    sizes = (result.elements, taps, case.inputs[0].size_bytes, result.size_bytes)
+    return Sized("window", case.kind, tuple(map(float, sizes)))
+
+
+def _rows(case: Case) -> Sized:
+    """What goes over rows: (elements, rows, bytes)."""
+    first, result = case.inputs[0], case.outputs[0]
+    last = first.shape[-1] if first.shape else 1
+    reduced = result.elements < first.elements
+    rows = result.elements if reduced else first.elements / max(1, last)
+    return Sized("rows", case.kind, (float(first.elements), float(rows), _moved_bytes(case)))
+
+
+def _copy(case: Case) -> Sized:
+    """What only moves numbers: (elements, runs that lie together, bytes)."""
+    result = case.outputs[0]
+    run = _run_length(case, result.shape)
+    return Sized(
+        "copy", case.kind, (float(result.elements), result.elements / run, _moved_bytes(case))
+    )
+
+
+def _run_length(case: Case, shape: Shape) -> float:
+    if case.kind == "Transpose":
+        order = case.given.get("perm") or list(range(len(shape)))[::-1]
+        kept = 1
+        for axis in range(len(order) - 1, -1, -1):
+            if order[axis] != axis:
+                break
+            kept *= shape[axis]
+        return float(max(1, kept))
+    if case.kind == "Concat":
+        axis = case.given.get("axis", 0) % max(1, len(shape))
+        return max(1.0, math.prod(shape[axis:]) / max(1, len(case.inputs)))
+    return float(max(1, shape[-1] if shape else 1))
+
+
+def _view(case: Case) -> Sized:
+    """What moves nothing: ()."""
+    return Sized("view", case.kind, ())
+
+
+def _elementwise(case: Case) -> Sized:
+    """What goes over elements one by one: (elements, runs without a change of operand, bytes)."""
+    result = case.outputs[0] if case.outputs else _NOTHING
+    given = [form for form in case.inputs if form.datatype]
+    run = float(max(1, result.elements))
+    for form in given:
+        if 1 < form.elements < result.elements:
+            run = min(run, _broadcast_run(form.shape, result.shape))
+    sizes = (float(result.elements), result.elements / run, _moved_bytes(case))
+    return Sized("elementwise", case.kind, sizes)
+
+
+def _broadcast_run(shape: Shape, result: Shape) -> float:
+    """Elements of the result in a row that see one element of the operand, or all of its own."""
+    ones = shared = 1
+    for at in range(1, len(result) + 1):
+        size = shape[-at] if at <= len(shape) else 1
+        if size != result[-at]:
+            break
+        shared *= size
+    for at in range(1, len(result) + 1):
+        size = shape[-at] if at <= len(shape) else 1
+        if size != 1:
+            break
+        ones *= result[-at]
+    return float(max(ones, shared))
+
+
+def _moved_bytes(case: Case) -> float:
+    return float(sum(form.size_bytes for form in (*case.inputs, *case.outputs)))
+
+
+_COPIES = frozenset(
+    {
+        *("Transpose", "Concat", "Slice", "Split", "Gather", "Expand", "Tile", "Pad", "Cast"),
+        *("nchwc.ReorderInput", "nchwc.ReorderOutput", "nchwc.Upsample", "Resize", "GatherND"),
+    }
+)
+_SIZED: Sequence[tuple[frozenset[str], Callable[[Case], Sized]]] = (
+    (_DENSE, _dense),
+    (frozenset(_RECURRENT), _recurrent),
+    (_POOLS, _window),
+    (_ROWS, _rows),
+    (_COPIES, _copy),
+    (_VIEWS, _view),
+)

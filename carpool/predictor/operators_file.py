@@ -1,0 +1,57 @@
+"""An ONNX file as a latency model: its operators, timed by what a profile database knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from carpool.predictor.fit_database import read_model, usual_database
+from carpool.predictor.profile import Setting
+from carpool.processor import processor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from carpool.predictor.operator_model import Operators
+
+__all__ = ["read_operators"]
+
+_MS_PER_S = 1000.0
+
+
+def read_operators(
+    path: Path,
+    database: Path | None = None,
+    dims: Mapping[str, int] | None = None,
+    measured: Iterable[Mapping[str, float]] = (),
+    load_s: float | None = None,
+    memory_mb: float | None = None,
+) -> Operators:
+    """The latency model of an ONNX file.
+
+    Args:
+        path: The file; its weights are not needed.
+        database: Of profiles; None for the user's own, or else the package's.
+        dims: Sizes of free dimensions other than the batch.
+        measured: Runs of the model itself: ``batch``, ``cpu`` and ``latency_ms`` of each.
+        load_s: Seconds to load it, where better known than the database knows.
+        memory_mb: Its memory, likewise.
+
+    Raises:
+        ConfigError: the model or the database cannot be used.
+    """
+    from carpool.onnx_graph.optimised import read_graph  # noqa: PLC0415  it needs the runtime
+
+    graph = read_graph(path, dims)
+    model, _ = read_model(database or usual_database(), graph, processor())
+    runs = {
+        Setting(int(run["batch"]), int(run["cpu"])): run["latency_ms"] / _MS_PER_S
+        for run in measured
+    }
+    return dataclasses.replace(
+        model,
+        runs=runs or model.runs,
+        load_s=model.load_s if load_s is None else load_s,
+        memory_mb=model.memory_mb if memory_mb is None else memory_mb,
+    )

@@ -1,0 +1,156 @@
+"""The profile database: measured operators and models in an SQLite file.
+
+A model that is measured again on the same hardware and runtime replaces what was known of it there.
+Times are kept as they were measured, in whole nanoseconds; what follows from them is for others to
+say. An operator's shapes are kept once for all batch sizes where the batch is what they begin with,
+as in ``f32[1b,64,56,56]``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from carpool.predictor.operators import Case
+from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
+from carpool.predictor.profile_file import opened
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+__all__ = ["case_id", "read_profiles", "write_profile"]
+
+_NS_PER_S = 1e9
+_FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
+_FIRST_BATCHES = re.compile(r"(\w+\[)(\d+)b")
+
+
+def read_profiles(path: Path) -> list[Profile]:
+    """Everything in a database.
+
+    Raises:
+        ConfigError: the file is missing, or no profile database.
+    """
+    with opened(path) as connection:
+        runs = _grouped(connection.execute("SELECT * FROM runs ORDER BY 1, 3, 2, 4"))
+        operators = _grouped(
+            connection.execute(
+                "SELECT o.model, k.kind, attributes, shapes, batch, threads, gpu, count, median_ns,"
+                ' spread_ns FROM operators o JOIN cases c ON c.id = o."case"'
+                " JOIN kinds k ON k.id = c.kind ORDER BY 1, 6, 5, c.id"
+            )
+        )
+        models = connection.execute(
+            "SELECT id, model, fingerprint, hardware, runtime, device, load_s, memory_mb"
+            " FROM models ORDER BY id"
+        ).fetchall()
+    cases: dict[tuple[str, str, str], Case] = {}
+    return [
+        Profile(
+            model,
+            Origin(hardware, runtime, device),
+            tuple(_run(row) for row in runs.get(number, ())),
+            tuple(_operator(row, cases) for row in operators.get(number, ())),
+            load_s,
+            memory_mb,
+            fingerprint,
+        )
+        for number, model, fingerprint, hardware, runtime, device, load_s, memory_mb in models
+    ]
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """Put a model's measurements into a database, which is made if it is missing.
+
+    Raises:
+        ConfigError: the file is no profile database, or cannot be written.
+    """
+    with opened(path, write=True) as connection:
+        key = (profile.model, *profile.origin)
+        connection.execute(
+            "DELETE FROM models WHERE (model, hardware, runtime, device) = (?, ?, ?, ?)", key
+        )
+        number = connection.execute(
+            "INSERT INTO models (model, hardware, runtime, device, fingerprint, load_s, memory_mb)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*key, profile.fingerprint, profile.load_s, profile.memory_mb),
+        ).lastrowid
+        connection.executemany(
+            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (number, *r.setting, *map(_ns, times), r.samples)
+                for r in profile.runs
+                for times in [(r.median_s, r.p90_s, r.p95_s, r.p99_s, r.spread_s)]
+            ],
+        )
+        for row in profile.operators:
+            _write_operator(connection, number, row)
+
+
+def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | None:
+    """The number of an operator in a database; None: it is not there."""
+    row = connection.execute(
+        "SELECT c.id FROM kinds k JOIN cases c ON c.kind = k.id"
+        " WHERE (k.kind, attributes, shapes) = (?, ?, ?)",
+        (case.kind, case.attributes, _any_batch(case.shapes, batch)),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _write_operator(connection: sqlite3.Connection, number: int | None, row: OperatorRow) -> None:
+    case = row.case
+    known = case_id(connection, case, row.setting.batch)
+    if known is None:
+        kind = (case.kind, case.attributes)
+        connection.execute("INSERT OR IGNORE INTO kinds (kind, attributes) VALUES (?, ?)", kind)
+        (known,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cases").fetchone()
+        connection.execute(
+            "INSERT INTO cases SELECT id, ?, ? FROM kinds WHERE (kind, attributes) = (?, ?)",
+            (_any_batch(case.shapes, row.setting.batch), known, *kind),
+        )
+    times = (_ns(row.median_s), _ns(row.spread_s))
+    connection.execute(
+        "INSERT INTO operators VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (known, number, *row.setting, row.count, *times),
+    )
+
+
+def _any_batch(shapes: str, batch: int) -> str:
+    """The shapes with what first sizes are of the batch; constants have none."""
+
+    def written(match: re.Match[str]) -> str:
+        size = int(match[2])
+        first = match[2] if size % batch or not size else f"{size // batch}b"
+        return match[1] + first + match[3]
+
+    return _FIRST_SIZE.sub(written, shapes)
+
+
+def _with_batch(shapes: str, batch: int) -> str:
+    return _FIRST_BATCHES.sub(lambda match: f"{match[1]}{int(match[2]) * batch}", shapes)
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS_PER_S)
+
+
+def _run(row: Sequence[Any]) -> RunRow:
+    median_s, p90_s, p95_s, p99_s, spread_s = (ns / _NS_PER_S for ns in row[3:8])
+    return RunRow(Setting(*row[:3]), median_s, p90_s, p95_s, p99_s, spread_s, row[8])
+
+
+def _operator(row: Sequence[Any], cases: dict[tuple[str, str, str], Case]) -> OperatorRow:
+    key = (row[0], row[1], _with_batch(row[2], row[3]))
+    if key not in cases:
+        cases[key] = Case.parse(*key)
+    median_s, spread_s = (ns / _NS_PER_S for ns in row[7:9])
+    return OperatorRow(cases[key], Setting(*row[3:6]), row[6], median_s, spread_s)
+
+
+def _grouped(rows: Iterable[Sequence[Any]]) -> dict[int, list[Sequence[Any]]]:
+    found: dict[int, list[Sequence[Any]]] = {}
+    for number, *rest in rows:
+        found.setdefault(number, []).append(tuple(rest))
+    return found

@@ -1,0 +1,187 @@
+"""The kinds of value a setting can have: how each is read from text, checked and written back.
+
+One `Kind` a shape of value; which setting has which kind is `carpool.settings`' business.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["App", "Kind", "apps", "choice", "decimal", "document", "duration", "integer", "memory"]
+__all__ += ["cores", "name"]
+
+_BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
+_BYTES_PER_MB = 10**6
+_MAX_TEXT = 64  # characters of a number; what is longer is not one a person wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A shape of value.
+
+    Attributes:
+        expected: What a user is told to write.
+        read: Text to value; raises ``ValueError`` (or `ConfigError` with paths inside the value).
+        accepts: Whether a value of the right type is in range.
+        write: Value to text; ``read`` gives the value back.
+    """
+
+    expected: str
+    read: Callable[[str], Any]
+    accepts: Callable[[Any], bool]
+    write: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An application that shares a function; a request names it in ``X-Carpool-App``."""
+
+    name: str
+    slo_s: float
+    accuracy: float | None = None
+
+
+def duration(expected: str, accepts: Callable[[float], bool]) -> Kind:
+    """Seconds, written in Go syntax."""
+    return Kind(expected, durations.parse, accepts, durations.format)
+
+
+def decimal(expected: str, accepts: Callable[[float], bool]) -> Kind:
+    """A finite number, written plainly: no ``nan``, no ``1_000``, no blanks."""
+    pattern = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+    def read(text: str) -> float:
+        return float(_matching(pattern, text))
+
+    return Kind(expected, read, lambda value: math.isfinite(value) and accepts(value), _plain)
+
+
+def integer(expected: str, accepts: Callable[[int], bool]) -> Kind:
+    """A whole number."""
+    pattern = re.compile(r"[+-]?[0-9]+")
+    return Kind(expected, lambda text: int(_matching(pattern, text)), accepts, str)
+
+
+def choice(*words: str) -> Kind:
+    """One of a few words."""
+    return Kind(" or ".join(words), str, lambda word: word in words, str)
+
+
+def name(expected: str) -> Kind:
+    """A name that something else resolves: a policy, say."""
+    return Kind(expected, str, lambda word: bool(word) and word == word.strip(), str)
+
+
+def cores(text: str) -> float:
+    """Cores as a platform's limits have them: ``2``, ``0.5`` or ``500m``.
+
+    Raises:
+        ValueError: it is no such quantity above 0.
+    """
+    milli = text.endswith("m")
+    found = float(text.removesuffix("m")) / (1000 if milli else 1)
+    if not 0 < found < math.inf:
+        raise ValueError(text)
+    return found
+
+
+def memory() -> Kind:
+    """Megabytes (10^6 bytes), written as Kubernetes or a person would: 512Mi, 2Gi, 500MB."""
+
+    def read(text: str) -> float:
+        amount, unit = _SIZE.fullmatch(_matching(_SIZE, text)).groups()  # type: ignore[union-attr]
+        return float(amount) * _BYTES[unit or ""] / _BYTES_PER_MB
+
+    expected = "a size of at least 1MB such as 512Mi, 2Gi or 500MB"
+    return Kind(expected, read, lambda size_mb: math.isfinite(size_mb) and size_mb >= 1, _megabytes)
+
+
+def document(expected: str) -> Kind:
+    """A JSON object, kept as it is for whoever it is meant for."""
+
+    def read(text: str) -> dict[str, object]:
+        value = rules.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError(expected)  # noqa: TRY004  the text is at fault, not a type
+        return value
+
+    return Kind(expected, read, lambda value: isinstance(value, dict), _json)
+
+
+def apps() -> Kind:
+    """The applications that share a function, as a JSON list."""
+    return Kind(
+        'a JSON list such as [{"name": "web", "slo": "200ms", "accuracy": 0.7}]',
+        _read_apps,
+        lambda value: all(isinstance(app, App) for app in value),
+        lambda value: _json([_app_form(app) for app in value]),
+    )
+
+
+_APP = rules.record(
+    {
+        # "*" names every application in a plan's routes.
+        "name": rules.text("a name of letters, digits, '.', '_' or '-'", r"[A-Za-z0-9._-]{1,63}"),
+        "slo": rules.text("a duration such as 200ms"),
+        "accuracy": rules.number("a share from 0 to 1", lambda value: 0 <= value <= 1),
+    },
+    required=frozenset({"name", "slo"}),
+)
+
+
+def _read_apps(text: str) -> tuple[App, ...]:
+    items = rules.loads(text)
+    if not isinstance(items, list):
+        raise ValueError(text)  # noqa: TRY004  the text is at fault, not a type
+    problems = Problems()
+    rules.each(_APP, unique="name")(items, "", problems)
+    problems.raise_if_any()
+    found = [_app(item, f"[{index}].slo", problems) for index, item in enumerate(items)]
+    problems.raise_if_any()
+    return tuple(found)
+
+
+def _app(item: Mapping[str, Any], path: str, problems: Problems) -> App:
+    try:
+        slo_s = durations.parse(item["slo"])
+    except durations.DurationError:
+        slo_s = 0.0
+    if slo_s <= 0:
+        problems.add(path, item["slo"], "a duration above zero such as 200ms")
+    return App(item["name"], slo_s, item.get("accuracy"))
+
+
+def _app_form(app: App) -> dict[str, object]:
+    form: dict[str, object] = {"name": app.name, "slo": durations.format(app.slo_s)}
+    return form if app.accuracy is None else {**form, "accuracy": app.accuracy}
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if len(text) > _MAX_TEXT or not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _megabytes(size_mb: float) -> str:
+    mebibytes = size_mb * _BYTES_PER_MB / _BYTES["Mi"]
+    return f"{mebibytes:.0f}Mi" if mebibytes == int(mebibytes) else f"{size_mb:f}MB"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,79 @@
+"""CSV files of numbers, read strictly: the columns in their order, a problem for each bad cell."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from carpool.validation.problems import Problems
+
+__all__ = ["Column", "Line", "read"]
+
+
+class Column(NamedTuple):
+    """What the cells of a column may hold."""
+
+    expected: str
+    accepts: Callable[[float], bool]
+
+
+class Line(NamedTuple):
+    """The numbers of one line, in the order of the columns."""
+
+    number: int
+    values: tuple[float, ...]
+
+
+def read(path: Path, columns: Mapping[str, Column], problems: Problems) -> list[Line]:
+    """The lines below the header; what is wrong is added to ``problems``, with its line."""
+    text = read_text(path, problems)
+    if text is None:
+        return []
+    reader = csv.reader(text.removeprefix("\ufeff").splitlines(), strict=True)  # spreadsheets' mark
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except csv.Error as error:
+        problems.add(f"{path}:{reader.line_num}", str(error), "comma-separated numbers")
+        return []
+    header = ",".join(columns)
+    found = ",".join(rows[0][1]) if rows else ""
+    if found != header:
+        problems.add(f"{path}:1", found, f"the header {header}")
+        return []
+    if len(rows) == 1:
+        problems.add(f"{path}:1", "no rows", f"at least one row below {header}")
+    return [
+        line for number, row in rows[1:] if (line := _line(path, number, row, columns, problems))
+    ]
+
+
+def _line(
+    path: Path, number: int, row: list[str], columns: Mapping[str, Column], problems: Problems
+) -> Line | None:
+    if len(row) != len(columns):
+        problems.add(
+            f"{path}:{number}", ",".join(row), f"{len(columns)} cells: {','.join(columns)}"
+        )
+        return None
+    before = len(problems)
+    values = []
+    for cell, (name, column) in zip(row, columns.items(), strict=True):
+        value = _number(cell)
+        if not (math.isfinite(value) and column.accepts(value)):
+            problems.add(f"{path}:{number}: {name}", cell, column.expected)
+        values.append(value)
+    return Line(number, tuple(values)) if len(problems) == before else None
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell) if "_" not in cell else math.nan
+    except ValueError:
+        return math.nan

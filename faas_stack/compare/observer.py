@@ -1,0 +1,153 @@
+"""Sees what runs while a trace is replayed: instances, what they have executed, what is planned.
+
+Instances are those that the provider lists; the scaler adds up what was executed. Both are asked
+several times a second, through the API that anybody may use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from carpool import basic_auth
+from carpool.errors import CarpoolError
+from carpool.http.client import Pool
+from faas_stack.stack.stack_process import StackFailed
+from scaler.control.class_function import FUNCTION_LABEL, Status, kind_of
+from scaler.planning import cost
+from simulator.execution import size_of
+from simulator.results import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from carpool.plan import InstanceClass
+    from faas_stack.compare.outcomes import CompareOutcomes
+    from scaler.planning.cost import Prices
+    from simulator.results import Results
+
+__all__ = ["Observer"]
+
+_PERIOD_S = 0.25
+_TIMEOUT_S = 10.0
+_OK = 200
+
+
+class Observer:
+    """Follows the functions of one run.
+
+    Args:
+        provider: Where functions are listed.
+        scaler: Who plans.
+        token: What the scaler asks for.
+
+    Attributes:
+        unplaced: The most requests per second of each function that no room was found for.
+    """
+
+    def __init__(self, provider: str, scaler: str, token: str) -> None:
+        self._provider = Pool(provider.removeprefix("http://"), max_connections=1)
+        self._scaler = Pool(scaler.removeprefix("http://"), max_connections=1)
+        pair = basic_auth.found(provider)
+        self._headers = {
+            self._provider: [pair.header] if pair else [],
+            self._scaler: [("authorization", f"Bearer {token}")],
+        }
+        self._kinds: dict[tuple[str, str], InstanceClass] = {}
+        self.unplaced: dict[str, float] = {}
+
+    async def function(self, name: str) -> dict[str, Any]:
+        """All that the scaler says of a function; empty while it does not know it."""
+        found: dict[str, Any] = await self._ask(self._scaler, f"/v1/functions/{name}") or {}
+        return found
+
+    async def planning(self) -> tuple[float, float]:
+        """Planning rounds so far, and the seconds they took."""
+        headers = self._headers[self._scaler]
+        answer = await self._scaler.request("GET", "/metrics", headers, b"", _TIMEOUT_S)
+        lines = [line.split() for line in answer.body.decode().splitlines() if line[:1] != "#"]
+        values = {words[0]: float(words[1]) for words in lines if len(words) == 2}  # noqa: PLR2004
+        rounds = values.get("scaler_rounds_total", 0.0)
+        return rounds, values.get("scaler_planning_seconds_total", 0.0)
+
+    async def follow(
+        self, accounts: Mapping[str, Results], ledgers: Mapping[str, Sequence[CompareOutcomes]]
+    ) -> None:
+        """Write down what there is until cancelled, and whom nobody could serve at once."""
+        began_s = before_s = time.perf_counter()
+        while True:
+            await asyncio.sleep(max(0.0, before_s + _PERIOD_S - time.perf_counter()))
+            listed = await self._instances(accounts)
+            now_s = time.perf_counter()
+            for name, account in accounts.items():
+                _note(account, ledgers[name], listed[name], (began_s, before_s, now_s))
+                unplaced_rps = (await self.function(name)).get("unplaced_rps") or 0.0
+                if unplaced_rps > self.unplaced.get(name, 0.0):
+                    self.unplaced[name] = unplaced_rps
+            before_s = now_s
+
+    async def bill(self, account: Results, prices: Prices, before: Mapping[str, Any]) -> None:
+        """Add what executing has cost since the scaler said ``before``."""
+        name, total, billing = account.function.name, account.total, cost.billing(prices)
+        after = await self.function(name)
+        for kind_name, exec_s in after.get("exec_s", {}).items():
+            spent_s = exec_s - before.get("exec_s", {}).get(kind_name, 0.0)
+            batches = after["batches"][kind_name] - before.get("batches", {}).get(kind_name, 0)
+            kind = self._kinds.get((name, kind_name))
+            if kind is None or not batches:
+                continue
+            size = size_of(kind, account.function.model)
+            total.busy_core_s += spent_s * size.cpu
+            total.cost += batches * billing.execution(size, spent_s / batches)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._provider.close()
+        self._scaler.close()
+
+    async def _instances(
+        self, names: Iterable[str]
+    ) -> dict[str, list[tuple[InstanceClass, int, int]]]:
+        """The classes of each function, with how many instances there are and how many answer."""
+        found: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
+        for document in await self._ask(self._provider, "/system/functions") or []:
+            status = Status.of(document)
+            owner, kind = status.labels.get(FUNCTION_LABEL, ""), kind_of(status)
+            if owner in found and kind is not None:
+                found[owner].append((kind, status.replicas, status.available))
+                self._kinds[owner, kind.name] = kind
+        return found
+
+    async def _ask(self, pool: Pool, path: str) -> Any:  # noqa: ANN401  JSON
+        try:
+            answer = await pool.request("GET", path, self._headers[pool], b"", _TIMEOUT_S)
+        except (CarpoolError, TimeoutError) as error:
+            message = f"the stack does not answer at {path}: {error}"
+            raise StackFailed(message) from error
+        return json.loads(answer.body) if answer.status == _OK else None
+
+
+def _note(
+    account: Results,
+    ledgers: Sequence[CompareOutcomes],
+    listed: Sequence[tuple[InstanceClass, int, int]],
+    times: tuple[float, float, float],
+) -> None:
+    """A function between two looks at it."""
+    began_s, before_s, now_s = times
+    took_s, there, ready = now_s - before_s, 0, 0
+    for kind, replicas, available in listed:
+        alive = max(replicas, available)
+        size = size_of(kind, account.function.model)
+        account.held.add(size, alive * took_s, available * took_s)
+        there, ready = there + alive, ready + available
+    for ledger in ledgers:
+        ledger.asleep_s = ledger.asleep_s if ready else now_s
+    missed = sum(ledger.served.missed for ledger in ledgers)
+    came = sum(len(ledger.lags_s) for ledger in ledgers)
+    rate_rps = (came - account.came.total()) / took_s
+    account.came["*"] = came
+    moment = Moment(now_s - began_s, rate_rps, ready, there - ready, missed, account.held.cost)
+    account.moments.append(moment)

@@ -1,0 +1,250 @@
+"""One policy on a running stack: warm up, replay the trace, count.
+
+Every policy gets a stack of its own, started anew, and the same requests at the same times: those
+that a simulation of the scenario with the same seed would have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import shlex
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faas_stack.compare.observer import Observer
+from faas_stack.compare.outcomes import CompareOutcomes
+from faas_stack.interrupts import say
+from faas_stack.load.arrivals import arrivals, constant
+from faas_stack.load.engine import Engine, Target
+from faas_stack.stack.stack_process import StackFailed, stack_process
+from scaler.planning import cost
+from sidecar.options import SCALER_SECRET
+from simulator.arrivals import Arrivals
+from simulator.reserved_cost import ReservedCost
+from simulator.results import Outcome, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scaler.scenarios.scenario import App, Function, Scenario
+
+__all__ = ["Request", "Trial"]
+
+_CONNECTIONS = 512
+_TIMEOUT_S = 60.0
+_STRETCH_S = 2.0  # of warming up, before the next look
+_STEADY_S = 12.0  # the window of the rates, and a little
+_PATIENCE_S = 120.0
+_LAST_WORD_S = 1.5  # until the fronts have reported what they did
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent to a function: ``POST /function/NAME`` with a path behind it, and a body."""
+
+    path: str = ""
+    body: bytes = b""
+
+    def to_bytes(self, host: str, function: str, app: str) -> bytes:
+        """The request as it is written to a socket."""
+        kind = "application/json" if self.body[:1] in (b"{", b"[") else "application/octet-stream"
+        head = (
+            f"POST /function/{function}{self.path} HTTP/1.1\r\nhost: {host}\r\n"
+            f"x-carpool-explain: 1\r\nx-carpool-app: {app}\r\n"
+            f"content-type: {kind}\r\ncontent-length: {len(self.body)}\r\n\r\n"
+        )
+        return head.encode() + self.body
+
+
+class Trial:
+    """Runs policies, one after another.
+
+    Args:
+        scenario: What runs where, and what comes.
+        stack: The stack file.
+        requests: What is sent, by function.
+        options: Further ones of ``carpool scaler run``.
+        confined: Instances are held to their sizes, and to what this machine has.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        stack: Path,
+        requests: Mapping[str, Request],
+        options: Sequence[str] = (),
+        *,
+        confined: bool = True,
+    ) -> None:
+        self._scenario = scenario
+        self._stack = stack
+        self._requests = requests
+        self._options = options
+        self._partition = "on" if confined else "off"
+
+    def run(self, policy: str) -> Outcome:
+        """What comes of the trace under ``policy``.
+
+        Raises:
+            StackFailed: the stack does not start, does not become steady, or answers with errors.
+        """
+        with tempfile.TemporaryDirectory(prefix="carpool-compare-") as folder:
+            options = [
+                *("--policy", policy, "--scenario", str(self._scenario.path.resolve())),
+                *("--store", str(Path(folder) / "scaler.db"), *self._options),
+            ]
+            say(f"{policy}: starting the stack")
+            flags = ("--partition", self._partition, "--scaler", shlex.join(options))
+            with stack_process(self._stack, *flags) as found:
+                run = _Run(self._scenario, self._requests, found, self._token())
+                return asyncio.run(run.outcome(policy))
+
+    def _token(self) -> str:
+        return (self._stack.parent / ".secrets" / SCALER_SECRET).read_text().strip()
+
+
+class _Run:
+    """One policy's run on a stack that is there."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        requests: Mapping[str, Request],
+        found: Mapping[str, Any],
+        token: str,
+    ) -> None:
+        self._scenario = scenario
+        self._requests = requests
+        self._address = str(found["url"]).removeprefix("http://")
+        self._witness = Observer(found["url"], found["scaler"], token)
+
+    async def outcome(self, policy: str) -> Outcome:
+        """Warm up, replay, count."""
+        scenario, witness = self._scenario, self._witness
+        say(f"{policy}: warming up")
+        await self._warm_up(policy)
+        billing = cost.billing(scenario.prices)
+        accounts = {
+            function.name: Results(
+                function=function, held=ReservedCost(billing, scenario.horizon_s)
+            )
+            for function in scenario.functions
+        }
+        before = {name: await witness.function(name) for name in accounts}
+        rounds, spent_s = await witness.planning()
+        ledgers = await self._replay(policy, accounts)
+        await asyncio.sleep(_LAST_WORD_S)
+        for name, account in accounts.items():
+            _settle(account, ledgers[name])
+            await witness.bill(account, scenario.prices, before[name])
+        more_rounds, more_s = await witness.planning()
+        witness.close()
+        planning_ms = 1000 * (more_s - spent_s) / max(1.0, more_rounds - rounds)
+        return Outcome(
+            list(accounts.values()),
+            [planning_ms],
+            unplaced=witness.unplaced,
+            priced=scenario.prices.given,
+        )
+
+    async def _warm_up(self, policy: str) -> None:
+        """The load that the trace begins with, until what it takes is there and has settled."""
+        began_s = steady_s = time.perf_counter()
+        while time.perf_counter() - steady_s < _STEADY_S:
+            await self._load_for(_STRETCH_S)
+            now_s = time.perf_counter()
+            wrong = [await self._unsteady(function.name) for function in self._scenario.functions]
+            if any(wrong):
+                steady_s = now_s
+            if now_s - began_s > _PATIENCE_S:
+                told = "; ".join(filter(None, wrong)) or "it keeps changing"
+                message = f"{policy}: not steady after {_PATIENCE_S:g} s: {told}"
+                raise StackFailed(message)
+
+    async def _unsteady(self, name: str) -> str:
+        """Why a function is not ready for its trace yet; empty: it is."""
+        said = await self._witness.function(name)
+        if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
+            return f"{name} has no plan of a policy"
+        if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
+            notes = "".join(f"; {note}" for note in said["notes"])
+            return f"{name} has {said['ready']} of {said['planned']} instances{notes}"
+        return ""
+
+    async def _load_for(self, duration_s: float) -> None:
+        """An even load as at the trace's beginning; who answers with errors ends the run."""
+        runs, ledgers = [], []
+        for function, app in self._apps():
+            rate_rps = app.arrivals.rate(0.0)
+            times = arrivals(constant(rate_rps, duration_s), "uniform", 0)
+            ledgers.append(CompareOutcomes(app.slo_s, app=app.name))
+            runs.append(self._engine(function, app, times, ledgers[-1]).run())
+        await asyncio.gather(*runs, asyncio.sleep(duration_s))
+        errors = sum((ledger.errors for ledger in ledgers), Counter[str]())
+        if wrong := [each for each in errors if each not in ("429", "503", "504", "502")]:
+            message = f"requests are answered with {', '.join(wrong)}; is --data what is expected?"
+            raise StackFailed(message)
+
+    async def _replay(
+        self, policy: str, accounts: Mapping[str, Results]
+    ) -> dict[str, list[CompareOutcomes]]:
+        """Send the whole trace."""
+        scenario = self._scenario
+        processes = [app.arrivals for _, app in self._apps()]
+        drawn = Arrivals(processes, scenario.horizon_s, scenario.seed).take(scenario.horizon_s)
+        ledgers: dict[str, list[CompareOutcomes]] = {name: [] for name in accounts}
+        runs = []
+        for (function, app), times in zip(self._apps(), drawn, strict=True):
+            ledger = CompareOutcomes(app.slo_s, app=app.name)
+            ledgers[function.name].append(ledger)
+            runs.append(self._engine(function, app, iter(times.tolist()), ledger).run())
+        say(f"{policy}: {sum(map(len, drawn))} requests in {scenario.horizon_s:g} s")
+        watching = asyncio.ensure_future(self._witness.follow(accounts, ledgers))
+        progress = asyncio.ensure_future(_progress(policy, scenario.horizon_s))
+        gc.collect()
+        gc.disable()  # a collection would stall every request in flight
+        try:
+            await asyncio.gather(*runs, asyncio.sleep(scenario.horizon_s))
+        finally:
+            gc.enable()
+            for task in (watching, progress):
+                task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching  # what went wrong there is to be seen
+        for warning in (
+            w for each in ledgers.values() for ledger in each for w in ledger.warnings()
+        ):
+            say(f"{policy}: {warning}")
+        return ledgers
+
+    def _apps(self) -> list[tuple[Function, App]]:
+        return [(function, app) for function in self._scenario.functions for app in function.apps]
+
+    def _engine(
+        self, function: Function, app: App, times: Iterator[float], ledger: CompareOutcomes
+    ) -> Engine:
+        host, _, port = self._address.rpartition(":")
+        request = self._requests.get(function.name, Request())
+        whole = request.to_bytes(self._address, function.name, app.name)
+        return Engine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
+
+
+def _settle(account: Results, ledgers: Sequence[CompareOutcomes]) -> None:
+    """Bring the applications' requests into the function's account."""
+    account.came.clear()
+    for ledger in ledgers:
+        account.came[ledger.app] += ledger.requests
+        account.total.add(ledger.served.settle())
+
+
+async def _progress(policy: str, horizon_s: float) -> None:
+    began_s = time.perf_counter()
+    while True:
+        await asyncio.sleep(10.0)
+        say(f"{policy}: {time.perf_counter() - began_s:.0f} of {horizon_s:.0f} s")

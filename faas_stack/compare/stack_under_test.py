@@ -1,0 +1,111 @@
+"""The stack that policies are compared on: a user's own, or stand-ins for a scenario's models.
+
+A user's stack file is taken as it is. Its functions of the scenario have to be what the scenario
+says they are, or the comparison would be of something else.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations
+from carpool.settings import FunctionSettings
+from carpool.validation.problems import Problems, nearest
+from faas_stack.compare import stand_in
+from faas_stack.stack import stack_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scaler.scenarios.scenario import Function, Scenario
+
+__all__ = ["check", "write_stand_ins"]
+
+_SCALED = "openfaas"  # any policy but fixed; which one it is says the scaler's option
+
+
+def write_stand_ins(scenario: Scenario, folder: Path) -> Path:
+    """Write a stack with a function for each of the scenario's, which takes as long as its model.
+
+    Returns:
+        The stack file.
+    """
+    functions = {}
+    for function in scenario.functions:
+        home = folder / function.name
+        home.mkdir(parents=True)
+        shutil.copy(stand_in.__file__, home / "handler.py")
+        (home / stand_in.FILE).write_bytes(pickle.dumps(function.model))
+        functions[function.name] = {
+            "lang": "python3-batch",
+            "handler": f"./{function.name}",
+            "image": f"stand-in/{function.name}",
+            "labels": _labels(function),
+            "annotations": {"com.carpool.apps": json.dumps(_apps(function))},
+        }
+    path = folder / "stack.yaml"
+    path.write_text(json.dumps({"provider": {"name": "openfaas"}, "functions": functions}))
+    return path
+
+
+def check(scenario: Scenario, path: Path) -> None:
+    """Whether a stack file's functions are the scenario's.
+
+    Raises:
+        ConfigError: it cannot be used, or where they differ, all of it together.
+    """
+    stack = stack_file.load(path)
+    known = {function.name: function for function in stack.functions}
+    problems = Problems()
+    for function in scenario.functions:
+        found = known.get(function.name)
+        if found is None:
+            hint = nearest(function.name, known) or f"there are {', '.join(known) or 'none'}"
+            problems.add(f"{path}: functions", function.name, "a function of the scenario", hint)
+            continue
+        settings = FunctionSettings.from_labels(found.labels, found.annotations)
+        where = f"{path}: functions.{function.name}"
+        for label, given, expected in _differences(function, settings):
+            hint = "the stack and the scenario are to say the same"
+            problems.add(f"{where}: {label}", given, str(expected), hint)
+    problems.raise_if_any()
+
+
+def _differences(
+    function: Function, settings: FunctionSettings
+) -> list[tuple[str, object, object]]:
+    """Label, what it says and what the scenario says, where the two differ."""
+    names = sorted(app.name for app in settings.apps)
+    found: list[tuple[str, object, object]] = []
+    if abs((settings.slo_s or 0.0) - function.slo_s) > 1e-9:  # noqa: PLR2004  seconds
+        found.append(("com.carpool.slo", settings.slo_s, f"{function.slo_s:g}s"))
+    if settings.percentile != function.percentile:
+        found.append(("com.carpool.slo.percentile", settings.percentile, function.percentile))
+    if settings.batch_max != function.max_batch:
+        found.append(("com.carpool.batch.max", settings.batch_max, function.max_batch))
+    expected = sorted(app.name for app in function.apps)
+    if names != expected and (names or len(expected) > 1):
+        found.append(("com.carpool.apps", ", ".join(names), ", ".join(expected)))
+    if settings.scale_policy == "fixed":
+        found.append(("com.carpool.scale.policy", "fixed", "any other, or nobody scales it"))
+    return found
+
+
+def _labels(function: Function) -> dict[str, str]:
+    return {
+        "com.carpool.slo": durations.format(function.slo_s),
+        "com.carpool.slo.percentile": f"{function.percentile:g}",
+        "com.carpool.batch.max": str(function.max_batch),
+        "com.carpool.scale.policy": _SCALED,
+    }
+
+
+def _apps(function: Function) -> list[dict[str, Any]]:
+    return [
+        {"name": app.name, "slo": durations.format(app.slo_s)}
+        | ({"accuracy": app.accuracy} if app.accuracy else {})
+        for app in function.apps
+    ]

@@ -1,0 +1,1 @@
+"""``carpool demo``: real models, real predictions, one load under two batch policies."""

@@ -1,0 +1,164 @@
+"""The same load on two functions that differ in one setting, and what came of it, in words.
+
+Fair by construction: the same arrivals (rate, seed, duration), rounds taken in turn so that a
+passing disturbance hits both, a pause-free warm-up before each round, one rate for both. The rate
+comes from a short calibration with as many callers as keep an instance busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.errors import FunctionFault
+from carpool.http.client import Pool
+from faas_stack.load import command, flags
+from faas_stack.load.results import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["Contest", "Outcome", "calibrate", "choose_rate", "fight", "table", "verdict"]
+
+_CALLERS = 96
+_WORTHWHILE = 1.3  # a gain below this is within what runs differ by
+_UNDER_BOTH = 0.7
+_WARMUP = "500ms"
+_TIMEOUT = "1s"  # whoever waited five times the SLO has left; it also empties the queue
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is compared: functions by the name of their policy, and the load they both get."""
+
+    address: str
+    functions: dict[str, str]
+    body: Path
+    slo: str
+    round_s: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one policy achieved over all its rounds."""
+
+    policy: str
+    tally: Tally
+
+
+async def calibrate(contest: Contest, seconds: float = 1.5) -> dict[str, float]:
+    """Good answers a second of each function while enough callers keep it busy."""
+    return {
+        policy: await _busy_rate(contest, function, seconds)
+        for policy, function in contest.functions.items()
+    }
+
+
+def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
+    """A rate for both, and whether it is one that only the faster can carry.
+
+    Between two capacities that differ, their geometric mean overloads the slower by the factor
+    that it leaves the faster in reserve. Where they do not differ, both can carry the rate.
+    """
+    slow, fast = min(capacities.values()), max(capacities.values())
+    if fast < _WORTHWHILE * slow:
+        return _UNDER_BOTH * slow, False
+    return math.sqrt(slow * fast), True
+
+
+async def fight(contest: Contest, rate_rps: float) -> list[Outcome]:
+    """Rounds in turn; one outcome for each policy."""
+    outcomes = [Outcome(policy, Tally()) for policy in contest.functions]
+    for turn in range(contest.rounds):
+        for outcome in outcomes:
+            plan = flags.parse(
+                [
+                    *("--url", _url(contest, contest.functions[outcome.policy])),
+                    *("--rate", str(rate_rps), "--duration", f"{contest.round_s:g}s"),
+                    *("--warmup", _WARMUP, "--timeout", _TIMEOUT, "--slo", contest.slo),
+                    *("--data", f"@{contest.body}", "--seed", str(turn)),
+                ]
+            )
+            outcome.tally.slo_s = plan.slo_s
+            await command.measure(plan, outcome.tally)
+    return outcomes
+
+
+def table(outcomes: Sequence[Outcome], slo: str) -> str:
+    """The figures side by side."""
+    lines = [
+        f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'over {slo}':>14}{'batch':>8}"
+    ]
+    for outcome in outcomes:
+        report = outcome.tally.report()
+        latency = report["latency_ms"]
+        missed = f"{100 * (report['slo_miss_ratio'] or 0):.1f} %"
+        lines.append(
+            f"  {outcome.policy:<10}{report['rps']:>12.0f}/s{_ms(latency['p50']):>10}"
+            f"{_ms(latency['p99']):>10}{missed:>14}{report['mean_batch'] or 1:>8.1f}"
+        )
+    return "\n".join(lines)
+
+
+def verdict(outcomes: Sequence[Outcome], slo: str, rate_rps: float) -> str:
+    """What the table says, in a sentence; ratios are left to the reader.
+
+    Near the SLO a ratio of answers in time would flatter: a queue that overflows answers most
+    requests a moment too late, so it would compare a few with many.
+    """
+    said = []
+    for outcome in outcomes:
+        report = outcome.tally.report()
+        said.append(
+            f"{outcome.policy} answered {report['rps']:.0f}, {_in_time(outcome.tally):.0f} of them"
+            f" within {slo} (p99 {_ms(report['latency_ms']['p99'])})"
+        )
+    return f"of {rate_rps:.0f} requests a second, {' and '.join(said)}"
+
+
+async def _busy_rate(contest: Contest, function: str, seconds: float) -> float:
+    pool = Pool(contest.address, max_connections=_CALLERS)
+    body = contest.body.read_bytes()
+    until = time.perf_counter() + seconds
+    good = 0
+
+    async def call() -> None:
+        nonlocal good
+        while time.perf_counter() < until:
+            try:
+                answer = await pool.request(
+                    *("POST", f"/function/{function}", [("content-type", _kind(contest.body))]),
+                    body,
+                    timeout_s=seconds,
+                )
+            except (FunctionFault, TimeoutError):
+                continue
+            good += answer.status == 200  # noqa: PLR2004
+
+    try:
+        start = time.perf_counter()
+        await asyncio.gather(*(call() for _ in range(_CALLERS)))
+        return max(1.0, good / (time.perf_counter() - start))
+    finally:
+        pool.close()
+
+
+def _in_time(tally: Tally) -> float:
+    return (tally.ok - tally.misses) / tally.elapsed_s if tally.elapsed_s else 0.0
+
+
+def _url(contest: Contest, function: str) -> str:
+    return f"http://{contest.address}/function/{function}"
+
+
+def _kind(body: Path) -> str:
+    return "application/json" if body.suffix == ".json" else "application/octet-stream"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"

@@ -1,0 +1,105 @@
+"""What the demonstration runs on: the example models, and ``carpool up`` as a program of its own.
+
+Everything written goes to a folder that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.errors import CarpoolError
+from faas_stack.stack.stack_process import ROOT, stack_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ROOT", "DemoFailed", "Running", "build_models", "up"]
+
+_BUILD_S = 60
+
+# name -> (folder under examples/, SLO, policy, largest batch)
+_FUNCTIONS = {
+    "filetype": ("filetype", "200ms", "deadline", 32),
+    "filetype-none": ("filetype", "200ms", "none", 32),
+    "resnet50": ("resnet50", "2s", "deadline", 8),
+    "wide": ("wide", "200ms", "deadline", 32),
+    "wide-none": ("wide", "200ms", "none", 32),
+}
+
+_FUNCTION = """\
+  {name}:
+    lang: python3-onnx-batch
+    handler: {handler}
+    image: demo/{name}
+    labels:
+      com.carpool.slo: {slo}
+      com.carpool.batch.policy: {policy}
+      com.carpool.batch.max: "{batch_max}"
+"""
+
+
+class DemoFailed(CarpoolError):
+    """The demonstration cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The stack, ready.
+
+    Attributes:
+        address: ``HOST:PORT`` of the provider.
+    """
+
+    address: str
+
+
+def build_models() -> None:
+    """Build the example models that are not there yet.
+
+    Raises:
+        DemoFailed: no examples beside this package, or a model cannot be built.
+    """
+    if not (ROOT / "examples" / "models.py").is_file():
+        msg = "the demonstration runs in a checkout of the repository: its examples are not here"
+        raise DemoFailed(msg)
+    names = sorted({folder for folder, *_ in _FUNCTIONS.values()})
+    command = [sys.executable, "-m", "examples.models", *names]
+    done = subprocess.run(  # noqa: S603 - our own module
+        command, cwd=ROOT, capture_output=True, text=True, timeout=_BUILD_S, check=False
+    )
+    if done.returncode:
+        msg = f"the example models cannot be built:\n{done.stderr[-2000:]}"
+        raise DemoFailed(msg)
+
+
+@contextmanager
+def up() -> Iterator[Running]:
+    """Run the stack for the length of the ``with`` block.
+
+    Raises:
+        StackFailed: it does not become ready; carries what it said.
+    """
+    with tempfile.TemporaryDirectory(prefix="carpool-demo-") as folder:
+        stack = Path(folder) / "stack.yaml"
+        stack.write_text(_stack_text(), encoding="utf-8")
+        with stack_process(stack) as found:
+            yield Running(str(found["url"]).removeprefix("http://").rstrip("/"))
+
+
+def _stack_text() -> str:
+    parts = ["version: 1.0\nprovider: {name: openfaas}\nfunctions:\n"]
+    for name, (folder, slo, policy, batch_max) in _FUNCTIONS.items():
+        handler = json.dumps(str(ROOT / "examples" / folder))  # a JSON string is a YAML string
+        parts.append(
+            _FUNCTION.format(
+                name=name, handler=handler, slo=slo, policy=policy, batch_max=batch_max
+            )
+        )
+    return "".join(parts)

@@ -1,0 +1,64 @@
+"""Whether what functions ask of the machine is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+from carpool.settings import FunctionSettings
+from faas_stack.partition import amounts
+from faas_stack.partition.allocation import Allocation, Capacity, NoRoom
+from faas_stack.partition.resources import Resources
+from faas_stack.provider.deployment import Deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faas_stack.doctor.context import Case, FunctionContext
+
+__all__ = ["too_little_room"]
+
+_BYTES_PER_MB = 1e6
+
+
+def too_little_room(case: Case) -> Iterator[Problem]:
+    """The fewest instances of all functions, with their limits, fit the provider's machine."""
+    machine = case.around.machine
+    if not machine:
+        return
+    memory_bytes = machine.get("memory_mb", float("inf")) * _BYTES_PER_MB
+    ledger = Allocation(Capacity(cpu=machine["cpus"], memory_bytes=memory_bytes))
+    for patient in case.patients:
+        if not patient.scaled:  # what the scaler makes of a machine is its business
+            yield from _refused(patient, ledger)
+
+
+def _refused(patient: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
+    """What the provider would say, were the functions before it there already."""
+    name, each = f"functions.{patient.function.name}", _size(patient)
+    count = patient.settings.scale_min if patient.settings else 1
+    try:
+        ledger.promise(patient.function.name, each, count)
+    except ConfigError as error:
+        for found in error.problems:
+            yield Problem(f"{name}: {found.name}", found.value, found.expected, found.hint)
+    except NoRoom as error:
+        asked = f"{count} x {amounts.resources(each)}"
+        yield Problem(f"{name}.limits", asked, "no more than is left", str(error))
+
+
+def _size(patient: FunctionContext) -> Resources:
+    """What one instance asks for of cores and memory; nothing, if that cannot be read."""
+    function = patient.function
+    deployment = Deployment(
+        function.name,
+        function.image,
+        constraints=tuple(function.constraints),
+        limits={key: text for key, text in function.limits.items() if key in ("cpu", "memory")},
+        settings=patient.settings or FunctionSettings(),
+    )
+    try:
+        each = Resources.of(deployment)
+    except ConfigError:  # which reading the file finds
+        return Resources()
+    return Resources(cpu=each.cores or None, memory_bytes=each.memory_bytes)

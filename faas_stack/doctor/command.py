@@ -1,0 +1,112 @@
+"""``carpool doctor``: finds conflicting settings and suggests fixes.
+
+Reads the stack file, the compose file beside it if there is one, and asks whom it is told of. What
+is wrong goes to standard output, a line each; the exit code is 1 if anything is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.basic_auth import credentials, found
+from carpool.errors import ConfigError, Problem
+from faas_stack.doctor import compose_file
+from faas_stack.doctor.context import Case, FunctionContext, duration_s
+from faas_stack.doctor.rules import READING, Finding, examine, promises
+from faas_stack.doctor.running import complaints
+from faas_stack.doctor.surroundings import Asked, explore
+from faas_stack.stack import stack_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faas_stack.doctor.compose_file import Compose
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> int:
+    """Examine a stack file; 0: nothing found, 1: something was.
+
+    Raises:
+        ConfigError: the stack file, the compose file or an option cannot be read.
+    """
+    args = _parser().parse_args(argv)
+    path = args.yaml or stack_file.default_path()
+    asked = _asked(args)
+    stack, problems = stack_file.read(path)
+    if stack is None:
+        raise ConfigError(problems)
+    patients = tuple(FunctionContext.of(function) for function in stack.functions)
+    around = explore(asked, _compose(args.compose, stack.folder), patients)
+    around = replace(around, complaints=complaints(stack.folder))
+    findings = [Finding(READING, problem) for problem in problems]
+    findings += examine(Case(stack, patients, around))
+    count = len(patients)
+    sys.stdout.write(_as_json(path, findings) if args.json else _as_text(path, findings, count))
+    return 1 if findings else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = "find conflicting settings of a stack file and suggest fixes"
+    parser = argparse.ArgumentParser(prog="carpool doctor", description=about)
+    add = parser.add_argument
+    add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
+    add("--compose", type=Path, metavar="FILE", help="default: the one beside the stack file")
+    add("--gateway", default="", metavar="URL", help="ask a gateway or provider what it is")
+    files = "files basic-auth-user and -password (default: those of a provider started here)"
+    add("--basic-auth", type=Path, metavar="DIR", help=files)
+    add("--gateway-timeout", default="", metavar="TIME", help="its upstream_timeout")
+    add("--prometheus", default="", metavar="URL", help="ask it whether it has an AlertManager")
+    add("--ce", action="store_true", help="functions go to OpenFaaS Community Edition")
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    for name in ("gateway", "prometheus"):
+        url = getattr(args, name)
+        if url and not url.startswith(("http://", "https://")):
+            raise ConfigError([Problem(f"--{name}", url, "a URL such as http://127.0.0.1:8080")])
+    timeout_s = duration_s(args.gateway_timeout) if args.gateway_timeout else None
+    if args.gateway_timeout and not timeout_s:
+        expected = "a duration above zero such as 60s"
+        raise ConfigError([Problem("--gateway-timeout", args.gateway_timeout, expected)])
+    auth = credentials(args.basic_auth) if args.basic_auth else found(args.gateway)
+    return Asked(args.gateway, auth, args.prometheus, args.ce, timeout_s)
+
+
+def _compose(named: Path | None, folder: Path) -> Compose | None:
+    found = named or next((folder / n for n in compose_file.NAMES if (folder / n).is_file()), None)
+    return compose_file.read(found) if found else None
+
+
+def _as_json(path: Path, findings: Sequence[Finding]) -> str:
+    lines = [
+        {
+            "check": finding.check,
+            "where": finding.problem.name,
+            "value": finding.problem.value,
+            "expected": finding.problem.expected,
+            "mend": finding.problem.hint,
+        }
+        for finding in findings
+    ]
+    return json.dumps({"file": str(path), "findings": lines, "checks": list(promises())}) + "\n"
+
+
+def _as_text(path: Path, findings: Sequence[Finding], functions: int) -> str:
+    if not findings:
+        checks = len(promises())
+        return f"{path}: nothing found; {checks} checks, {_counted(functions, 'function')}\n"
+    lines = [f"{finding.problem}  [{finding.check}]" for finding in findings]
+    return "\n".join([*lines, f"{path}: {_counted(len(findings), 'finding')}"]) + "\n"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"

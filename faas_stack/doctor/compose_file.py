@@ -1,0 +1,131 @@
+"""A compose file, read for what matters to functions: gateway, AlertManager, the provider's GPUs.
+
+Compose's own reader is Compose; what it would refuse is not looked for here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from carpool.errors import ConfigError, Problem
+from carpool.files import read_text
+from carpool.validation.problems import Problems
+from carpool.validation.yaml_reader import YamlReader
+from faas_stack.stack.substitute import substitute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["NAMES", "Compose", "Service", "read"]
+
+NAMES = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml")
+_GATEWAY = re.compile(r"(^|/)openfaas(ltd)?/gateway(:|@|$)")
+_ALERT_MANAGER = re.compile(r"(^|/)alertmanager(:|@|$)")
+_GPUS = re.compile(r"--gpus[= ](\d+)")
+_SCALER = re.compile(r"--scaler[= ](\S+)")
+_PROVIDER = re.compile(r"\bprovider\s+docker\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One service.
+
+    Attributes:
+        command: entry point and command, joined by blanks.
+        starts: whether it starts with the others: it has no profile, or one that is chosen.
+    """
+
+    name: str
+    image: str
+    environment: dict[str, str]
+    command: str
+    starts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compose:
+    """A compose file's services by name."""
+
+    path: Path
+    services: Mapping[str, Service]
+
+    @property
+    def started(self) -> list[Service]:
+        """Those that start."""
+        return [service for service in self.services.values() if service.starts]
+
+    @property
+    def gateway(self) -> Service | None:
+        """OpenFaaS's gateway, if it starts."""
+        return next((s for s in self.started if _GATEWAY.search(s.image)), None)
+
+    @property
+    def alert_managers(self) -> tuple[str, ...]:
+        """Where there is an AlertManager."""
+        found = [s.name for s in self.started if _ALERT_MANAGER.search(s.image)]
+        return tuple(f"{self.path}: services.{name}.image" for name in found)
+
+    @property
+    def gpus(self) -> int | None:
+        """How many the provider has; None if there is no provider of Carpool's."""
+        if self._provider is None:
+            return None
+        found = _GPUS.search(self._provider.command)
+        return int(found[1]) if found else 0
+
+    @property
+    def scaler(self) -> str:
+        """Where Carpool's provider says that the scaler is; empty if it does not."""
+        found = _SCALER.search(self._provider.command) if self._provider else None
+        return found[1] if found else ""
+
+    @property
+    def _provider(self) -> Service | None:
+        return next((s for s in self.started if _PROVIDER.search(s.command)), None)
+
+
+def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
+    """Read the file at ``path``, with variables taken from ``env``.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    problems = Problems()
+    text = substitute(read_text(path, problems) or "", env, str(path), problems)
+    root = YamlReader(str(path), problems).root(text)
+    problems.raise_if_any()
+    try:
+        form = yaml.constructor.SafeConstructor().construct_document(root)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError([Problem(str(path), reason, "valid YAML")]) from error
+    services = form.get("services") if isinstance(form, dict) else None
+    if not isinstance(services, dict):
+        raise ConfigError([Problem(str(path), "", "a compose file, with services")])
+    chosen = set(env.get("COMPOSE_PROFILES", "").split(",")) - {""}
+    found = {str(name): _service(str(name), value, chosen) for name, value in services.items()}
+    return Compose(path, found)
+
+
+def _service(name: str, value: Any, chosen: set[str]) -> Service:  # noqa: ANN401  YAML
+    form = value if isinstance(value, dict) else {}
+    given = form.get("environment") or {}
+    if isinstance(given, list):
+        pairs = [str(item).partition("=") for item in given]
+        environment = {key: text for key, _, text in pairs}
+    else:
+        environment = {str(key): "" if text is None else str(text) for key, text in given.items()}
+    command = " ".join(_words(form.get("entrypoint")) + _words(form.get("command")))
+    profiles = set(map(str, form.get("profiles") or ()))
+    starts = not profiles or bool(profiles & chosen)
+    return Service(name, str(form.get("image", "")), environment, command, starts)
+
+
+def _words(value: Any) -> list[str]:  # noqa: ANN401  YAML
+    return [str(item) for item in value] if isinstance(value, list) else str(value or "").split()

@@ -1,0 +1,73 @@
+"""Whether a function's executor suits its model, by the model's profile; nothing is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+from carpool.executor_advice import Better, better_executor
+from carpool.predictor.operators_file import read_operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from carpool.predictor.operator_model import Operators
+    from carpool.settings import FunctionSettings
+    from faas_stack.doctor.context import FunctionContext
+
+__all__ = ["other_executor", "stages_missing"]
+
+_MODEL, _DECODER, _STAGES = "model.onnx", "decoder.onnx", "stages"
+
+
+def other_executor(patient: FunctionContext) -> Iterator[Problem]:
+    """The executor is the one that the model's profile speaks for, where it clearly does."""
+    folder, settings = patient.function.handler, patient.settings
+    if folder is None or settings is None or not (folder / _MODEL).is_file():
+        return
+    better = _better(folder, settings, min(patient.objectives.values(), default=None))
+    if better is None or better.executor == settings.executor:
+        return
+    mend = f"leave it out: {better.why}"
+    if better.executor == "lazy":
+        mend = f"set it, and cut the model with carpool stages: {better.why}"
+        if (folder / _DECODER).is_file():
+            mend = f"set it: {better.why}"
+    where = patient.label("com.carpool.executor")
+    yield Problem(where, settings.executor, better.executor, mend)
+
+
+def stages_missing(patient: FunctionContext) -> Iterator[Problem]:
+    """A model with the executor `lazy` is cut into stages, or answers step by step."""
+    folder, settings = patient.function.handler, patient.settings
+    if folder is None or settings is None or settings.executor != "lazy":
+        return
+    model, stages = folder / _MODEL, folder / _STAGES
+    code = folder / "handler.py"
+    steps = (folder / _DECODER).is_file() or (code.is_file() and "decode_step" in code.read_text())
+    if model.is_file() and not (steps or stages.is_dir()):
+        mend = f"run carpool stages {model} --out {stages}; without, requests wait for whole runs"
+        yield Problem(f"functions.{patient.function.name}: {stages}", "", "stages.json", mend)
+
+
+def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> Better | None:
+    if (folder / _DECODER).is_file():
+        return Better(
+            "lazy", "its answers differ in length, and a whole batch waits for the longest"
+        )
+    model = _profiled(folder / _MODEL)
+    if model is None:
+        return None
+    cpu = float(max(1, int(settings.cpu or 1)))
+    return better_executor(
+        lambda size: model.predict(size, cpu, settings.gpu), settings.batch_max, slo_s
+    )
+
+
+def _profiled(path: Path) -> Operators | None:
+    """The model's times: measured by `carpool profile`, or predicted by its operators."""
+    try:
+        return read_operators(path)
+    except (ConfigError, ImportError):  # nothing is known of it, which is no fault
+        return None

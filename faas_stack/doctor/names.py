@@ -1,0 +1,89 @@
+"""Labels that nobody reads, and OpenFaaS's own where they do harm or nothing."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from carpool.errors import Problem
+from carpool.settings import LABEL_PREFIX, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faas_stack.doctor.context import FunctionContext
+
+__all__ = ["bad_factor", "bounds_crossed", "commercial_labels", "nearly_labels", "two_scales"]
+
+_SCALE = "com.openfaas.scale."
+_COMMUNITY = tuple(f"{_SCALE}{name}" for name in ("min", "max", "factor"))
+_COMMERCIAL = tuple(
+    f"{_SCALE}{name}"
+    for name in ("zero", "zero-duration", "type", "target", "target-proportion", "down.window")
+)
+_LIKE = 0.84  # difflib's measure; a letter or two of a name of twenty
+_FACTORS = range(1, 101)
+
+
+def nearly_labels(patient: FunctionContext) -> Iterator[Problem]:
+    """No label or annotation looks like one that is read and is none."""
+    known = [row.label for row in rows()] + [*_COMMUNITY, *_COMMERCIAL]
+    function = patient.function
+    for name, value in sorted({**function.annotations, **function.labels}.items()):
+        if name in known or name.startswith(LABEL_PREFIX):  # whose mistakes reading reports
+            continue
+        close = get_close_matches(name.lower(), known, n=1, cutoff=_LIKE)
+        bare = f"{LABEL_PREFIX}{name.lower().removeprefix('carpool.')}"
+        meant = bare if bare in known and name.lower().startswith("carpool.") else ""
+        if meant or close:
+            mend = f"did you mean {meant or close[0]!r}?"
+            yield Problem(patient.label(name), value, "a name that somebody reads", mend)
+
+
+def commercial_labels(patient: FunctionContext) -> Iterator[Problem]:
+    """No label is one that only OpenFaaS's commercial scaler reads."""
+    instead = {
+        f"{_SCALE}zero": 'com.carpool.scale.min: "0"',
+        f"{_SCALE}type": "com.carpool.scale.policy",
+    }
+    for name in _COMMERCIAL:
+        if name in patient.function.labels:
+            mend = f"leave it out{f', and use {instead[name]}' if name in instead else ''}: "
+            mend += "Carpool passes it over, and the Community Edition refuses some of them"
+            value = patient.function.labels[name]
+            yield Problem(patient.label(name), value, "a label that somebody reads", mend)
+
+
+def bad_factor(patient: FunctionContext) -> Iterator[Problem]:
+    """``com.openfaas.scale.factor`` is one with which the gateway still calls the function."""
+    name = f"{_SCALE}factor"
+    value = patient.function.labels.get(name, "")
+    factor = _whole(value)
+    if factor is not None and factor not in _FACTORS:
+        mend = "leave it out: with scale_from_zero the gateway answers every call with 404"
+        yield Problem(patient.label(name), value, "a whole number from 1 to 100", mend)
+
+
+def bounds_crossed(patient: FunctionContext) -> Iterator[Problem]:
+    """``com.openfaas.scale.min`` is at most ``com.openfaas.scale.max``."""
+    labels = patient.function.labels
+    low, high = (_whole(labels.get(f"{_SCALE}{name}", "")) for name in ("min", "max"))
+    if low is not None and high is not None and low > high:
+        expected = f"at most {_SCALE}max, which is {high}"
+        yield Problem(patient.label(f"{_SCALE}min"), str(low), expected, "exchange them")
+
+
+def two_scales(patient: FunctionContext) -> Iterator[Problem]:
+    """Bounds of instances are given once: as Carpool's labels, or as OpenFaaS's."""
+    for name in ("min", "max"):
+        ours, theirs = f"com.carpool.scale.{name}", f"{_SCALE}{name}"
+        given = {**patient.function.annotations, **patient.function.labels}
+        if ours in given and theirs in given and given[ours] != given[theirs]:
+            expected = f"{given[ours]!r}, as {ours} says"
+            mend = "leave it out: the scaler goes by Carpool's, the gateway by its own"
+            yield Problem(patient.label(theirs), given[theirs], expected, mend)
+
+
+def _whole(text: str) -> int | None:
+    sign = text.removeprefix("-")
+    return int(text) if sign.isascii() and sign.isdecimal() and len(sign) < 10 else None  # noqa: PLR2004

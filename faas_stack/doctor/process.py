@@ -1,0 +1,157 @@
+"""What a function's environment tells sidecar, watchdog and handler, and what they make of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+from carpool.settings import ENV_PREFIX
+from carpool.validation.problems import nearest
+from sidecar.options import Options
+from watchdog_plugin.settings import HandlerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from faas_stack.doctor.context import FunctionContext
+
+__all__ = ["cold_first_batch", "nearly_ours", "overruled", "refused_batches", "wrong_options"]
+
+_PIPELINED = 2  # the sidecar may send a quick handler one batch behind the one it works on
+_SPARE = 2  # with executor lazy, half a batch more waits to be let in
+_OVERRULED = {
+    "mode": "http",
+    "port": "sidecar_watchdog_port",
+    "upstream_url": "sidecar_handler_port",
+    "http_upstream_url": "sidecar_handler_port",
+    "ready_path": "/_/ready",
+    "function_process": "fprocess",
+}
+_WATCHDOG = (
+    *("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval", "max_inflight"),
+    *("log_buffer_size", "prefix_logs", "suppress_lock", "http_buffer_req_body"),
+)
+_PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
+_ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
+
+
+def wrong_options(patient: FunctionContext) -> Iterator[Problem]:
+    """Every ``sidecar_*`` and ``handler_*`` variable is one that there is, with a good value."""
+    function = patient.function
+    env = {k: v for k, v in function.environment.items() if not k.startswith(ENV_PREFIX)}
+    named = {"OPENFAAS_NAME": function.name, "fprocess": function.fprocess, **env}
+    readers: tuple[Callable[[Mapping[str, str]], object], ...]
+    readers = (Options.from_env, HandlerSettings.from_env)
+    for read in readers:
+        try:
+            read(named)
+        except ConfigError as error:
+            for found in error.problems:
+                if found.name not in _ELSEWHERE and found.name != "exec_timeout":
+                    yield Problem(patient.env(found.name), found.value, found.expected, found.hint)
+
+
+def nearly_ours(patient: FunctionContext) -> Iterator[Problem]:
+    """No variable looks like one of sidecar, handler or watchdog and is none."""
+    for name, value in sorted(patient.function.environment.items()):
+        mend = _nearly(name)
+        if mend:
+            expected = "a name that somebody reads"
+            yield Problem(patient.env(name), value, expected, mend)
+
+
+def _nearly(name: str) -> str:
+    prefix, line, rest = name.partition("_")
+    if name in _WATCHDOG or name in _OVERRULED or f"{prefix}_" in _PREFIXES:
+        return ""
+    if line and rest:
+        for ours in _PREFIXES:
+            if nearest(f"{prefix.lower()}_", [ours]) and len(prefix) > len(ours) - 3:
+                return f"did you mean {ours + rest.lower()!r}?"
+    return nearest(name, _WATCHDOG) if name.lower() in _WATCHDOG or _close(name) else ""
+
+
+def _close(name: str) -> bool:
+    """Whether a letter or two are missing, added or exchanged."""
+    return any(
+        abs(len(name) - len(known)) <= 1 and _differing(name, known) <= 2  # noqa: PLR2004
+        for known in _WATCHDOG
+    )
+
+
+def _differing(name: str, known: str) -> int:
+    same = 0
+    while same < min(len(name), len(known)) and name[same] == known[same]:
+        same += 1
+    left, right = name[same:], known[same:]
+    while left and right and left[-1] == right[-1]:
+        left, right = left[:-1], right[:-1]
+    return max(len(left), len(right))
+
+
+def refused_batches(patient: FunctionContext) -> Iterator[Problem]:
+    """``max_inflight`` lets in as many batches as the sidecar sends an instance at a time."""
+    text = patient.function.environment.get("max_inflight", "")
+    if not text:
+        return
+    least, why = _at_once(patient)
+    if not (text.isascii() and text.isdecimal()):
+        mend = "the watchdog takes no limit for what it cannot read"
+        yield Problem(patient.env("max_inflight"), text, "a whole number", mend)
+    elif 0 < int(text) < least:
+        mend = f"leave it out: the sidecar holds what is too much, the watchdog answers 429; {why}"
+        yield Problem(patient.env("max_inflight"), text, f"0, or at least {least}", mend)
+
+
+def _at_once(patient: FunctionContext) -> tuple[int, str]:
+    """Most batches that an instance holds, and why."""
+    settings = patient.settings
+    if settings is None or settings.executor != "lazy":
+        return _PIPELINED, "a quick handler gets the next batch while it works on one"
+    spare = -(-settings.batch_max // _SPARE)
+    return settings.batch_max + spare, "with executor lazy requests join one by one"
+
+
+def overruled(patient: FunctionContext) -> Iterator[Problem]:
+    """No variable of the watchdog is set that the sidecar overrules, or that stops it."""
+    env = patient.function.environment
+    for name, mend in _OVERRULED.items():
+        if name in env:
+            expected = "nothing, as the sidecar sets it when it starts the watchdog"
+            yield Problem(patient.env(name), env[name], expected, f"leave it out, or see {mend}")
+    if env.get("suppress_lock", "").lower() in ("true", "1"):
+        mend = "leave it out: the watchdog would say 503 to whoever asks for its health, for ever"
+        yield Problem(patient.env("suppress_lock"), env["suppress_lock"], "false", mend)
+    size = env.get("log_buffer_size", "-1")
+    if size != "-1":
+        mend = "leave it out: one longer line ends the log, and later prints hang the function"
+        yield Problem(patient.env("log_buffer_size"), size, "-1", mend)
+
+
+def cold_first_batch(patient: FunctionContext) -> Iterator[Problem]:
+    """A ``handle_batch`` with an objective has an ``example`` to warm up with."""
+    function = patient.function
+    if not (function.handler and function.template and patient.objectives):
+        return
+    source = function.handler / "handler.py"
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return  # the function says so when it is assembled or loaded
+    names = {name for node in tree.body for name in _names(node)}
+    if "handle_batch" in names and "example" not in names:
+        expected = "a body, or a list of bodies, that the function runs before it is ready"
+        mend = "add example = b'...' to handler.py; else the first request after a start pays"
+        yield Problem(f"functions.{function.name}: {source.name}: example", "", expected, mend)
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    """What a statement of a module gives a name to."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in node.names)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))

@@ -1,0 +1,87 @@
+"""The checks of ``carpool doctor``, in the order of their findings.
+
+A check's name is what findings are shown with; its promise, the first line of its function's
+docstring, is what docs/doctor.md lists.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from faas_stack.doctor import capacity, executor, names, process, scaling, times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from carpool.errors import Problem
+    from faas_stack.doctor.context import Case, FunctionContext
+
+__all__ = ["CASE", "FUNCTION", "READING", "Finding", "examine", "promises"]
+
+READING = "stack-file"  # what reading the file itself finds
+_READING_PROMISE = (
+    "The stack file is one that faas-cli and Carpool read whole: no unknown key, no setting that "
+    "is ill-formed or contradicts another (a window that is not shorter than the objective, "
+    "`scale.min` over `scale.max`)."
+)
+
+FUNCTION: Mapping[str, Callable[[FunctionContext], Iterator[Problem]]] = {
+    "window": times.late_by_waiting,
+    "exec-timeout": times.cut_off,
+    "write-timeout": times.watchdog_hangs_up,
+    "watchdog-times": times.unread_times,
+    "max-inflight": process.refused_batches,
+    "watchdog": process.overruled,
+    "options": process.wrong_options,
+    "variables": process.nearly_ours,
+    "warm-up": process.cold_first_batch,
+    "executor": executor.other_executor,
+    "stages": executor.stages_missing,
+    "labels": names.nearly_labels,
+    "commercial-labels": names.commercial_labels,
+    "scale-factor": names.bad_factor,
+    "scale-bounds": names.bounds_crossed,
+    "two-bounds": names.two_scales,
+    "objective": scaling.no_objective,
+    "front": scaling.front_without,
+    "token": scaling.token_missing,
+}
+CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
+    "gateway-timeout": times.gateway_gives_up,
+    "gateway-order": times.gateway_order,
+    "scaler-address": scaling.nobody_scales,
+    "scaler": scaling.scaler_silent,
+    "running": scaling.scaler_complains,
+    "reachable": scaling.surroundings_silent,
+    "alertmanager": scaling.another_scaler,
+    "replicas": scaling.replicas_over,
+    "functions": scaling.functions_over,
+    "gpu": scaling.gpus_missing,
+    "room": capacity.too_little_room,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check has found."""
+
+    check: str
+    problem: Problem
+
+
+def examine(case: Case) -> Iterator[Finding]:
+    """Everything that the checks find."""
+    for patient in case.patients:
+        for name, check in FUNCTION.items():
+            yield from (Finding(name, problem) for problem in check(patient))
+    for name, whole in CASE.items():
+        yield from (Finding(name, problem) for problem in whole(case))
+
+
+def promises() -> dict[str, str]:
+    """What holds where a check finds nothing, by the check's name."""
+    checks = {**FUNCTION, **CASE}
+    said = {name: (inspect.getdoc(check) or "").split("\n\n")[0] for name, check in checks.items()}
+    return {READING: _READING_PROMISE, **{name: " ".join(t.split()) for name, t in said.items()}}

@@ -1,0 +1,166 @@
+"""What is known of the place that functions go to: from a compose file, and from who answers.
+
+The one part of ``carpool doctor`` that reads beyond the stack file. It changes nothing anywhere,
+and asks only whom it was told of. Proxies of the environment are passed by: they are for the
+outside.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from carpool import address
+from carpool.errors import ConfigError
+from faas_stack.doctor.context import Surroundings, duration_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from faas_stack.doctor.compose_file import Compose
+    from faas_stack.doctor.context import FunctionContext
+
+__all__ = ["Asked", "explore"]
+
+_TIMEOUT_S = 3.0
+_GATEWAY_S = 60.0  # its upstream_timeout where nothing is said
+_COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line names.
+
+    Attributes:
+        gateway: URL; empty: nobody is asked.
+        auth: user and password for it.
+        prometheus: URL of the Prometheus that may have an AlertManager; empty: nobody is asked.
+        community: whether the functions go to OpenFaaS Community Edition in any case.
+        gateway_timeout_s: what the gateway's ``upstream_timeout`` is, if somebody said so.
+    """
+
+    gateway: str = ""
+    auth: tuple[str, str] | None = None
+    prometheus: str = ""
+    community: bool = False
+    gateway_timeout_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Answers:
+    """Asks, and keeps why somebody does not answer."""
+
+    troubles: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def of(self, option: str, url: str, path: str, auth: tuple[str, str] | None = None) -> Any:  # noqa: ANN401  JSON
+        """What is answered; None if nothing is that can be read."""
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                answer = session.get(url.rstrip("/") + path, auth=auth, timeout=_TIMEOUT_S)
+            if answer.status_code != requests.codes.ok:
+                hint = "; name its credentials with --basic-auth" * (answer.status_code == 401)  # noqa: PLR2004
+                self.troubles.append((option, url, f"{path} says {answer.status_code}{hint}"))
+                return None
+            return answer.json()
+        except (requests.RequestException, ValueError) as error:
+            self.troubles.append((option, url, f"{path}: {_short(error)}"))
+            return None
+
+
+def explore(
+    asked: Asked, compose: Compose | None, patients: Iterable[FunctionContext]
+) -> Surroundings:
+    """Put together what is known."""
+    answers = _Answers()
+    around = _from_compose(compose) if compose else Surroundings()
+    if asked.gateway:
+        around = _from_gateway(around, asked, answers)
+    if asked.prometheus:
+        found = answers.of("--prometheus", asked.prometheus, "/api/v1/alertmanagers")
+        around = replace(around, alert_managers=(*around.alert_managers, *_alerting(found)))
+    if asked.community:
+        around = replace(around, community="--ce")
+    upstream_s = asked.gateway_timeout_s
+    if upstream_s is None and around.community:
+        upstream_s = duration_s((around.gateway or {}).get("upstream_timeout", ""))
+        upstream_s = _GATEWAY_S if upstream_s is None else upstream_s
+    named = {p.function.environment.get("sidecar_scaler", "") for p in patients} - {""}
+    services = compose.services if compose else {}
+    silent = tuple((where, why) for where in sorted(named) if (why := _silent(where, services)))
+    troubles = tuple(answers.troubles)
+    return replace(around, upstream_timeout_s=upstream_s, silent=silent, troubles=troubles)
+
+
+def _from_compose(compose: Compose) -> Surroundings:
+    gateway = compose.gateway
+    return Surroundings(
+        community=f"{compose.path} has its gateway" if gateway else "",
+        gateway=gateway.environment if gateway else None,
+        gateway_name=f"{compose.path}: services.{gateway.name}.environment" if gateway else "",
+        alert_managers=compose.alert_managers,
+        gpus=compose.gpus,
+        scaler=compose.scaler,
+    )
+
+
+def _from_gateway(around: Surroundings, asked: Asked, answers: _Answers) -> Surroundings:
+    info = answers.of("--gateway", asked.gateway, "/system/info", asked.auth)
+    if not isinstance(info, dict):
+        return around
+    inner = info.get("provider")
+    behind = isinstance(inner, dict)  # OpenFaaS's gateway wraps what its provider says
+    said = inner if isinstance(inner, dict) else info
+    provider = f"{said.get('provider', '')} {said.get('orchestration', '')}".strip()
+    listed = answers.of("--gateway", asked.gateway, "/system/functions", asked.auth)
+    names = {each.get("name", "") for each in listed if isinstance(each, dict)} if listed else set()
+    deployed = frozenset(names) if isinstance(listed, list) else None
+    is_community = behind or said.get("provider") in _COMMUNITY_PROVIDERS
+    community = f"{asked.gateway} is its gateway" if is_community else around.community
+    scaler = str(said.get("scaler", "")) or around.scaler
+    around = replace(around, **_of_machine(said.get("machine")))
+    return replace(around, provider=provider, scaler=scaler, deployed=deployed, community=community)
+
+
+def _of_machine(machine: object) -> dict[str, Any]:
+    """What a provider says that its machine has; nothing, if it does not, or not in numbers."""
+    if not (isinstance(machine, dict) and isinstance(machine.get("cpus"), int | float)):
+        return {}
+    numbers = {key: value for key, value in machine.items() if isinstance(value, int | float)}
+    return {"machine": numbers, "gpus": int(numbers.get("gpus", 0))}
+
+
+def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON
+    """The AlertManagers that a Prometheus sends to."""
+    try:
+        return [f"AlertManager {each['url']}" for each in found["data"]["activeAlertmanagers"]]
+    except (TypeError, KeyError):
+        return []
+
+
+def _silent(where: str, services: Iterable[str]) -> str:
+    """Why nobody answers at a scaler's address; empty if somebody does, or it cannot be told."""
+    try:
+        place = address.parse(where)
+    except ConfigError:
+        return ""  # which the sidecar's own check says
+    if place.host in services:
+        return ""  # a name of the stack's private network
+    try:
+        if place.path:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(_TIMEOUT_S)
+                line.connect(place.path)
+        else:
+            socket.create_connection((place.host, place.port), _TIMEOUT_S).close()
+    except OSError as error:
+        return error.strerror or str(error) or type(error).__name__
+    return ""
+
+
+def _short(error: Exception) -> str:
+    """The reason at the end of what requests says, which begins with objects' addresses."""
+    return " ".join(str(error).split()).rpartition(": ")[2].strip("()'\" ") or type(error).__name__

@@ -1,0 +1,116 @@
+"""Conflicting times: window < objective <= exec_timeout <= the gateway's timeout."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+from faas_stack.doctor.context import duration_s
+from sidecar.core.request import Request
+from sidecar.policies.choice import build_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faas_stack.doctor.context import Case, FunctionContext
+
+__all__ = ["cut_off", "gateway_gives_up", "gateway_order", "late_by_waiting", "watchdog_hangs_up"]
+__all__ += ["unread_times"]
+
+_TIMES = ("exec_timeout", "read_timeout", "write_timeout", "healthcheck_interval")
+_GATEWAY_S = 60.0  # what it takes each time to be where nothing is said
+_GRACE_S = 10.0  # what an instance gets from our provider; Kubernetes gives 30
+
+
+def late_by_waiting(patient: FunctionContext) -> Iterator[Problem]:
+    """A batch policy's window is shorter than every objective."""
+    wait_s = _window_s(patient)
+    for name, slo_s in patient.objectives.items():
+        if math.isfinite(wait_s) and 0 < slo_s <= wait_s:
+            expected = f"a window shorter than {name}, which is {durations.format(slo_s)}"
+            policy = patient.settings.batch_policy if patient.settings else ""
+            mend = f"set com.carpool.batch.wait below it, or choose another policy than {policy!r}"
+            where = patient.label("com.carpool.batch.params")
+            yield Problem(where, durations.format(wait_s), expected, mend)
+
+
+def _window_s(patient: FunctionContext) -> float:
+    """How long the policy lets a request wait for others."""
+    if patient.settings is None or ":" in patient.settings.batch_policy:
+        return 0.0  # importable beside the function only
+    with suppress(ConfigError):
+        return build_policy(patient.settings).depart(Request(1, "", 0.0))
+    return 0.0
+
+
+def cut_off(patient: FunctionContext) -> Iterator[Problem]:
+    """No objective is longer than ``exec_timeout``."""
+    for name, slo_s in patient.objectives.items():
+        if slo_s > patient.exec_timeout_s:
+            slo, limit = durations.format(slo_s), durations.format(patient.exec_timeout_s)
+            expected = f"at least {name}, which is {slo}"
+            mend = f"set exec_timeout to {slo} or more: a batch is cut off that is still in time"
+            yield Problem(patient.env("exec_timeout"), limit, expected, mend)
+
+
+def watchdog_hangs_up(patient: FunctionContext) -> Iterator[Problem]:
+    """of-watchdog's ``write_timeout`` is not shorter than ``exec_timeout``."""
+    text = patient.function.environment.get("write_timeout", "")
+    write_s = duration_s(text) if text else None
+    if write_s is not None and write_s < patient.exec_timeout_s < math.inf:
+        limit = durations.format(patient.exec_timeout_s)
+        expected = f"at least exec_timeout, which is {limit}"
+        mend = "leave it out, and the sidecar sets it; the watchdog would close the connection"
+        yield Problem(patient.env("write_timeout"), text, expected, mend)
+
+
+def unread_times(patient: FunctionContext) -> Iterator[Problem]:
+    """The watchdog's times are ones that it can read, and of use."""
+    for name in _TIMES:
+        text = patient.function.environment.get(name, "")
+        found_s = duration_s(text) if text else None
+        if text and (found_s is None or found_s <= 0):
+            mend = "the watchdog takes its default for what it cannot read, and 0 for no limit"
+            yield Problem(patient.env(name), text, "a duration above zero such as 30s", mend)
+        elif name == "healthcheck_interval" and found_s is not None and found_s >= _GRACE_S:
+            expected = f"less than the {durations.format(_GRACE_S)} that an instance gets to end"
+            mend = "leave it out: the sidecar sets 1s; the watchdog waits that long before it ends"
+            yield Problem(patient.env(name), text, expected, mend)
+
+
+def gateway_gives_up(case: Case) -> Iterator[Problem]:
+    """No ``exec_timeout`` is longer than the gateway waits (``upstream_timeout``)."""
+    upstream_s = case.around.upstream_timeout_s
+    if upstream_s is None:
+        return
+    for patient in case.patients:
+        if patient.exec_timeout_s > upstream_s:
+            endless = patient.exec_timeout_s == math.inf
+            limit = "0s" if endless else durations.format(patient.exec_timeout_s)
+            expected = f"at most the gateway's timeout, which is {durations.format(upstream_s)}"
+            mend = f"lower it, or set the gateway's upstream_timeout to {limit} or more"
+            mend = f"0 is no limit: set {durations.format(upstream_s)} or less" if endless else mend
+            yield Problem(patient.env("exec_timeout"), limit, expected, mend)
+
+
+def gateway_order(case: Case) -> Iterator[Problem]:
+    """The gateway's ``upstream_timeout`` is shorter than its ``read_`` and ``write_timeout``."""
+    gateway = case.around.gateway
+    if gateway is None:
+        return
+    found = {name: _gateway_s(gateway, name) for name in ("upstream", "read", "write")}
+    for name in ("read", "write"):
+        if found["upstream"] >= found[name]:
+            upstream, other = map(durations.format, (found["upstream"], found[name]))
+            expected = f"less than {name}_timeout, which is {other}"
+            mend = f"set {name}_timeout to 5s more; else callers see a reset instead of a 502"
+            where = f"{case.around.gateway_name}.upstream_timeout"
+            yield Problem(where, upstream, expected, mend)
+
+
+def _gateway_s(gateway: dict[str, str], name: str) -> float:
+    found_s = duration_s(gateway.get(f"{name}_timeout", ""))
+    return _GATEWAY_S if found_s is None else found_s

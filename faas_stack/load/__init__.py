@@ -1,0 +1,1 @@
+"""``carpool load``: an open-loop load generator."""

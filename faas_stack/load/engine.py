@@ -1,0 +1,283 @@
+"""The open-loop engine: sends each request when it is due, however slow the answers are.
+
+Theory of operation
+-------------------
+One alarm wakes the engine for the next due request. A request takes an idle keep-alive connection,
+else opens one while fewer than the limit are open, else waits in line; its latency counts from its
+due time in every case. A connection carries one request at a time, as most clients' do. Nothing is
+sent twice. One sweep a tenth of a second enforces the time limit, so a request costs no timer and
+no task; 20 000 requests a second fit one core.
+
+This file knows neither flags nor reports: it fills a `Tally`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httptools
+
+from faas_stack.load.alarm import Alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from faas_stack.load.results import Tally
+
+__all__ = ["Engine", "Target"]
+
+_SWEEP_S = 0.1
+_BATCH_HEADER = b"x-carpool-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go and what they are.
+
+    Attributes:
+        requests: whole requests as bytes, sent in turn.
+        connections: most connections open at once.
+        timeout_s: a request without an answer so long after it was due has failed.
+    """
+
+    host: str
+    port: int
+    requests: Sequence[bytes]
+    connections: int
+    timeout_s: float
+
+
+class _Connection(asyncio.Protocol):
+    """One socket, one request at a time."""
+
+    __slots__ = ("_batch", "_engine", "_parser", "due", "transport")
+
+    transport: asyncio.Transport
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._parser = httptools.HttpResponseParser(self)
+        self._batch = 0
+        self.due: float | None = None
+
+    def send(self, due: float, request: bytes) -> None:
+        self.due = due
+        self._batch = 0
+        self.transport.write(request)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._engine.lost(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        self._engine.lost(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(name) == len(_BATCH_HEADER) and name.lower() == _BATCH_HEADER and value.isdigit():
+            self._batch = int(value)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200 and self.due is not None:  # noqa: PLR2004 - below: not the answer yet
+            keep = self._parser.should_keep_alive()
+            self._engine.answered(self, status, self._batch, reusable=keep)
+
+
+class Engine:
+    """One run of load.
+
+    Args:
+        target: where to and what.
+        arrivals: due times in seconds from the start, in order.
+        tally: filled with every request due at or after ``warmup_s``.
+        warmup_s: requests due earlier are sent and not counted.
+        span_s: the arrivals' whole time, warm-up included; throughput is of that time or longer.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        arrivals: Iterator[float],
+        tally: Tally,
+        *,
+        warmup_s: float = 0.0,
+        span_s: float = 0.0,
+    ) -> None:
+        self._target = target
+        self._arrivals = arrivals
+        self._tally = tally
+        self._warmup_s = warmup_s
+        self._span_s = span_s
+        self._next_due: float | None = None
+        self._turn = 0
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._line: deque[float] = deque()
+        self._start = 0.0
+        self._counted_from = 0.0
+        self._last_answer = 0.0
+        self._done: asyncio.Event = asyncio.Event()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests due and not answered."""
+        return len(self._busy) + len(self._line)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since the start."""
+        return time.perf_counter() - self._start
+
+    async def run(self) -> None:
+        """Send everything and wait for the last answer or its time limit.
+
+        Raises:
+            OSError: the target cannot be reached at all.
+        """
+        loop = asyncio.get_running_loop()
+        await self._connect()
+        alarm = self._alarm = Alarm(loop, self._send_due)
+        sweeper = asyncio.create_task(self._sweep())
+        self._start = self._last_answer = time.perf_counter()
+        self._counted_from = self._start + self._warmup_s
+        self._advance()
+        self._send_due()
+        try:
+            await self._done.wait()
+            self._last_answer = max(self._last_answer, self._start + self._span_s)
+        finally:
+            alarm.close()
+            sweeper.cancel()
+            self._tally.elapsed_s += max(0.0, self._last_answer - self._counted_from)
+            self._close()
+
+    def _close(self) -> None:
+        for task in self._connecting:
+            task.cancel()
+        for connection in (*self._idle, *self._busy):
+            connection.due = None
+            connection.transport.abort()
+
+    # -- sending ----------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        offset_s = next(self._arrivals, None)
+        self._next_due = None if offset_s is None else self._start + offset_s
+
+    def _send_due(self) -> None:
+        now = time.perf_counter()
+        while self._next_due is not None and self._next_due <= now:
+            due = self._next_due
+            self._advance()
+            if due >= self._counted_from:
+                self._tally.lags_s.append(now - due)
+            if self._idle:
+                self._send(self._idle.pop(), due)
+            else:
+                self._wait_in_line(due)
+        if self._next_due is not None:
+            self._alarm.set(self._next_due - time.perf_counter())
+        else:
+            self._finish_if_done()
+
+    def _wait_in_line(self, due: float) -> None:
+        self._line.append(due)
+        if not self._grow() and due >= self._counted_from:
+            self._tally.starved += 1
+
+    def _grow(self) -> bool:
+        """Open a connection for somebody in line; False if there are as many as there may be."""
+        if len(self._busy) + len(self._connecting) >= self._target.connections:
+            return False
+        if len(self._connecting) < len(self._line):
+            task = asyncio.create_task(self._connect_or_fail())
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+        return True
+
+    def _send(self, connection: _Connection, due: float) -> None:
+        self._busy.add(connection)
+        connection.send(due, self._target.requests[self._turn])
+        self._turn = (self._turn + 1) % len(self._target.requests)
+
+    async def _connect(self) -> None:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: _Connection(self), self._target.host, self._target.port
+        )
+        self._take(connection)
+
+    async def _connect_or_fail(self) -> None:
+        try:
+            await self._connect()
+        except OSError:
+            if self._line:
+                self._failed(self._line.popleft(), "connection")
+            self._grow()
+
+    def _take(self, connection: _Connection) -> None:
+        if self._line:
+            self._send(connection, self._line.popleft())
+        else:
+            self._idle.append(connection)
+
+    # -- outcomes ---------------------------------------------------------------------------
+
+    def answered(self, connection: _Connection, status: int, batch: int, *, reusable: bool) -> None:
+        """A connection has read a whole answer."""
+        now = time.perf_counter()
+        due = connection.due
+        connection.due = None
+        self._busy.discard(connection)
+        if due is not None and due >= self._counted_from:
+            self._tally.answered(status, now - due, batch)
+            self._last_answer = now
+        if reusable:
+            self._take(connection)
+        else:
+            connection.transport.close()
+            self._grow()
+        self._finish_if_done()
+
+    def lost(self, connection: _Connection) -> None:
+        """A connection broke, or carried something that is not HTTP."""
+        due, connection.due = connection.due, None
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._busy.discard(connection)
+        connection.transport.abort()
+        if due is not None:
+            self._failed(due, "connection")
+            self._grow()
+
+    def _failed(self, due: float, why: str) -> None:
+        if due >= self._counted_from:
+            self._tally.failed(why)
+            self._last_answer = time.perf_counter()
+        self._finish_if_done()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            oldest = time.perf_counter() - self._target.timeout_s
+            for connection in [c for c in self._busy if c.due is not None and c.due < oldest]:
+                due, connection.due = connection.due, None
+                self._busy.discard(connection)
+                connection.transport.abort()
+                self._failed(due or 0.0, "timeout")
+                self._grow()
+            while self._line and self._line[0] < oldest:
+                self._failed(self._line.popleft(), "timeout")
+
+    def _finish_if_done(self) -> None:
+        if self._next_due is None and not self._busy and not self._line:
+            self._done.set()

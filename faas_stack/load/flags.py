@@ -1,0 +1,207 @@
+"""The flags of ``carpool load``, read strictly: every problem is reported in one go."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from carpool import durations
+from carpool.errors import ConfigError
+from carpool.validation.problems import Problems, nearest
+from faas_stack.load import arrivals
+from faas_stack.load.engine import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faas_stack.load.arrivals import Segment
+
+__all__ = ["LoadPlan", "parse"]
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_DURATION = "a duration such as 30s, 200ms or 1m30s"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """What one run is to do.
+
+    Attributes:
+        warmup_s: the first part of the segments, sent and not counted.
+        span_s: when to stop sending, warm-up included.
+    """
+
+    url: str
+    target: Target
+    segments: list[Segment]
+    arrivals: str
+    seed: int
+    warmup_s: float
+    span_s: float
+    slo_s: float | None
+    as_json: bool
+
+
+def parse(argv: Sequence[str]) -> LoadPlan:
+    """The plan the flags describe.
+
+    Raises:
+        ConfigError: values that cannot be used.
+    """
+    flags = _parser().parse_args(argv)
+    problems = Problems()
+    warmup_s = _duration(problems, "--warmup", flags.warmup, least_s=0.0) or 0.0
+    slo_s = _duration(problems, "--slo", flags.slo)
+    timeout_s = _duration(problems, "--timeout", flags.timeout) or math.inf
+    segments, span_s = _segments(problems, flags, warmup_s)
+    target = _target(problems, flags, timeout_s)
+    problems.raise_if_any()
+    return LoadPlan(
+        url=flags.url,
+        target=target,
+        segments=segments,
+        arrivals=flags.arrivals,
+        seed=flags.seed,
+        warmup_s=warmup_s,
+        span_s=span_s,
+        slo_s=slo_s,
+        as_json=flags.json,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="carpool load",
+        allow_abbrev=False,
+        description="Sends requests at the times an arrival process sets, however slow the answers"
+        " are (open loop), and prints latency quantiles counted from those times.",
+    )
+    add = parser.add_argument
+    add("--url", required=True, help="http://HOST:PORT/function/NAME")
+    add("--rate", help="requests per second")
+    add("--trace", metavar="CSV", help="start_s,requests_per_minute: replay these rates instead")
+    add("--scale", default="1", help="multiply the rates of --trace (1)")
+    add("--duration", help="how long to send, e.g. 30s (with --trace: as long as the trace)")
+    add("--warmup", default="0", help="send this much longer first, without counting (0)")
+    add("--arrivals", choices=arrivals.KINDS, default="poisson", help="(poisson)")
+    add("--seed", type=int, default=1, help="of the arrivals (1)")
+    add("--slo", help="latency objective, e.g. 200ms: counts what missed it")
+    add("--data", default="", help="body: text, @FILE, or @FOLDER (its files in turn)")
+    add("--method", help="POST with --data, else GET")
+    add("--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
+    add("--content-type", help="application/json where the body looks like it, else raw bytes")
+    add("--connections", default="512", help="most connections at once (512)")
+    add("--timeout", default="30s", help="a request without an answer by then has failed (30s)")
+    add("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _segments(
+    problems: Problems, flags: argparse.Namespace, warmup_s: float
+) -> tuple[list[Segment], float]:
+    duration_s = _duration(problems, "--duration", flags.duration)
+    if (flags.rate is None) == (flags.trace is None):
+        given = "neither" if flags.rate is None else "both"
+        problems.add("--rate, --trace", given, "exactly one of the two")
+        return [], 0.0
+    if flags.rate is not None:
+        rate_rps = _number(problems, "--rate", flags.rate, "requests per second, above 0")
+        if flags.duration is None:
+            problems.add("--duration", "nothing", _DURATION)
+        span_s = warmup_s + (duration_s or 0.0)
+        return arrivals.constant(rate_rps, span_s), span_s
+    scale = _number(problems, "--scale", flags.scale, "a number above 0")
+    try:
+        with Path(flags.trace).open(newline="", encoding="utf-8") as lines:
+            segments = arrivals.read_trace(lines, scale)
+    except (OSError, UnicodeDecodeError) as error:
+        problems.add("--trace", flags.trace, "a readable CSV file", str(error))
+        return [], 0.0
+    except ConfigError as error:
+        problems.extend(f"{flags.trace}: ", error)
+        return [], 0.0
+    whole_s = arrivals.span_s(segments)
+    return segments, min(whole_s, warmup_s + (duration_s or whole_s))
+
+
+def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> Target:
+    expected = "http://HOST:PORT/PATH"
+    host, port, path = "", 0, "/"
+    try:
+        url = urlsplit(flags.url)
+        host, port = url.hostname or "", url.port or 80
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        if url.scheme != "http" or not host or not flags.url.isascii() or " " in flags.url:
+            problems.add("--url", flags.url, expected)
+    except ValueError as error:
+        problems.add("--url", flags.url, expected, str(error))
+    method = (flags.method or ("POST" if flags.data else "GET")).upper()
+    if method not in _METHODS:
+        problems.add("--method", method, f"one of {', '.join(_METHODS)}", nearest(method, _METHODS))
+    bodies = _bodies(problems, flags.data)
+    extra = []
+    for header in flags.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip().isascii() or not header.isprintable():
+            problems.add("--header", header, "'NAME: VALUE'")
+        extra.append(f"{name.strip()}: {value.strip()}\r\n")
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    head = f"{method} {path} HTTP/1.1\r\nhost: {name}\r\nx-carpool-explain: 1\r\n{''.join(extra)}"
+    requests = []
+    for looks, body in bodies:
+        kind = flags.content_type or looks
+        whole = f"{head}content-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+        requests.append(whole.encode("latin-1", "replace") + body)
+    limit = _number(problems, "--connections", flags.connections, "a whole number above 0")
+    return Target(host, port, requests, max(1, int(limit)), timeout_s)
+
+
+def _bodies(problems: Problems, data: str) -> list[tuple[str, bytes]]:
+    """Each body with the content type it looks like."""
+    if not data.startswith("@"):
+        kind = "application/json" if data[:1] in ("{", "[") else "application/octet-stream"
+        return [(kind, data.encode())]
+    path = Path(data[1:])
+    try:
+        files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
+        bodies = [(_kind(file), file.read_bytes()) for file in files]
+    except OSError as error:
+        problems.add("--data", data, "a readable file or folder after the @", str(error))
+        return []
+    if not bodies:
+        problems.add("--data", data, "a folder with at least one file")
+    return bodies
+
+
+def _kind(file: Path) -> str:
+    return "application/json" if file.suffix == ".json" else "application/octet-stream"
+
+
+def _duration(
+    problems: Problems, name: str, text: str | None, least_s: float = 1e-6
+) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = durations.parse(text)
+    except ValueError:
+        seconds = -1.0
+    if seconds < least_s:
+        problems.add(name, text, _DURATION)
+        return None
+    return seconds
+
+
+def _number(problems: Problems, name: str, text: str, expected: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        problems.add(name, text, expected)
+        return 1.0
+    return number

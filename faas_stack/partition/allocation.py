@@ -1,0 +1,294 @@
+"""Who gets what of a machine: a ledger that never gives away more than there is.
+
+Theory of operation: it has two books. *Promises* are what functions were deployed or scaled to,
+size times number; a promise beyond the machine is refused, and whoever asked is told. *Seats* are
+what instances hold, from before their first process starts until after the last one has ended. In
+between the books may differ: an instance on its way out still holds a seat that is promised to
+another already, which then has to wait for it. A pinned instance has its cores to itself; all
+others share the *pool* of the remaining ones. Who names no size uses what is left: only the number
+of such instances is bounded, by what a machine can have of any size.
+
+Pure: sizes in, seats or refusals out. What other providers do with the machine it does not know.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Overloaded, Problem
+from carpool.validation.problems import Problems
+from faas_stack.partition import amounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from faas_stack.partition.resources import Resources
+
+__all__ = ["Allocation", "Capacity", "NoRoom", "Promise", "Seat", "crowd"]
+
+_EXACT = 1e-6  # sums of fractions
+_WHOLE_GPU = 100.0
+_BYTES_PER_MB = 1e6
+_PER_CORE = 32  # instances, of a sidecar and a handler each: they take turns, but they start
+_LEAST_BYTES = 32 * 2**20  # of memory, for the two of them
+_UNKNOWN = 256  # instances, on a machine of which nothing is known
+
+
+class NoRoom(Overloaded):
+    """What was asked for is not free; something else has to go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What there is for functions.
+
+    Attributes:
+        cores: the numbers of the cores; none: they are not known, and nobody is pinned.
+        cpu: how much of them all may be used together, in cores.
+        memory_bytes: memory.
+        gpus: GPUs, or MIG instances of them, by name.
+    """
+
+    cores: tuple[int, ...] = ()
+    cpu: float = math.inf
+    memory_bytes: float = math.inf
+    gpus: tuple[str, ...] = ()
+
+    def to_form(self) -> dict[str, float]:
+        """As whoever plans for it is told; empty where there is no bound."""
+        if not math.isfinite(self.cpu):
+            return {}
+        sizes = {"cpus": self.cpu, "gpus": len(self.gpus)}
+        known = math.isfinite(self.memory_bytes)
+        return {**sizes, "memory_mb": self.memory_bytes / _BYTES_PER_MB} if known else sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a function was promised: ``count`` times ``each``."""
+
+    each: Resources
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What an instance holds.
+
+    Attributes:
+        each: what it asked for.
+        cores: those reserved for it.
+        gpus: those it sees.
+    """
+
+    each: Resources
+    cores: tuple[int, ...] = ()
+    gpus: tuple[str, ...] = ()
+
+
+def crowd(there: Capacity) -> int:
+    """How many instances there may be of all functions together, whatever their size."""
+    by_cores = _PER_CORE * math.ceil(there.cpu) if math.isfinite(there.cpu) else _UNKNOWN
+    if not math.isfinite(there.memory_bytes):
+        return max(1, by_cores)
+    return max(1, min(by_cores, int(there.memory_bytes // _LEAST_BYTES)))
+
+
+class Allocation:
+    """Both books over one machine.
+
+    Args:
+        capacity: What there is.
+        most: How many instances there may be in all; None: as many as suit the capacity.
+    """
+
+    def __init__(self, capacity: Capacity, most: int | None = None) -> None:
+        self.capacity = capacity
+        self._most = crowd(capacity) if most is None else most
+        self._promises: dict[str, Promise] = {}
+        self._seats: dict[str, Seat] = {}
+
+    # -- promises ---------------------------------------------------------------------------
+
+    def check(self, each: Resources) -> None:
+        """Whether one instance could be here at all, were it alone.
+
+        Raises:
+            ConfigError: it could not; everything that is too large.
+        """
+        there, problems = self.capacity, Problems()
+        if each.cores > there.cpu + _EXACT:
+            expected = f"at most {amounts.cores(there.cpu)}"
+            problems.add("com.carpool.cpu, or limits.cpu", f"{each.cores:g}", expected)
+        if (each.memory_bytes or 0) > there.memory_bytes:
+            given = amounts.size(each.memory_bytes or 0)
+            expected = f"at most {amounts.size(there.memory_bytes)}"
+            problems.add("com.carpool.memory, or limits.memory", given, expected)
+        if each.gpus > len(there.gpus):
+            problems.add("com.carpool.gpu", each.gpus, f"at most {len(there.gpus)} GPUs")
+        problems.raise_if_any()
+
+    def promise(self, owner: str, each: Resources, count: int) -> Promise | None:
+        """Promise ``owner`` so much in place of what it was promised before, which is returned.
+
+        Raises:
+            ConfigError: even one would be too large, or so many are too many for the machine.
+            NoRoom: what others were promised does not leave that much.
+        """
+        before = self._promises.get(owner)
+        if not before or count > before.count:
+            self._check_number(owner, count)
+        if not (before and _covers(before, each, count)):
+            self.check(each)
+            if not self._can_promise(owner, each, count):
+                raise NoRoom(self._refusal(owner, each, count))
+        self.record(owner, Promise(each, count))
+        return before
+
+    def _check_number(self, owner: str, count: int) -> None:
+        others = sum(p.count for name, p in self._promises.items() if name != owner)
+        suits = f"{amounts.instances(self._most)} of all functions are what this machine can have"
+        if count > self._most:
+            problem = Problem(f"instances of {owner!r}", str(count), f"at most {self._most}", suits)
+            raise ConfigError([problem])
+        if count and count > self._most - others:
+            message = (
+                f"no room for {amounts.instances(count)} of {owner!r}: "
+                f"{max(0, self._most - others) or 'none'} would fit; {suits}, and {others} are "
+                "promised to others"
+            )
+            raise NoRoom(message)
+
+    def record(self, owner: str, promise: Promise | None) -> None:
+        """Note what ``owner`` is promised, without a question; None: nothing any more."""
+        if promise is None:
+            self._promises.pop(owner, None)
+        else:
+            self._promises[owner] = promise
+
+    def promised(self) -> Capacity:
+        """The sum of all promises, of cores and memory."""
+        sizes = [(p.each, p.count) for p in self._promises.values()]
+        return Capacity(
+            cpu=math.fsum(each.cores * count for each, count in sizes),
+            memory_bytes=sum((each.memory_bytes or 0) * count for each, count in sizes),
+        )
+
+    # -- seats ------------------------------------------------------------------------------
+
+    def take(self, name: str, each: Resources) -> Seat:
+        """The seat of the instance ``name``: the one it has, or a new one.
+
+        Raises:
+            NoRoom: others hold what it needs; it may be free later.
+        """
+        if name in self._seats:
+            return self._seats[name]
+        gpus = self._free_gpus(each)
+        if gpus is None or not self._has_cores_and_memory(each):
+            others = ", ".join(n for n, seat in self._seats.items() if _counts(seat.each))
+            message = f"waits for {amounts.resources(each)}; seats are held by {others or 'nobody'}"
+            raise NoRoom(message)
+        cores = self.pool_cores()[-each.whole_cores :] if each.whole_cores else ()
+        self._seats[name] = Seat(each, cores, gpus)
+        return self._seats[name]
+
+    def hold(self, name: str, seat: Seat) -> None:
+        """Note a seat that an instance has already, from an earlier provider."""
+        self._seats[name] = seat
+
+    def leave(self, name: str) -> None:
+        """Free the seat of ``name``, if it has one."""
+        self._seats.pop(name, None)
+
+    def seat(self, name: str) -> Seat | None:
+        """The seat of the instance ``name``, if it has one."""
+        return self._seats.get(name)
+
+    def has_room(self, each: Resources) -> bool:
+        """Whether one more seat of that size is free."""
+        return self._has_cores_and_memory(each) and self._free_gpus(each) is not None
+
+    def pool_cores(self) -> tuple[int, ...]:
+        """The cores that are nobody's alone."""
+        taken = {core for seat in self._seats.values() for core in seat.cores}
+        return tuple(core for core in self.capacity.cores if core not in taken)
+
+    # -- sums -------------------------------------------------------------------------------
+
+    def _has_cores_and_memory(self, each: Resources) -> bool:
+        seats = [seat.each for seat in self._seats.values()]
+        return self._within([Promise(one, 1) for one in (*seats, each)], each)
+
+    def _can_promise(self, owner: str, each: Resources, count: int) -> bool:
+        promises = [p for name, p in self._promises.items() if name != owner]
+        promises.append(Promise(each, count))
+        return self._within(promises, each) and (not each.gpus or self._gpus_suffice(promises))
+
+    def _within(self, promises: Iterable[Promise], each: Resources) -> bool:
+        """Whether the sums of what ``each`` asks for are not above what there is."""
+        promises = list(promises)
+        cores = math.fsum(p.each.cores * p.count for p in promises)
+        memory_bytes = sum((p.each.memory_bytes or 0) * p.count for p in promises)
+        return (not each.cores or cores <= self.capacity.cpu + _EXACT) and (
+            not each.memory_bytes or memory_bytes <= self.capacity.memory_bytes
+        )
+
+    def _gpus_suffice(self, promises: Iterable[Promise]) -> bool:
+        """Whether the shares can be laid out, the largest first."""
+        used = dict.fromkeys(self.capacity.gpus, 0.0)
+        all_of_them = [p.each for p in promises for _ in range(p.count) if p.each.gpus]
+        for each in sorted(all_of_them, key=lambda one: -one.gpu_percent):
+            chosen = _fullest(used, each)
+            if chosen is None:
+                return False
+            for name in chosen:
+                used[name] += each.gpu_percent
+        return True
+
+    def _free_gpus(self, each: Resources) -> tuple[str, ...] | None:
+        used = dict.fromkeys(self.capacity.gpus, 0.0)
+        for seat in self._seats.values():
+            for name in seat.gpus:
+                used[name] = used.get(name, 0.0) + seat.each.gpu_percent
+        return _fullest(used, each)
+
+    def _refusal(self, owner: str, each: Resources, count: int) -> str:
+        fits = next(
+            n for n in range(count - 1, -1, -1) if self._can_promise(owner, each, n) or not n
+        )
+        others = [
+            f"{name} ({p.count} x {amounts.resources(p.each)})"
+            for name, p in self._promises.items()
+            if name != owner and p.count and _counts(p.each)
+        ]
+        promised = f"{', '.join(others)} were promised theirs" if others else "all is free"
+        return (
+            f"no room for {amounts.instances(count)} of {owner!r} with {amounts.resources(each)} "
+            f"each: {fits or 'none'} would fit; of {amounts.capacity(self.capacity)}, {promised}; "
+            f"smaller ones are asked for by {amounts.labels(each)}"
+        )
+
+
+def _covers(before: Promise, each: Resources, count: int) -> bool:
+    """Whether no more is asked for than before: granted even on a machine that shrank."""
+    old, gpus = before.each, (each.gpus, each.gpu_percent)
+    return (
+        each.cores * count <= old.cores * before.count + _EXACT
+        and (each.memory_bytes or 0) * count <= (old.memory_bytes or 0) * before.count
+        and (not each.gpus or (gpus == (old.gpus, old.gpu_percent) and count <= before.count))
+    )
+
+
+def _counts(each: Resources) -> bool:
+    return bool(each.cores or each.memory_bytes or each.gpus)
+
+
+def _fullest(used: dict[str, float], each: Resources) -> tuple[str, ...] | None:
+    """The fullest GPUs with room for it: what is left whole can be given to who needs it whole."""
+    free = [name for name, load in used.items() if load + each.gpu_percent <= _WHOLE_GPU + _EXACT]
+    if len(free) < each.gpus:
+        return None
+    return tuple(sorted(free, key=lambda name: -used[name])[: each.gpus])

@@ -1,0 +1,80 @@
+"""Which requests a provider lets in: what everybody may do, and what is asked of the others.
+
+Functions are for everybody, from every page: a call is the function's own to refuse. Everything
+else, and a function's metrics, is for holders of the credentials who come by one of this machine's
+names; only ``/healthz`` wants none. A change must say that it is JSON, which no web page can send
+to another site without being asked first (a CORS preflight, and that is never granted). A body
+without any type is let in where no browser has sent it: OpenFaaS's gateway scales from zero so.
+No document is so large that to read it would keep calls waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool import errors
+from carpool.http.hosts import Hosts
+from faas_stack.provider.proxy import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from carpool.http.server import Exchange
+    from faas_stack.provider.auth import BasicAuth
+
+__all__ = ["AccessControl", "is_call"]
+
+_JSON = b"application/json"
+_BY_BROWSERS = frozenset((b"origin", b"sec-fetch-site"))
+_DOCUMENT_BYTES = 2 * 1024 * 1024  # etcd, where Kubernetes keeps such documents, takes 1.5 MiB
+_FORBIDDEN, _TOO_LARGE, _UNSUPPORTED = 403, 413, 415
+
+
+class AccessControl:
+    """Looks at every request before anything acts upon it.
+
+    Args:
+        listen: Where the provider listens.
+        named: Further names of its own.
+        auth: Its credentials; None: it asks for none.
+    """
+
+    def __init__(self, listen: str, named: Iterable[str], auth: BasicAuth | None) -> None:
+        self._hosts = Hosts([listen], named)
+        self._auth = auth
+
+    def refuse(self, exchange: Exchange) -> int | None:
+        """Answer a request that is not let in, and say with which status; None for all others."""
+        if is_call(exchange.target):
+            return None
+        path = exchange.path
+        if reason := self._hosts.refusal(exchange):
+            exchange.reply(_FORBIDDEN, errors.body(reason))
+            return _FORBIDDEN
+        if path != "/healthz" and self._auth and not self._auth.admits(exchange):
+            return self._auth.refuse(exchange)
+        if path.startswith("/system/") and exchange.body and not _is_json(exchange):
+            given = (exchange.header(b"content-type") or b"").decode("latin-1")
+            reason = f"content-type = {given!r}: expected {_JSON.decode()}; curl: --json"
+            exchange.reply(_UNSUPPORTED, errors.body(reason))
+            return _UNSUPPORTED
+        if len(exchange.body) > _DOCUMENT_BYTES:
+            reason = f"a body of {len(exchange.body)} bytes: expected at most {_DOCUMENT_BYTES}"
+            exchange.reply(_TOO_LARGE, errors.body(reason))
+            return _TOO_LARGE
+        return None
+
+
+def is_call(target: str) -> bool:
+    """Whether a function is called; its metrics are its sidecar's, and are no call."""
+    if not target.startswith(PREFIX):
+        return False
+    rest = target[len(PREFIX) :].partition("?")[0].partition("/")[2]
+    return rest != "metrics"
+
+
+def _is_json(exchange: Exchange) -> bool:
+    kind = exchange.header(b"content-type")
+    if kind is None:
+        return not any(name in _BY_BROWSERS for name, _ in exchange.headers)
+    return kind.partition(b";")[0].strip().lower() == _JSON

@@ -1,0 +1,301 @@
+"""The functions there should be: desired state, and the replica set that realises each.
+
+The one place that changes what is deployed; the REST API and ``carpool up`` both come through
+here. What there should be is promised by the backend's ledger, which refuses what the machine has
+not, and written down where a journal is given, before anything is done about it. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
+from carpool.validation.problems import nearest
+from faas_stack.partition.allocation import Promise
+from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.journal import Entry
+from faas_stack.provider.replicas import Replica, ReplicaSet
+from faas_stack.provider.scaled import ScalerAccess, is_front
+from faas_stack.provider.storage import NoSpace
+
+if TYPE_CHECKING:
+    from faas_stack.provider.backend import Backend
+    from faas_stack.provider.journal import Journal
+
+__all__ = ["Function", "Functions"]
+
+log = logging.getLogger(__name__)
+
+_DIGITS = 9  # of a number in a label: more is too many anywhere
+
+
+@dataclass(slots=True)
+class Function:
+    """One deployed function.
+
+    Attributes:
+        call_limit_s: how long a call may take, from its leaving for a replica.
+    """
+
+    deployment: Deployment
+    replicas: int
+    running: ReplicaSet
+    created: datetime
+    invocations: int = 0
+    answers: Counter[int] = field(default_factory=Counter)  # by status
+    call_limit_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.call_limit_s = call_limit_s(self.deployment)
+
+    def update(self, deployment: Deployment, equipped: Deployment, replicas: int) -> None:
+        """Become another deployment, which runs as ``equipped``."""
+        self.deployment = deployment
+        self.call_limit_s = call_limit_s(deployment)
+        self.replicas = replicas
+        self.running.update(equipped, replicas)
+
+    def status(self) -> dict[str, Any]:
+        """OpenFaaS's FunctionStatus."""
+        return {
+            "name": self.deployment.service,
+            **self.deployment.to_json(),
+            "replicas": self.replicas,
+            "availableReplicas": self.running.available,
+            "invocationCount": self.invocations,
+            "createdAt": self.created.isoformat(),
+            **({"partition": confined} if (confined := self.running.confined) else {}),
+        }
+
+
+class Functions:
+    """All functions of a provider.
+
+    Args:
+        backend: what runs them.
+        grace_s: how long a replica that is taken away may go on with its requests.
+        patience_s: how long a request waits for a replica to become ready.
+        journal: where to write down what there should be, if instances outlive the provider.
+
+    Attributes:
+        scaler: what decides how many instances functions with a scaling policy have; None: nobody.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        grace_s: float = 10.0,
+        patience_s: float = 60.0,
+        journal: Journal | None = None,
+    ) -> None:
+        self.backend = backend
+        self.scaler: ScalerAccess | None = None
+        self._journal = journal
+        self._grace_s = grace_s
+        self._patience_s = patience_s
+        self._functions: dict[tuple[str, str], Function] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function:
+        """The function of that name.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if function := self.get(name, namespace):
+            return function
+        hint = nearest(name, [n for n, ns in self._functions if ns == namespace])
+        message = f"no function {name!r} in namespace {namespace!r}"
+        raise NotFound(f"{message}; {hint}" if hint else message)
+
+    def get(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function | None:
+        """The function of that name, if there is one."""
+        return self._functions.get((name, namespace))
+
+    def functions(self, namespace: str | None = None) -> list[Function]:
+        """The functions of a namespace, or all; in order of name."""
+        found = sorted(self._functions.items())
+        return [f for (_, ns), f in found if namespace is None or ns == namespace]
+
+    def namespaces(self) -> list[str]:
+        """The default namespace and every other that holds a function."""
+        return sorted({DEFAULT_NAMESPACE} | {namespace for _, namespace in self._functions})
+
+    def restore(self) -> None:
+        """Add the functions of the journal, as they were when the last provider ended."""
+        for entry in list(self._journal.entries()) if self._journal else ():
+            try:
+                self._promise(entry)
+            except CarpoolError as error:  # the machine shrank; what runs already goes on
+                log.warning("%s", error)
+                each = self.backend.size(self._equipped(entry.deployment))
+                self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
+            self._add(entry)
+
+    async def deploy(self, deployment: Deployment) -> Function:
+        """Add a function.
+
+        Raises:
+            Conflict: there is one of that name.
+            NoRoom: others were promised what it needs.
+            CarpoolError: it cannot run here.
+        """
+        self._refuse_second(deployment)
+        entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
+        try:
+            await self.backend.check(self._equipped(deployment))
+            self._refuse_second(deployment)  # that may have taken long
+            self._keep(entry)
+        except CarpoolError:
+            if self.get(deployment.service, deployment.namespace) is None:
+                self._dismiss(deployment)
+            raise
+        return self._add(entry)
+
+    async def update(self, deployment: Deployment) -> None:
+        """Replace a function, without a gap in service.
+
+        Raises:
+            NotFound: there is none of that name.
+            NoRoom: the new one needs what others were promised; the old one stays.
+            CarpoolError: the new one cannot run here; the old one stays.
+        """
+        self.find(deployment.service, deployment.namespace)
+        equipped = self._equipped(deployment)
+        await self.backend.check(equipped)
+        function = self.find(deployment.service, deployment.namespace)
+        replicas = max(function.replicas, self._initial_replicas(deployment))
+        self._keep(Entry(deployment, replicas, function.created))
+        if equipped is deployment:
+            self._dismiss(deployment)
+        function.update(deployment, equipped, replicas)
+
+    def scale(self, name: str, namespace: str, replicas: int) -> None:
+        """Set how many replicas a function has.
+
+        Raises:
+            NotFound: there is no such function.
+            BadRequest: not a number of replicas.
+            ConfigError: the machine can never have so many.
+            NoRoom: others were promised what so many need; nothing is changed.
+        """
+        if replicas < 0:
+            message = f"replicas = {replicas}: expected a whole number of at least 0"
+            raise BadRequest(message)
+        function = self.find(name, namespace)
+        self._keep(Entry(function.deployment, replicas, function.created))
+        function.replicas = replicas
+        function.running.want(replicas)
+
+    def remove(self, name: str, namespace: str) -> None:
+        """Take a function away; its replicas answer what they have.
+
+        Raises:
+            NotFound: there is no such function.
+        """
+        function = self.find(name, namespace)
+        if self._journal:
+            self._journal.forget(name, namespace)
+        del self._functions[name, namespace]
+        self.backend.ledger.record(_owner(function.deployment), None)
+        self._dismiss(function.deployment)
+        function.replicas = 0
+        task = asyncio.get_running_loop().create_task(function.running.remove())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def acquire(self, function: Function) -> Replica:
+        """A replica for one request, started first if the function is scaled to zero.
+
+        The caller must ``release`` it.
+
+        Raises:
+            Overloaded: there is none, for want of room, or none became ready in time.
+            NotFound: the function was removed meanwhile.
+        """
+        service, namespace = function.deployment.service, function.deployment.namespace
+        if self.get(service, namespace) is not function:
+            message = f"function {service!r} was removed"
+            raise NotFound(message)
+        if not function.replicas:
+            replicas = max(1, self._initial_replicas(function.deployment))
+            entry = Entry(function.deployment, replicas, function.created)
+            with contextlib.suppress(NoSpace):  # no reason to fail a request
+                self._keep(entry)
+            self._promise(entry)
+            function.replicas = replicas
+            function.running.want(replicas)
+        return await function.running.acquire(self._patience_s)
+
+    async def close(self) -> None:
+        """Drain every function and wait until its replicas are gone, unless they are to last."""
+        if self.backend.lasting:
+            for function in self._functions.values():
+                function.running.leave()
+            return
+        for name, namespace in list(self._functions):
+            self.remove(name, namespace)
+        while self._leaving:
+            await asyncio.wait(self._leaving)
+
+    def _refuse_second(self, deployment: Deployment) -> None:
+        key = deployment.service, deployment.namespace
+        if key in self._functions:
+            message = f"function {key[0]!r} exists in namespace {key[1]!r}; update it with PUT"
+            raise Conflict(message)
+
+    def _keep(self, entry: Entry) -> None:
+        """Promise what it needs, and write it down; neither, if one cannot be."""
+        before = self._promise(entry)
+        if self._journal:
+            try:
+                self._journal.keep(entry)
+            except CarpoolError:
+                self.backend.ledger.record(_owner(entry.deployment), before)
+                raise
+
+    def _promise(self, entry: Entry) -> Promise | None:
+        each = self.backend.size(self._equipped(entry.deployment))
+        owner = _owner(entry.deployment)
+        return self.backend.ledger.promise(owner, each, entry.replicas)
+
+    def _add(self, entry: Entry) -> Function:
+        deployment = entry.deployment
+        running = ReplicaSet(self.backend, self._equipped(deployment), self._grace_s)
+        function = Function(deployment, entry.replicas, running, entry.created)
+        self._functions[deployment.service, deployment.namespace] = function
+        running.want(entry.replicas)
+        return function
+
+    def _equipped(self, deployment: Deployment) -> Deployment:
+        return self.scaler.equip(deployment) if self.scaler else deployment
+
+    def _dismiss(self, deployment: Deployment) -> None:
+        if self.scaler:
+            self.scaler.dismiss(deployment)
+
+    def _initial_replicas(self, deployment: Deployment) -> int:
+        """Of a front one, as the bounds are those of its instances."""
+        return 1 if self.scaler and is_front(deployment) else _least_replicas(deployment)
+
+
+def _owner(deployment: Deployment) -> str:
+    """What the ledger calls a function."""
+    default = deployment.namespace == DEFAULT_NAMESPACE
+    return deployment.service if default else f"{deployment.service}.{deployment.namespace}"
+
+
+def _least_replicas(deployment: Deployment) -> int:
+    """Carpool's label, else the gateway's own, else one."""
+    if deployment.settings.scale_min != 1:
+        return deployment.settings.scale_min
+    text = deployment.labels.get("com.openfaas.scale.min", "")
+    return max(1, int(text[:_DIGITS])) if text.isascii() and text.isdecimal() else 1

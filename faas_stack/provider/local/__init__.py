@@ -1,0 +1,1 @@
+"""Instances on this machine: processes, or containers of a Docker Engine."""

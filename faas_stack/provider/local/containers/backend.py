@@ -1,0 +1,268 @@
+"""The docker backend: instances as containers of a Docker Engine, on a private network.
+
+Theory of operation: containers outlive the provider. Their labels say which deployment they are an
+instance of; `open` looks for those of this stack, `start` takes one of its own deployment over
+before it makes another, and `sweep`, called when every function is back, removes the rest.
+
+A deployment is checked by making its container and removing it again unstarted: whatever the
+engine would object to (limits, mounts, a full disk) is told to whoever deploys.
+
+Cores, memory and GPUs are the ledger's. A container has its seat from before it is made until it
+is removed; its labels say which, so that the next provider finds it so. Cores of a pinned one are
+its alone: all others of the stack run on the rest, and are moved when that changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets as randomness
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, CarpoolError, ConfigError, Problem
+from carpool.validation.problems import Problems
+from faas_stack.partition import amounts
+from faas_stack.partition.allocation import Allocation, Capacity, Seat
+from faas_stack.partition.resources import Resources
+from faas_stack.provider.local.containers.engine import Engine, EngineError
+from faas_stack.provider.local.containers.host import on_host
+from faas_stack.provider.local.containers.life import ContainerLife
+from faas_stack.provider.local.containers.mounts import SecretMounts
+from faas_stack.provider.local.containers.spec import LABEL, Place, document
+from faas_stack.provider.local.containers.state import State
+from faas_stack.provider.local.supervised import Supervised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from faas_stack.provider.backend import Instance
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.local.containers.engine import Container
+    from faas_stack.provider.logs import LogRing
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["DockerBackend", "DockerOptions"]
+
+log = logging.getLogger(__name__)
+
+_REFUSED = 500  # below: the fault is in what the engine was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class DockerOptions:
+    """How containers are run.
+
+    Attributes:
+        state: a folder of the provider's own.
+        stack: names this provider's containers among those of the engine.
+        network: the private network of the functions; made if there is none of that name.
+        gpus: what the engine's machine has for functions: numbers, or UUIDs, as of MIG instances.
+        mps: the folder of an MPS daemon's pipe on the engine's machine; empty: no daemon runs.
+        grace_s: how long a container may take to end.
+    """
+
+    state: Path
+    stack: str = "carpool"
+    network: str = "carpool"
+    gpus: tuple[str, ...] = ()
+    mps: str = ""
+    grace_s: float = 10.0
+
+
+class DockerBackend:
+    """Runs deployments as containers. `open` it first."""
+
+    name = "docker"
+    lasting = True
+
+    def __init__(self, secrets: SecretStore, options: DockerOptions) -> None:
+        self._secrets = secrets
+        self._options = options
+        self._instances: dict[str, Supervised] = {}
+        self._orphans: dict[str, Container] = {}
+        self._moving: set[asyncio.Task[None]] = set()
+        self.ledger = Allocation(Capacity())
+
+    async def open(self, *, claim: bool = False) -> None:
+        """Reach the engine, make the network, find what an earlier provider left running.
+
+        Args:
+            claim: whether containers of the stack are ours whoever made them.
+
+        Raises:
+            Overloaded: there is no engine.
+            ConfigError: the state folder cannot be used, or the stack is somebody else's.
+        """
+        options = self._options
+        self._engine = await Engine.connect()
+        self._state = State(options.state)
+        cores, memory_bytes = await self._engine.size()
+        there = Capacity(tuple(range(cores)), cores, memory_bytes, options.gpus)
+        self.ledger = Allocation(there)
+        mounts = self._state.mounts
+        self._mounts = SecretMounts(self._secrets, mounts, await on_host(mounts, self._engine))
+        found = await self._engine.labelled(f"{LABEL}stack", options.stack)
+        owners = {container.labels.get(f"{LABEL}owner") for container in found}
+        if not claim and owners - {self._state.owner}:
+            expected = "a name that no other state folder's functions have"
+            hint = "choose another, or remove them with --clear"
+            raise ConfigError([Problem("--stack", options.stack, expected, hint)])
+        self._orphans = {container.name: container for container in found}
+        await self._engine.ensure_network(options.network, {f"{LABEL}stack": options.stack})
+
+    def size(self, deployment: Deployment) -> Resources:
+        """What one instance of ``deployment`` needs."""
+        return Resources.of(deployment)
+
+    def busy_gpus(self) -> dict[str, float]:
+        """None: they are the engine's machine's."""
+        return {}
+
+    async def check(self, deployment: Deployment) -> None:
+        """Whether the image can be had, secrets exist, and the engine would make the container."""
+        resources = self._check_form(deployment)
+        try:
+            await self._engine.fetch(deployment.image)
+        except EngineError as error:
+            expected = "an image that is here or can be pulled"
+            problem = Problem("image", deployment.image, expected, str(error))
+            raise ConfigError([problem]) from error
+        name = f"{self._options.stack}-check-{randomness.token_hex(4)}"
+        there = self.ledger.capacity  # it is not started, so it needs no seat
+        place = self._at(
+            Seat(resources, there.cores[: resources.whole_cores], there.gpus[: resources.gpus])
+        )
+        try:
+            asked = self._document(name, deployment, resources, place)
+            await self._engine.create(name, asked)
+        except EngineError as error:
+            if error.code >= _REFUSED:
+                raise
+            message = f"the Docker Engine cannot run {deployment.service!r}: {error}"
+            raise BadRequest(message) from error
+        finally:
+            self._mounts.remove(name)
+            await self._engine.remove(name)
+
+    def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
+        """Take over a container of the deployment, or begin to run a new one."""
+        resources = self.size(deployment)
+        adopted = self._adopt(deployment)
+        name = f"{self._options.stack}-{deployment.service}-{randomness.token_hex(4)}"
+        if adopted:
+            name = adopted.labels[f"{LABEL}instance"]
+            self.ledger.hold(name, _seat_of(adopted, resources))
+        life = ContainerLife(
+            name,
+            self._engine,
+            self._options.network,
+            lambda: self._document(name, deployment, resources, self._place(name, resources)),
+            log,
+            adopted.name if adopted else "",
+        )
+        instance = Supervised(name, life, log, changed)
+        self._instances[name] = instance
+        return instance
+
+    async def stop(self, instance: Instance) -> None:
+        """End ``instance`` in good order, within the grace period, and remove its container."""
+        await self._instances[instance.name].stop(self._options.grace_s)
+        del self._instances[instance.name]
+        seat = self.ledger.seat(instance.name)
+        self.ledger.leave(instance.name)
+        if seat and seat.cores:
+            self._spread()
+        self._mounts.remove(instance.name)
+
+    async def sweep(self) -> None:
+        """End what an earlier provider left and no function has taken over."""
+        orphans, self._orphans = self._orphans, {}
+        await asyncio.gather(*(self._engine.remove(name) for name in orphans))
+        self._mounts.keep_only(set(self._instances))
+
+    async def close(self) -> None:
+        """Let go of the containers, which go on."""
+        for instance in list(self._instances.values()):
+            await instance.leave()
+        self._engine.close()
+        self._state.close()
+
+    async def clear(self) -> None:
+        """Remove every container of the stack, and its network; for one that is to go for good."""
+        await self.sweep()
+        await self._engine.remove_network(self._options.network)
+
+    def _check_form(self, deployment: Deployment) -> Resources:
+        """What can be said without the engine."""
+        problems = Problems()
+        resources = problems.attempt(lambda: Resources.of(deployment)) or Resources()
+        self._mounts.check(deployment, problems)
+        problems.attempt(lambda: self.ledger.check(resources))
+        problems.raise_if_any()
+        return resources
+
+    def _adopt(self, deployment: Deployment) -> Container | None:
+        for name, container in self._orphans.items():
+            if container.labels.get(f"{LABEL}deployment") == deployment.uid:
+                return self._orphans.pop(name)
+        return None
+
+    def _document(
+        self, name: str, deployment: Deployment, resources: Resources, place: Place
+    ) -> dict[str, Any]:
+        secrets = self._mounts.lay_out(name, deployment)
+        return document(name, deployment, resources, place, secrets)
+
+    def _place(self, name: str, resources: Resources) -> Place:
+        """Where an instance's container is to run.
+
+        Raises:
+            NoRoom: there is no seat for it now.
+        """
+        before = self.ledger.seat(name)
+        seat = self.ledger.take(name, resources)
+        if seat.cores and before is None:
+            self._spread()
+        return self._at(seat)
+
+    def _at(self, seat: Seat) -> Place:
+        options = self._options
+        return Place(
+            options.stack,
+            self._state.owner,
+            options.network,
+            tuple(map(str, seat.cores)),
+            self._pool(),
+            seat.gpus,
+            options.mps,
+        )
+
+    def _pool(self) -> str:
+        """The cores of containers that are not pinned; empty: any."""
+        pool, there = self.ledger.pool_cores(), self.ledger.capacity.cores
+        return "" if pool == there else amounts.core_list(pool or there)
+
+    def _spread(self) -> None:
+        """Begin to move everyone who is not pinned off the cores that are somebody's alone."""
+        cores = self._pool() or amounts.core_list(self.ledger.capacity.cores)
+        task = asyncio.get_running_loop().create_task(self._move(cores))
+        self._moving.add(task)
+        task.add_done_callback(self._moving.discard)
+
+    async def _move(self, cores: str) -> None:
+        for name, instance in list(self._instances.items()):
+            seat, life = self.ledger.seat(name), instance.life
+            if seat and not seat.cores and not seat.each.cpuset and isinstance(life, ContainerLife):
+                try:
+                    await self._engine.confine(life.container, cores)
+                except CarpoolError as error:  # it is made anew with these
+                    log.warning("%s stays on its cores: %s", name, error)
+
+
+def _seat_of(container: Container, resources: Resources) -> Seat:
+    """What a container of an earlier provider holds, as its labels say."""
+    cores = filter(None, container.labels.get(f"{LABEL}cores", "").split(","))
+    gpus = tuple(filter(None, container.labels.get(f"{LABEL}gpus", "").split(",")))
+    return Seat(resources, tuple(map(int, cores)), gpus)

@@ -1,0 +1,34 @@
+"""What the engine's machine calls a folder of the provider, which may run in a container itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from faas_stack.provider.local.containers.engine import Engine
+
+__all__ = ["on_host"]
+
+_MARK = "/.dockerenv"  # the engine puts it into every container
+
+
+async def on_host(folder: Path, engine: Engine) -> Path:
+    """The path of the absolute ``folder`` on the engine's machine.
+
+    Raises:
+        ConfigError: it is in the provider's container alone, where the engine cannot reach it.
+    """
+    in_container = os.path.exists(_MARK)  # noqa: ASYNC240, PTH110 - no disk is asked
+    own = await engine.find(socket.gethostname()) if in_container else None
+    if own is None:
+        return folder
+    for target, source in sorted(own.mounts.items(), key=lambda mount: -len(mount[0])):
+        if folder.is_relative_to(target):
+            return Path(source) / folder.relative_to(target)
+    expected = "a folder in a volume or a mounted folder"
+    raise ConfigError([Problem("--state", str(folder), expected, "mount one there")])

@@ -1,0 +1,76 @@
+"""The secrets of instances, laid out as folders that the engine mounts into their containers.
+
+A function's user is not the provider's, so the files are readable by all who can reach them; that
+is nobody but the container, because the folder around them all is the provider's alone. The engine
+sees the machine's files: if the provider runs in a container, its folder has another path there.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from carpool.validation.problems import Problems
+from faas_stack.provider import storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["SecretMounts"]
+
+_FILE = 0o444
+_FOLDER = 0o755
+
+
+class SecretMounts:
+    """One folder of secrets per instance.
+
+    Args:
+        store: where the secrets are.
+        folder: where to lay them out.
+        on_host: the same folder as the engine's machine names it.
+    """
+
+    def __init__(self, store: SecretStore, folder: Path, on_host: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._on_host = on_host
+
+    def check(self, deployment: Deployment, problems: Problems) -> None:
+        """Note the secrets of ``deployment`` that do not exist."""
+        for secret in deployment.secrets:
+            if self._store.path(secret, deployment.namespace) is None:
+                problems.add("secrets", secret, "an existing secret", "create it first")
+
+    def lay_out(self, instance: str, deployment: Deployment) -> str:
+        """Copy the secrets of ``deployment`` for an instance; the path to mount, empty if none.
+
+        Raises:
+            ConfigError: a secret does not exist.
+            NoSpace: it cannot be written.
+        """
+        if not deployment.secrets:
+            return ""
+        problems = Problems()
+        self.check(deployment, problems)
+        problems.raise_if_any()
+        folder = self._folder / instance
+        for secret in deployment.secrets:
+            if source := self._store.path(secret, deployment.namespace, deployment.service):
+                storage.write(folder / secret, source.read_bytes(), _FILE)
+        folder.chmod(_FOLDER)
+        self._folder.chmod(0o700)
+        return str(self._on_host / instance)
+
+    def remove(self, instance: str) -> None:
+        """Remove what was laid out for an instance."""
+        shutil.rmtree(self._folder / instance, ignore_errors=True)
+
+    def keep_only(self, instances: set[str]) -> None:
+        """Remove what was laid out for others."""
+        for folder in self._folder.iterdir() if self._folder.is_dir() else ():
+            if folder.name not in instances:
+                self.remove(folder.name)

@@ -1,0 +1,263 @@
+"""The process backend: every instance is a sidecar process of its own, on a Unix socket.
+
+Theory of operation: an image is a folder that was assembled for it; an instance runs the entry
+command there, in its own session, with its socket and temporary folder in the provider's private
+run folder, and is kept running (see `supervised`). A keeper process ends everything if the
+provider itself disappears (see `leftovers`).
+
+Limits of cores and memory hold as far as the machine lets us (see `faas_stack.partition`).
+Constraints other than pinned cores, and a read-only root, are what containers are for: they are
+accepted and have no effect here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.validation.problems import Problems, nearest
+from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.gpus import Gpus
+from faas_stack.partition.machine import measured
+from faas_stack.partition.partitions import Partitions
+from faas_stack.partition.resources import Resources
+from faas_stack.partition.threads import environment as threads
+from faas_stack.provider.local import isolation, leftovers
+from faas_stack.provider.local.process import Launch, ProcessLife
+from faas_stack.provider.local.supervised import Supervised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from faas_stack.partition.allocation import Allocation
+    from faas_stack.provider.backend import Instance
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.logs import LogRing
+    from faas_stack.provider.secrets import SecretStore
+    from faas_stack.stack.assemble import BuildContext
+
+__all__ = ["ProcessBackend"]
+
+log = logging.getLogger(__name__)
+
+_SIDECAR = (sys.executable, "-m", "sidecar")
+_KEPT = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
+    *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
+)
+_SECRETS = "secrets"
+_DEEPEST = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
+_LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
+# Where the packages are, if not installed: instances run in another folder and need them too.
+_ROOT = str(Path(__file__).resolve().parents[3])
+_CHECKOUT = "" if _ROOT in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else _ROOT
+
+
+class ProcessBackend:
+    """Runs deployments as processes on this machine. `open` it first.
+
+    Args:
+        images: what was assembled, by image name; looked up when a deployment names an image.
+        secrets: where the secrets of functions are.
+        command: the entry command of an instance.
+        grace_s: how long an instance may take to end.
+        watchdog: whether of-watchdog is to be used where it is installed.
+        capacity: what there is for functions; None: all that this process may use; without bounds
+            nobody is held to his limits, and nothing is counted.
+    """
+
+    name = "process"
+    lasting = False
+
+    def __init__(
+        self,
+        images: Mapping[str, BuildContext],
+        secrets: SecretStore,
+        *,
+        command: Sequence[str] = _SIDECAR,
+        grace_s: float = 10.0,
+        watchdog: bool = True,
+        capacity: Capacity | None = None,
+    ) -> None:
+        self._images = images
+        self._secrets = secrets
+        self._command = tuple(command)
+        self._grace_s = grace_s
+        self._watchdog = watchdog
+        self._capacity = capacity
+        self._partitions = Partitions.off()
+        self._numbers = itertools.count(1)
+        self._instances: set[Supervised] = set()
+        self._keeper: asyncio.subprocess.Process | None = None
+        self._extra_env: dict[str, str] = {}
+        self.run_dir = Path()
+        self.notes: list[str] = []
+
+    async def open(self) -> None:
+        """Make the run folder, start the keeper, find out how of-watchdog can be used."""
+        self.run_dir = _private_folder()
+        if self._capacity != Capacity() and sys.platform == "linux":
+            self._partitions = await asyncio.to_thread(self._make_partitions)
+        self.notes.append(f"partitions: {self._partitions.note}")
+        keeper = (leftovers.__file__, str(self.run_dir), *self._partitions.groups)
+        self._keeper = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", *keeper),
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        if not self._watchdog:
+            self._extra_env["sidecar_watchdog"] = "off"
+        elif shutil.which("fwatchdog", path=_path()):
+            await self._isolate()
+
+    @property
+    def ledger(self) -> Allocation:
+        """Who has what of the machine."""
+        return self._partitions.ledger
+
+    def size(self, deployment: Deployment) -> Resources:
+        """What one instance of ``deployment`` needs."""
+        return Resources.of(deployment, pin_whole=True)
+
+    def busy_gpus(self) -> Mapping[str, float]:
+        """Share of the last moments in which each GPU had work."""
+        gpus = self._partitions.gpus
+        return gpus.busy() if gpus else {}
+
+    async def check(self, deployment: Deployment) -> None:
+        """Whether the image is known, has a command, its secrets exist, and it is not too large."""
+        problems = Problems()
+        size = problems.attempt(lambda: self.size(deployment)) or Resources()
+        gpus = self._partitions.gpus
+        if size.gpus and gpus and not gpus.names:
+            problems.add("com.carpool.gpu", f"{size.gpu_percent:g}", "a GPU to be here", gpus.why)
+        else:
+            problems.attempt(lambda: self.ledger.check(size))
+        context = self._images.get(deployment.image)
+        if context is None:
+            known = sorted(self._images)
+            hint = nearest(deployment.image, known) or "it has not been assembled here"
+            expected = f"one of the images {', '.join(known)}" if known else "an assembled image"
+            problems.add("image", deployment.image, expected, hint)
+        elif not (deployment.env_process or context.fprocess):
+            problems.add("envProcess", "", "the handler's command", "the template names none")
+        for secret in deployment.secrets:
+            if problems.full:
+                break
+            if self._secrets.path(secret, deployment.namespace) is None:
+                problems.add("secrets", secret, "an existing secret", "create it first")
+        problems.raise_if_any()
+        if size.gpus and gpus and (weak := await asyncio.to_thread(gpus.prepare)):
+            log.warning("%s: %s", deployment.service, weak)
+
+    def start(self, deployment: Deployment, log: LogRing, changed: Callable[[], None]) -> Instance:
+        """Begin to run one instance of a deployment that passed `check`."""
+        number = next(self._numbers)
+        scratch = self.run_dir / str(number)
+        context = self._images[deployment.image]
+        env = self._env(deployment, context, scratch)
+        prepare = functools.partial(self._prepare, deployment, scratch)
+        launch = Launch(self._command, env, context.folder, scratch, prepare)
+        name = f"{deployment.service}-{number}"
+        size, mark = self.size(deployment), str(scratch)
+        partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))
+        life = ProcessLife(name, launch, partition, log)
+        instance = Supervised(name, life, log, changed)
+        self._instances.add(instance)
+        return instance
+
+    async def stop(self, instance: Instance) -> None:
+        """End ``instance`` in good order, within the grace period."""
+        assert isinstance(instance, Supervised)  # noqa: S101 - it came from start()
+        await instance.stop(self._grace_s)
+        self._instances.discard(instance)
+
+    async def close(self) -> None:
+        """Kill what still runs, and let the keeper remove the run folder."""
+        for instance in self._instances:
+            await instance.kill()
+        if self._partitions.gpus:
+            await asyncio.to_thread(self._partitions.gpus.close)
+        if self._keeper and self._keeper.stdin:
+            self._keeper.stdin.close()
+            await self._keeper.wait()
+        self._partitions.close()
+
+    def _make_partitions(self) -> Partitions:
+        gpus = Gpus.find(self.run_dir / "mps")
+        capacity = self._capacity or measured(gpus.names)
+        return Partitions.open(self.run_dir.name, capacity, gpus)
+
+    async def _isolate(self) -> None:
+        """Instances get a network of their own where that is possible, else no watchdog."""
+        isolated = isolation.command((sys.executable, "-I", "-S", "-c", ""))
+        probe = await asyncio.create_subprocess_exec(
+            *isolated, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        _, errors = await probe.communicate()
+        if probe.returncode == 0:
+            self._command = isolation.command(self._command)
+            self.notes.append(
+                "of-watchdog: each instance in a network namespace of its own, without outside "
+                "network; --no-watchdog gives it back"
+            )
+            return
+        self._extra_env["sidecar_watchdog"] = "off"
+        why = (errors.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[-1]
+        self.notes.append(f"of-watchdog is not used: no network namespace to be had ({why})")
+
+    def _env(self, deployment: Deployment, context: BuildContext, scratch: Path) -> dict[str, str]:
+        """What an image's and a container's environment would be, together."""
+        settings = deployment.settings
+        env = {key: os.environ[key] for key in _KEPT if key in os.environ}
+        env["PATH"] = _path()
+        env["PYTHONUNBUFFERED"] = "1"
+        if _CHECKOUT:
+            env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
+        env.update(threads(self.size(deployment)))
+        env.update(settings.to_env())
+        env.update(deployment.env_vars)
+        env.update(self._extra_env)
+        env.update(
+            fprocess=deployment.env_process or context.fprocess,
+            sidecar_listen=f"unix:{scratch}/s",
+            secret_mount_path=str(scratch / _SECRETS),
+            OPENFAAS_NAME=deployment.service,
+            OPENFAAS_NAMESPACE=deployment.namespace,
+            TMPDIR=str(scratch),
+        )
+        return env
+
+    def _prepare(self, deployment: Deployment, scratch: Path) -> None:
+        """Make an instance's folder, with its secrets in it, unless that is done."""
+        folder = scratch / _SECRETS
+        for each in (scratch, folder):
+            each.mkdir(mode=0o700, exist_ok=True)
+        for name in deployment.secrets:
+            path = self._secrets.path(name, deployment.namespace, deployment.service)
+            link = folder / name
+            if path and not link.is_symlink():
+                link.symlink_to(path.resolve())
+
+
+def _path() -> str:
+    """The search path of instances: this interpreter is the ``python`` of their commands."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
+def _private_folder() -> Path:
+    """A folder only we can enter, with a path short enough for the sockets in it."""
+    folder = Path(tempfile.mkdtemp(prefix="carpool-"))
+    if len(str(folder)) + len(_DEEPEST) <= _LONGEST_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="carpool-", dir="/tmp"))

@@ -1,0 +1,243 @@
+"""An instance that is kept running: started, asked whether it is ready, restarted, ended.
+
+Theory of operation: one task sees each life of the instance through from start to end, clears up
+what it left, waits and begins the next. While a life lasts, a second task asks its readiness,
+often until it is ready and once a second from then on. Not to answer is not to be ready; a life
+that has answered before and is silent for too long is ended. What a life is made of (a process, a
+container) is behind `Life`; nothing here knows of functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from carpool import wire
+from carpool.backoff import Backoff
+from carpool.errors import CarpoolError
+from carpool.http.client import ConnectionFailed, Pool
+from carpool.liveness import LIMIT_S, Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faas_stack.provider.logs import LogRing
+
+__all__ = ["Life", "StartFailed", "Supervised"]
+
+_UNREADY_PROBE_S = 0.05
+_READY_PROBE_S = 1.0
+_PROBE_TIMEOUT_S = 2.0
+_SILENCE_S = LIMIT_S
+_FAILING_STARTS = 3
+_SILENT_PROBES = 2  # in a row without an answer; one may be a moment in which the machine is busy
+_REASON_BYTES = 500
+_REPEATABLE = wire.REPEATABLE_HEADER.encode()
+
+
+class StartFailed(CarpoolError):
+    """A life could not begin; the message says why.
+
+    Args:
+        message: why.
+        counts: whether it says something about the instance, rather than about what is to run it.
+    """
+
+    def __init__(self, message: str, *, counts: bool = True) -> None:
+        super().__init__(message)
+        self.counts = counts
+
+
+class Life(Protocol):
+    """What is started again and again; one at a time."""
+
+    async def start(self) -> str:
+        """Begin; the address where it is going to take requests.
+
+        Raises:
+            StartFailed: it cannot.
+        """
+        ...
+
+    async def ended(self) -> str:
+        """Wait until it is over and what it printed is in the log; how, as in ``status 3``."""
+        ...
+
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words; empty if there is nothing to say."""
+        ...
+
+    async def terminate(self) -> None:
+        """Ask it to end; it may finish what it has."""
+        ...
+
+    async def kill(self) -> None:
+        """End it now, with everything it started."""
+        ...
+
+    async def clear(self) -> None:
+        """Remove what all its lives have left; there will be no more."""
+        ...
+
+
+class Supervised:
+    """One instance that is kept running."""
+
+    def __init__(self, name: str, life: Life, log: LogRing, changed: Callable[[], None]) -> None:
+        self.name = name
+        self.address = ""
+        self.ready = False
+        self.reason = ""
+        self.repeatable = False
+        self.life = life
+        self._log = log
+        self._changed = changed
+        self._backoff = Backoff()
+        self._was_ready = False
+        self._says_failing = False
+        self._silence = Silence()
+        self._unheard = 0  # probes in a row that were let in and not answered
+        self._failed_starts = 0
+        self._stop = asyncio.Event()
+        self._look = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._supervise())
+
+    @property
+    def failing(self) -> bool:
+        """Whether it, or what it starts, has died several times in a row before it was ready."""
+        return self._failed_starts >= _FAILING_STARTS or self._says_failing
+
+    @property
+    def silent(self) -> bool:
+        """Whether it was ready in this life, and says nothing to probes any more.
+
+        One that refuses them is no longer open to anybody new, and may well answer what it has.
+        """
+        return self._was_ready and self._unheard >= _SILENT_PROBES
+
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words."""
+        return self.life.confined
+
+    def suspect(self) -> None:
+        """Not ready until the next look, which is now."""
+        self._set_ready(ready=False)
+        self._look.set()
+
+    async def stop(self, grace_s: float) -> None:
+        """Ask it to end, after ``grace_s`` make it end; returns when it is gone."""
+        self._stop.set()
+        await self.life.terminate()
+        await asyncio.wait([self._task], timeout=grace_s)
+        if not self._task.done():
+            self._say(f"still there {grace_s:g} s after SIGTERM: killed")
+            await self.life.kill()
+        await self._task
+        await self.life.clear()
+
+    async def kill(self) -> None:
+        """End it now, for good."""
+        self._stop.set()
+        await self.life.kill()
+
+    async def leave(self) -> None:
+        """Stop looking after it, without ending it."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _supervise(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stop.is_set():
+            began = loop.time()
+            await self._live()
+            if self._stop.is_set():
+                return
+            wait_s = self._backoff.after(loop.time() - began)
+            self._say(f"starting again in {wait_s:g} s")
+            self._changed()
+            await _set_within(self._stop, wait_s)
+
+    async def _live(self) -> None:
+        """One life, from its start to its end."""
+        self._was_ready = False
+        self._silence = Silence()
+        self._unheard = 0
+        try:
+            self.address = await self.life.start()
+        except StartFailed as error:
+            self.reason = str(error)
+            self._say(self.reason)
+            self._failed_starts += error.counts
+            return
+        if self._stop.is_set():  # asked to stop while it was being started: it has no request
+            await self.life.kill()
+        prober = asyncio.get_running_loop().create_task(self._probe())
+        try:
+            how = await self.life.ended()
+        finally:
+            prober.cancel()
+        self._set_ready(ready=False)
+        self._failed_starts = 0 if self._was_ready else self._failed_starts + 1
+        if not self._stop.is_set():
+            self._say(f"ended with {how}")
+
+    async def _probe(self) -> None:
+        """Ask again and again whether it is ready: often until it is, then once a second."""
+        loop, silence = asyncio.get_running_loop(), self._silence
+        pool = Pool(self.address, max_connections=2)
+        try:
+            while True:
+                asked = loop.time()
+                ready = await self._answers(pool)
+                if ready is None:
+                    silence.missed(asked)
+                else:
+                    silence.answered()
+                self._set_ready(ready=bool(ready))
+                if silence.too_long(_SILENCE_S, loop.time()) and not self._stop.is_set():
+                    self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
+                    await self.life.kill()
+                await _set_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)
+                self._look.clear()
+        finally:
+            pool.close()
+
+    async def _answers(self, pool: Pool) -> bool | None:
+        """Whether it says that it is ready; None if it says nothing."""
+        try:
+            answer = await pool.request("GET", "/_/ready", timeout_s=_PROBE_TIMEOUT_S)
+        except (ConnectionFailed, TimeoutError) as error:
+            if self.ready:
+                self.reason = "it does not answer probes"
+            self._unheard = self._unheard + 1 if isinstance(error, TimeoutError) else 0
+            return None
+        self._unheard = 0
+        self.repeatable = answer.header(_REPEATABLE) is not None
+        ready = answer.status == 200  # noqa: PLR2004
+        self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")
+        failing = not ready and answer.header(b"x-carpool-failing") is not None
+        if failing != self._says_failing:
+            self._says_failing = failing
+            self._changed()
+        return ready
+
+    def _set_ready(self, *, ready: bool) -> None:
+        if ready != self.ready:
+            self.ready = ready
+            if ready:
+                self._was_ready = True
+                self._failed_starts = 0
+            self._changed()
+
+    def _say(self, text: str) -> None:
+        self._log.add(self.name, f"carpool: {text}")
+
+
+async def _set_within(event: asyncio.Event, wait_s: float) -> None:
+    """Wait until ``event`` is set, or ``wait_s`` are over."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await event.wait()

@@ -1,0 +1,1 @@
+"""A stack file and what ``carpool up`` makes of it on this machine."""

@@ -1,0 +1,126 @@
+"""Putting a function's build context together, as ``faas-cli build --shrinkwrap`` does.
+
+A context is the template's files, with the author's handler folder laid over the template's
+handler folder, and the stack file's extra paths beside the handler's files. The result lies in
+``build/NAME`` next to the stack file, where faas-cli puts it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from faas_stack.stack.stack_file import StackFile, StackFunction
+
+__all__ = ["BuildContext", "assemble", "exclusive"]
+
+_SKIPPED = ("build", "template")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What would become an image, as a folder.
+
+    Attributes:
+        image: the name deployments use for it.
+        folder: the assembled files.
+        fprocess: the template's command, which an image would carry in its environment.
+    """
+
+    image: str
+    folder: Path
+    fprocess: str
+
+
+def assemble(stack: StackFile, function: StackFunction) -> BuildContext:
+    """Write the build context of ``function``, replacing what an earlier call left.
+
+    Raises:
+        ConfigError: the function is not built from a handler, or its files cannot be copied.
+    """
+    if function.handler is None:
+        problem = Problem(
+            f"{stack.path}: functions.{function.name}.skip_build",
+            "true",
+            "a function built from a handler folder",
+            "an image built elsewhere cannot run as a process",
+        )
+        raise ConfigError([problem])
+    folder = stack.folder / "build" / function.name
+    template = function.template
+    target = folder / template.handler_folder if template else folder
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        _make_folders(folder, target)
+        if template:
+            _copy(template.folder, folder)
+        for entry in sorted(function.handler.iterdir()):
+            if entry.name not in _SKIPPED:
+                _copy(entry, target / entry.name)
+        for path in stack.copy:
+            _copy(stack.folder / path, target / path)
+    except OSError as error:
+        problem = Problem(f"build context of {function.name}", _why(error), "files to copy")
+        raise ConfigError([problem]) from error
+    return BuildContext(function.image, folder, template.fprocess if template else "")
+
+
+@contextlib.contextmanager
+def exclusive(stack: StackFile) -> Iterator[None]:
+    """Hold the stack's build folder: a second run would rebuild it under the first one's feet.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    build = stack.folder / "build"
+    with contextlib.ExitStack() as held:
+        try:
+            build.mkdir(exist_ok=True)
+            fcntl.flock(
+                held.enter_context((build / ".lock").open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB
+            )
+        except BlockingIOError as error:
+            expected = "a folder that no other run uses"
+            hint = "stop the other carpool up, or copy the stack to another folder"
+            raise ConfigError([Problem("build folder", str(build), expected, hint)]) from error
+        except OSError as error:
+            expected = f"a folder to write in ({error.strerror})"
+            raise ConfigError([Problem("build folder", str(build), expected)]) from error
+        yield
+
+
+def _make_folders(folder: Path, target: Path) -> None:
+    """Private folders; open ones in CI, where another user may have to clean up."""
+    mode = 0o777 if os.environ.get("CI") in ("true", "1") else 0o700
+    target.mkdir(parents=True, exist_ok=True)
+    for made in (folder, target):
+        made.chmod(mode)
+
+
+def _why(error: OSError) -> str:
+    """What went wrong first, as of a tree's copy everything is told at once."""
+    if not isinstance(error, shutil.Error):
+        return str(error)
+    (_, _, first), *more = error.args[0]
+    return f"{first}" + (f", and {len(more)} more like it" if more else "")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or a tree with its modes; links are followed, as an image could not."""
+    if source.is_dir():
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)

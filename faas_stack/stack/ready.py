@@ -1,0 +1,93 @@
+"""Waiting until functions are ready, and telling where they are: for people, or for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from carpool import durations
+from carpool.errors import CarpoolError
+from faas_stack.interrupts import say
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from faas_stack.provider.functions import Function
+
+__all__ = ["as_json", "as_table", "until_ready"]
+
+_POLL_S = 0.02
+_TAIL_LINES = 20
+
+
+class _StartFailed(CarpoolError):
+    """A function did not become ready."""
+
+
+async def until_ready(function: Function, ready_s: float) -> None:
+    """Wait for one function, saying how it goes.
+
+    Raises:
+        _StartFailed: it is not ready in time, or keeps failing.
+    """
+    name, running = function.deployment.service, function.running
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    say(f"{name}: starting")
+    while running.available < function.replicas:
+        if running.failing or loop.time() - began > ready_s:
+            how = "keeps failing" if running.failing else f"is not ready after {ready_s:g} s"
+            tail = [f"  {line.text}" for line in running.log.since(0)[-_TAIL_LINES:]]
+            reason = f" ({running.reason})" if running.reason else ""
+            raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
+        await asyncio.sleep(_POLL_S)
+    say(f"{name}: ready after {loop.time() - began:.1f} s")
+
+
+def as_json(
+    url: str, functions: Sequence[Function], scaler: str = "", credentials: Path | None = None
+) -> str:
+    """Everything in one line of JSON.
+
+    Args:
+        url: Of the provider.
+        functions: What is ready.
+        scaler: Where people find the scaler; empty: there is none.
+        credentials: The folder with the provider's; None: it asks for none.
+    """
+    result: dict[str, Any] = {"url": url, "functions": [_row(url, each) for each in functions]}
+    if scaler:
+        result["scaler"] = scaler
+    if credentials:
+        result["credentials"] = str(credentials)
+    return json.dumps(result) + "\n"
+
+
+def as_table(url: str, functions: Sequence[Function]) -> str:
+    """A line for each function."""
+    cells = [("FUNCTION", "URL", "REPLICAS", "BATCH", "SLO")]
+    for row in (_row(url, function) for function in functions):
+        slo = durations.format(row["slo_s"]) if row["slo_s"] else "-"
+        cells.append((row["name"], row["url"], str(row["replicas"]), row["batch_policy"], slo))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        + "\n"
+        for line in cells
+    )
+
+
+def _row(url: str, function: Function) -> dict[str, Any]:
+    deployment, settings = function.deployment, function.deployment.settings
+    default = deployment.namespace == DEFAULT_NAMESPACE
+    path = deployment.service if default else f"{deployment.service}.{deployment.namespace}"
+    return {
+        "name": deployment.service,
+        "url": f"{url}/function/{path}",
+        "replicas": function.replicas,
+        "batch_policy": settings.batch_policy,
+        "slo_s": settings.slo_s,
+    }

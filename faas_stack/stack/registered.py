@@ -1,0 +1,97 @@
+"""Variants that are registered while ``carpool up`` runs, taken into the function's build context.
+
+Instances read their models there, and the scaler the list. So the model files come first and the
+list, which names them, last and in one step: whoever reads it finds what it names. Files that a new
+list does not name any more stay, as instances may still have to load them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from carpool.validation import rules
+from watchdog_plugin.model_folder import listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from faas_stack.stack.stack_file import StackFile, StackFunction
+
+__all__ = ["Registered", "kept_up", "registered"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.5
+
+
+class Registered:
+    """The variants of one function.
+
+    Args:
+        function: Its name.
+        source: The list that ``carpool register`` writes.
+        target: Its copy in the build context.
+    """
+
+    def __init__(self, function: str, source: Path, target: Path) -> None:
+        self.function = function
+        self.target = target
+        self._source = source
+        self._seen = target.read_bytes()
+
+    def take(self) -> bool:
+        """Take in what is new; whether anything was.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            ValueError: the list is not one.
+        """
+        listed = self._source.read_bytes()
+        if listed == self._seen:
+            return False
+        form: Any = rules.loads(listed.decode())
+        for entry in form["variants"]:
+            name = entry.get("file")
+            if name and not (self.target.parent / name).exists():
+                _copied(self._source.parent / name, self.target.parent / name)
+        _copied(self._source, self.target)
+        self._seen = self.target.read_bytes()
+        return True
+
+
+def registered(stack: StackFile, function: StackFunction) -> Registered | None:
+    """The variants that a function has in its folder, assembled already; None: it has none."""
+    source = listing(function.handler) if function.handler else None
+    if source is None or function.handler is None:
+        return None
+    folder = stack.folder / "build" / function.name
+    if function.template:
+        folder /= function.template.handler_folder
+    target = folder / source.relative_to(function.handler)
+    return Registered(function.name, source.resolve(), target.resolve())
+
+
+async def kept_up(all_of_them: Iterable[Registered]) -> None:
+    """Look again and again, until cancelled."""
+    told: dict[str, str] = {}
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        for each in all_of_them:
+            try:
+                await asyncio.to_thread(each.take)
+                told.pop(each.function, None)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                if told.get(each.function) != str(error):
+                    log.warning("%s: its new variants are not there: %s", each.function, error)
+                told[each.function] = str(error)
+
+
+def _copied(source: Path, target: Path) -> None:
+    """A copy that is either whole or not there."""
+    fresh = target.with_name(target.name + ".new")
+    shutil.copyfile(source, fresh)
+    fresh.replace(target)

@@ -1,0 +1,77 @@
+"""``carpool up`` as a program of its own, for as long as somebody needs it.
+
+It runs outside the caller's process, so that whoever sends the load does not share an event loop
+with what is measured, and in a session of its own: an interrupt is for the caller, who then stops
+it in order.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import CarpoolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ROOT", "StackFailed", "stack_process"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_DRAIN_S = 15
+_LAST_WORDS = 2000
+
+
+class StackFailed(CarpoolError):
+    """The stack did not start, or did not become what was wanted of it."""
+
+
+@contextmanager
+def stack_process(stack: Path, *options: str) -> Iterator[dict[str, Any]]:
+    """Run a stack file for the length of the ``with`` block, on any free ports.
+
+    Yields:
+        What ``carpool up --json`` prints.
+
+    Raises:
+        StackFailed: it does not become ready; carries what it said.
+    """
+    command = [sys.executable, "-m", "carpool", "up", "-f", str(stack.resolve())]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as log,
+        subprocess.Popen(  # noqa: S603 - our own command
+            [*command, "--port", "0", "--scaler-port", "0", "--json", *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                log.seek(0)
+                message = f"the stack did not start; its last words:\n{log.read()[-_LAST_WORDS:]}"
+                raise StackFailed(message)
+            yield json.loads(line)
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Drain, as the first Ctrl-C does; then insist."""
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(number)
+            try:
+                process.wait(_DRAIN_S)
+            except subprocess.TimeoutExpired:
+                continue

@@ -1,0 +1,232 @@
+"""``carpool up`` and ``carpool provider``: a stack file's functions, running on this machine.
+
+Assembles the functions, starts the provider in this process and, for ``up``, deploys them as
+``faas-cli deploy`` would and waits until they are ready. Progress goes to standard error, the
+result (a table, or one line of JSON) to standard output. The first Ctrl-C or SIGTERM drains, the
+second one kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from carpool import durations
+from carpool.address import Address
+from carpool.errors import ConfigError, Problem
+from faas_stack.interrupts import say, serve_until_interrupted
+from faas_stack.partition.allocation import Capacity
+from faas_stack.provider import access
+from faas_stack.provider.access import Access
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.secrets import SecretStore
+from faas_stack.stack import stack_file
+from faas_stack.stack.assemble import assemble, exclusive
+from faas_stack.stack.ready import as_json, as_table, until_ready
+from faas_stack.stack.registered import kept_up, registered
+from faas_stack.stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled, joined
+
+if TYPE_CHECKING:
+    from faas_stack.provider.functions import Function
+    from faas_stack.stack.assemble import BuildContext
+    from faas_stack.stack.registered import Registered
+    from faas_stack.stack.stack_file import StackFile
+    from faas_stack.stack.stack_function import StackFunction
+
+__all__ = ["deploy_request", "main", "provider_main"]
+
+
+def main(argv: list[str]) -> int:
+    """``carpool up``."""
+    parser = _parser("up", "start a stack file's functions on this machine")
+    add_flags(parser)
+    args = parser.parse_args(joined(argv))
+    return _run(args, deploy=True)
+
+
+def provider_main(argv: list[str]) -> int:
+    """``carpool provider``, over processes, and ``carpool provider docker``."""
+    if argv[:1] == ["docker"]:
+        from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is an extra of its own
+
+        return docker_command.main(argv[1:])
+    about = (
+        "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to as "
+        "processes; carpool provider docker runs them in containers"
+    )
+    return _run(_parser("provider", about).parse_args(argv), deploy=False)
+
+
+def deploy_request(function: StackFunction) -> dict[str, Any]:
+    """The FunctionDeployment that ``faas-cli deploy`` sends for ``function``."""
+    optional = {
+        "namespace": function.namespace,
+        "envProcess": function.fprocess,
+        "envVars": dict(function.environment),
+        "constraints": list(function.constraints),
+        "secrets": list(function.secrets),
+        "limits": dict(function.limits),
+        "requests": dict(function.requests),
+        "readOnlyRootFilesystem": function.read_only_root,
+    }
+    return {
+        "service": function.name,
+        "image": function.image,
+        "labels": dict(function.labels),
+        "annotations": dict(function.annotations),
+        **{key: value for key, value in optional.items() if value},
+    }
+
+
+def _parser(name: str, about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"carpool {name}", description=about)
+    add = parser.add_argument
+    add("-f", "--yaml", type=Path, default=None, metavar="FILE", help="default: ./stack.yaml")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
+    held = "hold instances to their limits, and refuse more than there is (default: %(default)s)"
+    add("--partition", choices=("on", "off"), default="on", help=held)
+    access.add_flags(parser)
+    add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
+    add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
+    add("--json", action="store_true", help="print the result as one line of JSON")
+    return parser
+
+
+def _run(args: argparse.Namespace, *, deploy: bool) -> int:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    try:
+        ready_s = durations.parse(args.ready_timeout)
+    except durations.DurationError as error:
+        problem = Problem("--ready-timeout", args.ready_timeout, "a duration such as 90s")
+        raise ConfigError([problem]) from error
+    stack = stack_file.load(args.yaml or stack_file.default_path())
+    return uvloop.run(_run_session(args, stack, ready_s if deploy else None))
+
+
+async def _run_session(args: argparse.Namespace, stack: StackFile, ready_s: float | None) -> int:
+    return await _Session(args, stack).run(ready_s)
+
+
+class _Session:
+    """One run of a provider, from listening to the last instance's end."""
+
+    def __init__(self, args: argparse.Namespace, stack: StackFile) -> None:
+        self._args = args
+        self._stack = stack
+        secrets = SecretStore(args.secrets or stack.folder / ".secrets")
+        self._held = contextlib.ExitStack()
+        self._images: dict[str, BuildContext] = {}  # filled once the address is ours
+        self._backend = ProcessBackend(
+            self._images,
+            secrets,
+            watchdog=not args.no_watchdog,
+            capacity=Capacity() if args.partition == "off" else None,
+        )
+        listen = str(Address(args.host, args.port, ""))
+        self._access = Access.of(args, listen)
+        options = Options(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
+        self._provider = Provider(self._backend, secrets, options)
+        self._secrets = secrets
+        self._scaler: ScalerProcess | None = None
+        self._registered: list[Registered] = []
+
+    async def run(self, ready_s: float | None) -> int:
+        """Serve until interrupted; deploys first if there is a time limit for that."""
+        with self._held:
+            work = self._serve(ready_s)
+            return await serve_until_interrupted(work, self._drain, self._backend.close)
+
+    async def _drain(self) -> None:
+        """Nothing is started any more; what was accepted is answered; then all ends."""
+        if self._scaler:
+            await self._scaler.stop()
+        await self._provider.drain()
+
+    async def _serve(self, ready_s: float | None) -> None:
+        await self._listen()
+        self._held.enter_context(self._access.kept(self._provider.address))
+        await self._backend.open()
+        for note in self._backend.notes:
+            say(note)
+        self._held.enter_context(exclusive(self._stack))
+        contexts = [assemble(self._stack, function) for function in self._stack.functions]
+        self._images.update({context.image: context for context in contexts})
+        found = (registered(self._stack, function) for function in self._stack.functions)
+        self._registered = [each for each in found if each is not None]
+        if ready_s is None:
+            say(f"provider at {self._url()}; stop it with Ctrl-C")
+        say(self._access.told(self._provider.address))
+        if ready_s is not None:
+            await self._deploy(ready_s)
+        await kept_up(self._registered)
+
+    async def _listen(self) -> None:
+        try:
+            await self._provider.listen()
+        except OSError as error:
+            where = f"{self._args.host}:{self._args.port}"
+            expected = "a free address"
+            hint = f"{error.strerror or error}; choose another with --port"
+            raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
+
+    async def _deploy(self, ready_s: float) -> None:
+        fleet = self._provider.fleet
+        deployed = []
+        if any(is_scaled(function) for function in self._stack.functions):
+            fleet.scaler = ScalerAccess(await self._start_scaler(), self._secrets)
+        for function in self._stack.functions:
+            request = json.dumps(deploy_request(function)).encode()
+            deployed.append(await fleet.deploy(Deployment.from_json(request)))
+        waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
+        try:
+            await asyncio.gather(*waits)
+        finally:  # the first failure ends the wait for all
+            for wait in waits:
+                wait.cancel()
+        self._show(deployed)
+
+    async def _start_scaler(self) -> str:
+        """Start the scaler; where sidecars find it."""
+        options = [f"--variants={each.function}={each.target}" for each in self._registered]
+        options += shlex.split(self._args.scaler)
+        if folder := self._access.folder(self._provider.address):
+            options += ["--basic-auth", str(folder)]
+        options += [f"--allow-host={name}" for name in self._access.hosts]
+        needs = Needs(
+            self._url(),
+            self._backend.run_dir,
+            self._stack.folder,
+            token_file(self._secrets),
+            self._args.scaler_port,
+            options,
+        )
+        self._scaler = ScalerProcess(needs)
+        await self._scaler.start()
+        say(f"scaler: its page is {self._scaler.url}/, and asks for the token in {needs.token}")
+        return self._scaler.address
+
+    def _url(self) -> str:
+        return f"http://{self._provider.address}"
+
+    def _show(self, functions: list[Function]) -> None:
+        scaler = self._scaler.url if self._scaler else ""
+        if self._args.json:
+            folder = self._access.folder(self._provider.address)
+            sys.stdout.write(as_json(self._url(), functions, scaler, folder))
+        else:
+            sys.stdout.write(as_table(self._url(), functions))
+        sys.stdout.flush()

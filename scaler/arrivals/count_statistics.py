@@ -1,0 +1,146 @@
+"""What there is to know of how many requests came in each of many equal intervals.
+
+Where nobody has kept the gaps, a scaler still has the counts of its intervals. Their sums can be
+added up like those of gaps (`gap_statistics`), and an MMPP(2) follows from them: its rate switches
+between two values, so the counts of intervals some way apart resemble each other more than those of
+a Poisson process, by an amount that falls exponentially.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from scaler.arrivals.fit import Fit
+from scaler.arrivals.map_moments import switching
+from scaler.arrivals.processes import Poisson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.arrivals.processes import Times
+
+__all__ = ["CountStatistics", "fitted_to_counts"]
+
+_LEAST = 30  # intervals to tell anything from
+_SCORE = 3.0  # deviations at which variance is none of chance
+_SLOWEST, _FASTEST = 1e-3, 1e3  # how often the rate can be found to forget itself in an interval
+
+
+@dataclass(frozen=True, slots=True)
+class CountStatistics:
+    """Sums over intervals.
+
+    Attributes:
+        interval_s: Their length.
+        intervals: How many.
+        powers: Sums of the counts, their squares and cubes.
+        products: Sums of products of counts of neighbours, and of next but one.
+        first, last: The first two counts and the last two, for products across a merger.
+    """
+
+    interval_s: float
+    intervals: int = 0
+    powers: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    products: tuple[float, float] = (0.0, 0.0)
+    first: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, counts: Sequence[float] | Times, interval_s: float) -> Self:
+        """The statistics of counts in their order."""
+        seen = np.asarray(counts, dtype=float)
+        first, second, third = (float((seen**power).sum()) for power in (1, 2, 3))
+        near, far = (float(seen[lag:] @ seen[:-lag]) for lag in (1, 2))
+        ends = tuple(seen[:2].tolist()), tuple(seen[-2:].tolist())
+        return cls(interval_s, len(seen), (first, second, third), (near, far), *ends)
+
+    def merge(self, later: CountStatistics) -> CountStatistics:
+        """These and those of the intervals that follow, which are as long."""
+        between = (*self.last, *later.first)
+        start = len(self.last)
+        crossing = [
+            sum(
+                between[at] * between[at - lag]
+                for at in range(max(start, lag), min(start + lag, len(between)))
+            )
+            for lag in (1, 2)
+        ]
+        return CountStatistics(
+            self.interval_s,
+            self.intervals + later.intervals,
+            _sum3(self.powers, later.powers),
+            (
+                self.products[0] + later.products[0] + crossing[0],
+                self.products[1] + later.products[1] + crossing[1],
+            ),
+            (*self.first, *later.first)[:2],
+            (*self.last, *later.last)[-2:],
+        )
+
+
+def fitted_to_counts(statistics: CountStatistics) -> Fit:
+    """Poisson unless the counts vary more than chance lets them; then an MMPP(2).
+
+    Of Poisson arrivals the statistic is the index of dispersion, variance over mean. Of an MMPP(2),
+    which has the counts' mean, variance, skewness and the covariance of neighbours, it is how far
+    the correlation of next but one is from theirs.
+    """
+    count, span_s = statistics.intervals, statistics.interval_s
+    requests = round(statistics.powers[0])
+    mean = statistics.powers[0] / max(count, 1)
+    if count == 0 or mean == 0:
+        return Fit(None, 0, note="no requests")
+    poisson = Poisson(mean / span_s)
+    if count < _LEAST:
+        note = f"fewer than {_LEAST} intervals tell nothing but their mean"
+        return Fit(poisson, requests, note=note)
+    square, cubed = statistics.powers[1] / count, statistics.powers[2] / count
+    variance = square - mean**2
+    limit = 1 + _SCORE * math.sqrt(2 / count)
+    if variance <= limit * mean:
+        return Fit(poisson, requests, "index of dispersion", variance / mean, limit)
+    spread = variance - mean  # of the rate's integral over an interval
+    near, far = (
+        (product / (count - lag) - mean**2) / spread
+        for lag, product in enumerate(statistics.products, 1)
+    )
+    lasting = _forgotten(near)
+    excess = (cubed - 3 * mean * square + 2 * mean**3) - 3 * spread - mean
+    skewness = excess / spread**1.5  # of the rate's integral, and nearly of the rate
+    of_rate = spread / (span_s**2 * _smoothed(lasting))
+    process, short = switching(mean / span_s, of_rate, skewness, lasting / span_s)
+    note = f"it could not have {short}" if short else ""
+    apart = abs(far - _resemblance(lasting) * math.exp(-lasting))
+    limit = _SCORE * variance / spread / math.sqrt(count)
+    return Fit(process, requests, "correlation of next but one", apart, limit, note)
+
+
+def _forgotten(near: float) -> float:
+    """How often the rate forgets itself in an interval whose neighbours resemble it so much."""
+    low, high = _SLOWEST, _FASTEST
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _resemblance(middle) > near else (low, middle)
+    return high
+
+
+def _resemblance(lasting: float) -> float:
+    """Covariance of a rate's integral with that over the next interval, over its variance."""
+    return math.expm1(-lasting) ** 2 / (lasting**2 * _smoothed(lasting))
+
+
+def _smoothed(lasting: float) -> float:
+    """Variance of a rate's mean over an interval, over that of the rate."""
+    if lasting < _SLOWEST:
+        return 1.0
+    return 2 * (lasting + math.expm1(-lasting)) / lasting**2
+
+
+def _sum3(
+    one: tuple[float, float, float], other: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]

@@ -1,0 +1,194 @@
+"""Bursty arrivals: Markovian arrival processes (MAP), of which MMPP(2) is the one users write.
+
+A MAP is in one of a few phases. ``silent[i][j]`` (D0) is the rate of changes from phase i to j that
+nobody sees, ``arriving[i][j]`` (D1) the rate of those that come with a request; on the diagonal of
+D1 are requests that change nothing. Formulas as in BATCH (SC'20) and the literature on MAPs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scaler.arrivals.processes import Seed, Times
+
+__all__ = ["MarkovArrivals", "mmpp2"]
+
+Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+
+_STAYS = 256  # stretches of time within one phase that are drawn at once
+_ARRIVALS_PER_STAY = 256  # at most, on average; a longer stay is cut
+_ROUNDING = 1e-9
+
+
+def mmpp2(rates: Sequence[float], switch: Sequence[float]) -> MarkovArrivals:
+    """Poisson arrivals whose rate switches between two values.
+
+    Args:
+        rates: Requests per second in each phase.
+        switch: How often a second each phase is left.
+
+    Raises:
+        ConfigError: not two of each, a rate below 0, both 0, or a phase that is never left.
+    """
+    problems = Problems()
+    good = len(rates) == 2 and all(0 <= rate < math.inf for rate in rates)  # noqa: PLR2004
+    if not good or max(rates) == 0:
+        problems.add("rates", rates, "two rates of at least 0, one of them above 0")
+    if len(switch) != 2 or not all(0 < rate < math.inf for rate in switch):  # noqa: PLR2004
+        problems.add("switch", switch, "two rates above 0")
+    problems.raise_if_any()
+    (first, second), (leave, back) = rates, switch
+    silent = ((-first - leave, leave), (back, -second - back))
+    return MarkovArrivals(silent, ((first, 0.0), (0.0, second)))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovArrivals:
+    """A Markovian arrival process, which begins in a phase of the long run.
+
+    Attributes:
+        silent: D0, square; its diagonal makes the rows of D0 + D1 add up to 0.
+        arriving: D1, as large.
+
+    Raises:
+        ConfigError: they are no such matrices, or phases cannot be left.
+    """
+
+    silent: Matrix
+    arriving: Matrix
+
+    def __post_init__(self) -> None:
+        """Refuse matrices that describe no process."""
+        problems = Problems()
+        if not _describes_a_process(self.silent, self.arriving):
+            expected = "square matrices of rates whose rows add up to 0 together"
+            problems.add("silent, arriving", f"{self.silent}, {self.arriving}", expected)
+        problems.raise_if_any()
+
+    @property
+    def mean_rate(self) -> float:
+        """Requests per second in the long run."""
+        return float(self.stationary() @ self._d1().sum(axis=1))
+
+    def rate(self, at_s: float) -> float:
+        """The mean rate: nothing is known of the phase."""
+        del at_s
+        return self.mean_rate
+
+    def stationary(self) -> Times:
+        """The share of time spent in each phase."""
+        generator = self._d0() + self._d1()
+        ones = np.ones((len(generator), 1))
+        sums = np.append(np.zeros(len(generator)), 1.0)
+        found: Times = np.linalg.lstsq(np.hstack([generator, ones]).T, sums, rcond=None)[0]
+        return found
+
+    def at_arrivals(self) -> Times:
+        """The share of requests that arrive in each phase, counting the phase they lead to."""
+        flow = self.stationary() @ self._d1()
+        share: Times = flow / flow.sum()
+        return share
+
+    @property
+    def gap_scv(self) -> float:
+        """Squared coefficient of variation of the time between arrivals; 1 for Poisson."""
+        return self._gap_moment(2) / self._gap_moment(1) ** 2 - 1
+
+    def gap_correlation(self, lag: int = 1) -> float:
+        """Autocorrelation of the times between arrivals; 0 for Poisson."""
+        stay = np.linalg.inv(-self._d0())
+        step = np.linalg.matrix_power(stay @ self._d1(), lag)
+        mean = self._gap_moment(1)
+        product = float((self.at_arrivals() @ stay @ step @ stay).sum())
+        return (product - mean**2) / (self._gap_moment(2) - mean**2)
+
+    @property
+    def dispersion(self) -> float:
+        """Variance over mean of the number of arrivals in a long time; 1 for Poisson."""
+        flow, share = self._d1(), self.stationary()
+        generator = self._d0() + flow
+        fundamental = np.linalg.inv(np.outer(np.ones(len(share)), share) - generator)
+        mean = self.mean_rate
+        return float(1 + 2 * ((share @ flow @ fundamental @ flow).sum() / mean - mean))
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """As `ArrivalProcess.chunks`: stays in phases, and Poisson arrivals within each."""
+        draw = np.random.default_rng(seed)
+        within = np.diag(self._d1())
+        stays = _Stays(self._d0(), self._d1(), draw, self.stationary())
+        at_s = 0.0
+        while at_s < until_s:
+            phases, arrives = stays.next()
+            lengths = draw.standard_exponential(_STAYS) / stays.leave_rates[phases]
+            ends = at_s + np.cumsum(lengths)
+            starts = np.append(at_s, ends[:-1])
+            counts = draw.poisson(within[phases] * lengths)
+            spread = draw.random(int(counts.sum())) * np.repeat(ends - starts, counts)
+            inside = np.minimum(np.repeat(starts, counts) + spread, np.repeat(ends, counts))
+            times = np.sort(np.concatenate([inside, ends[arrives]]))
+            yield times[: np.searchsorted(times, until_s)]
+            at_s = float(ends[-1])
+
+    def _gap_moment(self, order: int) -> float:
+        stay = np.linalg.matrix_power(np.linalg.inv(-self._d0()), order)
+        return float(math.factorial(order) * (self.at_arrivals() @ stay).sum())
+
+    def _d0(self) -> Times:
+        return np.array(self.silent, dtype=np.float64)
+
+    def _d1(self) -> Times:
+        return np.array(self.arriving, dtype=np.float64)
+
+
+class _Stays:
+    """The walk through the phases.
+
+    A phase may also be left for itself, silently, which changes nothing and keeps the number of
+    arrivals in one stay bounded.
+    """
+
+    def __init__(self, d0: Times, d1: Times, draw: np.random.Generator, share: Times) -> None:
+        self._draw = draw
+        self._size = len(d0)
+        again = np.diag(d1) / _ARRIVALS_PER_STAY
+        silently = d0 - np.diag(np.diag(d0)) + np.diag(again)
+        arriving = d1 - np.diag(np.diag(d1))
+        leaving = np.hstack([silently, arriving])
+        self.leave_rates: Times = leaving.sum(axis=1)
+        shares = np.cumsum(leaving, axis=1) / self.leave_rates[:, None]
+        self._ways: list[list[float]] = shares[:, :-1].tolist()
+        first = np.cumsum(share.clip(0))
+        self._phase = bisect_right(list(first[:-1] / first[-1]), draw.random())
+
+    def next(self) -> tuple[list[int], list[bool]]:
+        """The phases of the next stays, and whether a request arrives as each ends."""
+        phases, arrives = [], []
+        for at in self._draw.random(_STAYS).tolist():
+            phases.append(self._phase)
+            way = bisect_right(self._ways[self._phase], at)
+            arrives.append(way >= self._size)
+            self._phase = way % self._size
+        return phases, arrives
+
+
+def _describes_a_process(silent: Matrix, arriving: Matrix) -> bool:
+    size = len(silent)
+    if size == 0 or {len(row) for row in (*silent, *arriving)} != {size} or len(arriving) != size:
+        return False
+    d0, d1 = np.array(silent, dtype=np.float64), np.array(arriving, dtype=np.float64)
+    changes = d0 - np.diag(np.diag(d0)) + d1
+    if not np.isfinite(d0 + d1).all() or (changes < 0).any() or not d1.any():
+        return False
+    balanced = np.abs((d0 + d1).sum(axis=1)) <= _ROUNDING * np.abs(np.diag(d0))
+    reached = np.linalg.matrix_power(np.eye(size) + (changes > 0), size) > 0
+    return bool(balanced.all() and reached.all())

@@ -1,0 +1,184 @@
+"""When requests arrive: Poisson and traced processes, the contract of both and of Markovian ones.
+
+Pure and seeded. Arrivals are drawn on the axis of the accumulated rate, where they are a Poisson
+process of rate one, and mapped back to time; a change of rate within a gap needs no special case.
+They come in chunks of arrays, so that millions of them never have to be in memory at once, and the
+chunks put together are the same for every horizon.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from carpool.validation import csv_file
+from carpool.validation.csv_file import Column
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["ArrivalProcess", "Poisson", "Seed", "Times", "Trace", "gaps", "read_trace"]
+__all__ += ["timestamps"]
+
+Times: TypeAlias = npt.NDArray[np.float64]
+Seed: TypeAlias = "int | Sequence[int]"  # to numpy 1 and (1, 0) are the same
+
+_CHUNK = 65536
+_S_PER_MINUTE = 60.0
+_TRACE_COLUMNS = {
+    "start_s": Column("a number of seconds of at least 0", lambda value: value >= 0),
+    "requests_per_minute": Column("a rate of at least 0", lambda value: value >= 0),
+}
+
+
+class ArrivalProcess(Protocol):
+    """Requests of one application."""
+
+    @property
+    def mean_rate(self) -> float:
+        """Requests per second in the long run."""
+
+    def rate(self, at_s: float) -> float:
+        """Requests per second to be expected at a time."""
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """Arrival times from 0 to before ``until_s``, ascending, in arrays of bounded size."""
+
+
+def timestamps(process: ArrivalProcess, until_s: float, seed: Seed) -> Times:
+    """All arrival times before ``until_s`` in one array: the chunks put together."""
+    return np.concatenate([np.empty(0), *process.chunks(until_s, seed)])
+
+
+def gaps(process: ArrivalProcess, count: int, seed: Seed) -> Times:
+    """The first ``count`` times between two arrivals, or fewer if the process ends before."""
+    found: list[Times] = []
+    left = count + 1
+    for chunk in process.chunks(math.inf, seed):
+        found.append(chunk[:left])
+        left -= len(found[-1])
+        if left == 0:
+            break
+    return np.diff(np.concatenate([np.empty(0), *found]))
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """A constant rate without memory.
+
+    Raises:
+        ConfigError: a rate that is negative or not finite.
+    """
+
+    rate_rps: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no rate."""
+        problems = Problems()
+        if not 0 <= self.rate_rps < math.inf:
+            problems.add("rate", self.rate_rps, "a rate of at least 0")
+        problems.raise_if_any()
+
+    @property
+    def mean_rate(self) -> float:
+        """As `ArrivalProcess.mean_rate`."""
+        return self.rate_rps
+
+    def rate(self, at_s: float) -> float:
+        """As `ArrivalProcess.rate`."""
+        del at_s
+        return self.rate_rps
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """As `ArrivalProcess.chunks`."""
+        if self.rate_rps == 0:
+            return
+        for points in _unit_rate(seed):
+            times = points / self.rate_rps
+            yield times[: np.searchsorted(times, until_s)]
+            if times[-1] >= until_s:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A Poisson process whose rate is a step function of time; after its end nothing arrives.
+
+    Attributes:
+        starts_s: Where each step begins, ascending, the first at 0.
+        rates_rps: The rate of each step.
+        end_s: Where the last step ends.
+    """
+
+    starts_s: tuple[float, ...]
+    rates_rps: tuple[float, ...]
+    end_s: float
+
+    @property
+    def mean_rate(self) -> float:
+        """The mean over the whole trace."""
+        return float(self._accumulated()[-1]) / self.end_s
+
+    def rate(self, at_s: float) -> float:
+        """As `ArrivalProcess.rate`."""
+        if not 0 <= at_s < self.end_s:
+            return 0.0
+        return self.rates_rps[bisect_right(self.starts_s, at_s) - 1]
+
+    def chunks(self, until_s: float, seed: Seed) -> Iterator[Times]:
+        """As `ArrivalProcess.chunks`."""
+        starts, rates = np.array(self.starts_s), np.array(self.rates_rps)
+        ends, accumulated = np.append(starts[1:], self.end_s), self._accumulated()
+        for points in _unit_rate(seed):
+            inside = points[: np.searchsorted(points, accumulated[-1])]
+            step = np.searchsorted(accumulated, inside, side="right") - 1  # never one of rate 0
+            times = starts[step] + (inside - accumulated[step]) / rates[step]
+            times = np.minimum(times, ends[step])  # rounding must not overtake the next step
+            yield times[: np.searchsorted(times, until_s)]
+            if len(inside) < len(points) or times[-1] >= until_s:
+                return
+
+    def _accumulated(self) -> Times:
+        """Requests expected before each start, and in all."""
+        lengths = np.diff(np.append(self.starts_s, self.end_s))
+        return np.concatenate([[0.0], np.cumsum(lengths * self.rates_rps)])
+
+
+def read_trace(path: Path, scale: float = 1.0) -> Trace:
+    """Read a CSV file ``start_s,requests_per_minute``; its rates are multiplied by ``scale``.
+
+    The trace begins at time 0, whatever its first start, and its last row lasts as long as the one
+    before it (a single one a minute).
+
+    Raises:
+        ConfigError: everything that is wrong with it, each with its line.
+    """
+    problems = Problems()
+    lines = csv_file.read(path, _TRACE_COLUMNS, problems)
+    for before, line in itertools.pairwise(lines):
+        if line.values[0] <= before.values[0]:
+            name, expected = f"{path}:{line.number}: start_s", f"a start after {before.values[0]:g}"
+            problems.add(name, f"{line.values[0]:g}", expected)
+    problems.raise_if_any()
+    starts = [line.values[0] - lines[0].values[0] for line in lines]
+    last_s = starts[-1] - starts[-2] if len(starts) > 1 else _S_PER_MINUTE
+    rates = [line.values[1] * scale / _S_PER_MINUTE for line in lines]
+    return Trace(tuple(starts), tuple(rates), starts[-1] + last_s)
+
+
+def _unit_rate(seed: Seed) -> Iterator[Times]:
+    """Points of a Poisson process of rate one, without end."""
+    draw = np.random.default_rng(seed)
+    last = 0.0
+    while True:
+        points = last + np.cumsum(draw.standard_exponential(_CHUNK))
+        last = float(points[-1])
+        yield points

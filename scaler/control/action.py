@@ -1,0 +1,52 @@
+"""What a rollout sees of one function, and the calls of the OpenFaaS API that it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.control.class_function import Status
+
+__all__ = ["Action", "Sight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One call of the OpenFaaS API.
+
+    Attributes:
+        verb: What to do.
+        kind: The class.
+        name: The function that stands for it.
+        replicas: For ``scale``.
+        document: For ``deploy`` and ``update``.
+    """
+
+    verb: Literal["deploy", "update", "scale", "delete"]
+    kind: str
+    name: str
+    replicas: int = 0
+    document: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.name}" + (f" to {self.replicas}" * (self.verb == "scale"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is seen of a function.
+
+    Attributes:
+        base: The function that the user calls; None: it is gone.
+        deployed: The functions of its classes, by class.
+        ready: Announced instances by class.
+        settled: Every front follows the dispatch plan of the last round.
+    """
+
+    base: Status | None
+    deployed: Mapping[str, Status]
+    ready: Mapping[str, int]
+    settled: bool = True

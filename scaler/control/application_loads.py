@@ -1,0 +1,42 @@
+"""The applications of a function with their rates, as a policy sees them.
+
+Requests of no known application are one of their own, and so are those that say what they need.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.scaling import Application
+from scaler.control.demanded_applications import demanded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.settings import FunctionSettings
+
+__all__ = ["NO_OBJECTIVE_S", "app_loads"]
+
+NO_OBJECTIVE_S = 1.0
+_OTHERS = "(no application)"
+
+
+def app_loads(
+    settings: FunctionSettings, rates_rps: Mapping[str, float]
+) -> tuple[Application, ...]:
+    """Every application of the settings, and whoever else there is.
+
+    Args:
+        settings: Of the function.
+        rates_rps: Requests per second by the name that they are counted under.
+    """
+    slo_s = settings.slo_s or NO_OBJECTIVE_S
+    choosing, rates = demanded(rates_rps, slo_s)
+    if not settings.apps:
+        return (Application("*", slo_s, sum(rates.values())), *choosing)
+    apps = tuple(
+        Application(app.name, app.slo_s, rates.get(app.name, 0.0), accuracy=app.accuracy or 0.0)
+        for app in settings.apps
+    )
+    others = Application(_OTHERS, slo_s, rates.get("*", 0.0))
+    return (*apps, others, *choosing) if others.rate_rps else (*apps, *choosing)

@@ -1,0 +1,1 @@
+"""Latency models, corrected by the execution times that sidecars report."""

@@ -1,0 +1,282 @@
+"""A latency model corrected by measured execution times, and how far off it still is.
+
+A model is measured elsewhere, or foretold; the batches of a running function tell what they take
+here: on the way between sidecar and handler too, and on a slower machine. Measured seconds are
+taken for ``factor`` times the model's and a base, which are fitted to the latest reports by
+relative least squares, large errors counting less (Huber 1964), and drawn to what was known before.
+Both are bounded: what lies beyond is no correction but another model, and is told as an alarm.
+
+The error that remains is what a plan has to allow for. Nothing here knows policies or sidecars.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from carpool.latency import LatencyModel
+    from carpool.latency.model import Configuration, Resources
+
+__all__ = ["MOST_BASE_S", "MOST_FACTOR", "CorrectedModel", "Correction"]
+
+MOST_FACTOR, MOST_BASE_S = 3.0, 0.02
+_KEPT, _LEAST = 64, 8  # reports; with fewer nothing is said
+_MOST_WEIGHT = 16  # batches of a report
+_ABSURD = 1000.0  # times too long or too short; more says no more
+_ROUNDS, _FAR_OFF = 3, 0.25  # of fitting; the error beyond which a report counts for less
+_QUANTILE = 0.95  # of errors
+_STEPS = (
+    0.02,
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.5,
+    1.0,
+)  # of errors: plans shall not follow each of them
+_CALMER = 1.25  # an error falls by a step once it would with so much more
+_MOVED = 0.05  # corrections that differ by less are the same
+_ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
+_WAY_S = 0.002  # what is that near is no drift: the way to the handler and back
+_TOLD_AGAIN = 0.25  # change of what was told, so that nobody reads of every breath
+_NOTHING = (1.0, 0.0)  # factor and base
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedModel:
+    """A model whose batches take ``factor`` times as long, and ``base_s`` more.
+
+    Attributes:
+        model: The model.
+        factor: From 1 / `MOST_FACTOR` to `MOST_FACTOR`.
+        base_s: From 0 to `MOST_BASE_S`.
+    """
+
+    model: LatencyModel
+    factor: float
+    base_s: float
+
+    @property
+    def load_s(self) -> float:
+        """As `LatencyModel.load_s`."""
+        return self.model.load_s
+
+    def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
+        """As `LatencyModel.predict`."""
+        plain_s = self.model.predict(batch, cpu, gpu, quantile)
+        return None if plain_s is None else self.factor * plain_s + self.base_s
+
+    def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
+        """As `LatencyModel.resources`."""
+        return self.model.resources(batch, cpu, gpu)
+
+    def configurations(self, max_batch: int) -> Iterator[Configuration]:
+        """As `LatencyModel.configurations`."""
+        return self.model.configurations(max_batch)
+
+
+class _Seen(NamedTuple):
+    """Batches of one report: their mean as predicted, and as measured."""
+
+    predicted_s: float
+    measured_s: float
+    weight: float
+
+
+class Correction:
+    """What is known of one function's execution times beside its model.
+
+    Attributes:
+        factor, base_s: As in `CorrectedModel`.
+        error: By how much batches may exceed the corrected model; None while that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.factor, self.base_s = self._prior = _NOTHING
+        self.error: float | None = None
+        self._seen: deque[_Seen] = deque(maxlen=_KEPT)
+        self._plain: LatencyModel | None = None
+        self._model: LatencyModel | None = None
+        self._fresh = False
+        self._news = self._alarm = ""
+        self._heard = self._told = 1.0
+
+    def observe(
+        self,
+        model: LatencyModel,
+        size: tuple[float, float],
+        batches: int,
+        seats: int,
+        exec_s: float,
+    ) -> None:
+        """Batches came back.
+
+        Args:
+            model: What the function is planned with, uncorrected; another one begins anew.
+            size: Cores of the instance, and percent of a GPU.
+            batches: How many.
+            seats: With how many items together.
+            exec_s: After how long together.
+        """
+        self._begin(model)
+        if batches < 1 or not (0 < exec_s < math.inf and seats >= batches):
+            return
+        predicted_s = _mean_s(model, seats / batches, *size)
+        if predicted_s is None or not 0 < predicted_s < math.inf:
+            return
+        measured_s = exec_s / batches
+        if size[0] < 1:  # a quota that little load does not use up says nothing of full load
+            measured_s = max(measured_s, predicted_s)
+        measured_s = min(predicted_s * _ABSURD, max(predicted_s / _ABSURD, measured_s))
+        self._seen.append(_Seen(predicted_s, measured_s, min(batches, _MOST_WEIGHT)))
+        self._fresh = True
+
+    def of(self, model: LatencyModel) -> LatencyModel:
+        """The model, corrected; the same object while the correction hardly moves."""
+        self._begin(model)
+        if self._fresh and len(self._seen) >= _LEAST:
+            self._fit()
+        if self._model is None or self._moved(self._model):
+            self._model = CorrectedModel(model, self.factor, self.base_s)
+            if abs(self._times() / self._heard - 1) > _TOLD_AGAIN:
+                self._heard = self._times()
+                self._news = f"Measured: {self._said(self._heard)}."
+        return self._model
+
+    def news(self) -> str:
+        """What has changed since this was asked last, as a sentence; empty: nothing."""
+        said, self._news = self._news, ""
+        return said
+
+    def alarm(self) -> str:
+        """What is to be said of a model whose batches take longer; empty: it is near enough."""
+        return self._alarm
+
+    def to_form(self) -> list[float]:
+        """What must survive a restart."""
+        return [round(self.factor, 3), round(self.base_s, 5)]
+
+    def absorb(self, form: Sequence[float]) -> None:
+        """Go on from what `to_form` gave; what is measured from now on outweighs it."""
+        factor, base_s = form
+        self.factor, self.base_s = self._prior = _bounded(factor, base_s)
+
+    def _begin(self, model: LatencyModel) -> None:
+        """What was known of another model says nothing of this one."""
+        if model is self._plain:
+            return
+        if self._plain is not None:
+            self.factor, self.base_s = self._prior = _NOTHING
+            self._seen.clear()
+        known = (self.factor, self.base_s) != _NOTHING
+        self.error, self._alarm = None, ""
+        self._plain, self._model = model, None if known else model
+
+    def _fit(self) -> None:
+        weights = [seen.weight for seen in self._seen]
+        for _ in range(_ROUNDS):
+            self.factor, self.base_s = _fitted(self._seen, weights, self._prior)
+            errors = [abs(self._at(s.predicted_s) / s.measured_s - 1) for s in self._seen]
+            weights = [
+                seen.weight * min(1.0, _FAR_OFF / max(error, _FAR_OFF))
+                for seen, error in zip(self._seen, errors, strict=True)
+            ]
+        beyond = [(s.measured_s / self._at(s.predicted_s) - 1, s.weight) for s in self._seen]
+        error = _quantile(beyond)
+        if self.error is None or error > self.error or _step(error * _CALMER) < self.error:
+            self.error = _step(error)
+        self._fresh = False
+        self._watch()
+
+    def _watch(self) -> None:
+        """Begin, renew or end the alarm. Who is quicker than foretold harms nobody."""
+        times = self._times()
+        beyond = self.base_s >= MOST_BASE_S or self.factor >= MOST_FACTOR
+        if not beyond and times <= (_CALM if self._alarm else _ALARM):
+            self._alarm = ""
+        elif not self._alarm or abs(times / self._told - 1) > _TOLD_AGAIN:
+            self._told = times
+            more = "the most that is corrected for" if beyond else "plans follow"
+            self._alarm = f"{self._said(times)}; {more}: measure its latency model again"
+
+    def _times(self) -> float:
+        """How many times longer the largest batches take than the model says."""
+        if not self._seen:
+            return self.factor
+        predicted_s = max(self._seen).predicted_s
+        corrected_s = self._at(predicted_s)
+        return 1.0 if abs(corrected_s - predicted_s) < _WAY_S else corrected_s / predicted_s
+
+    @staticmethod
+    def _said(times: float) -> str:
+        return f"batches take {times:.1f} times what its latency model says"
+
+    def _at(self, predicted_s: float) -> float:
+        return self.factor * predicted_s + self.base_s
+
+    def _moved(self, model: LatencyModel) -> bool:
+        """Whether that correction differs from the present one where batches have been seen."""
+        factor, base_s = 1.0, 0.0
+        if isinstance(model, CorrectedModel):
+            factor, base_s = model.factor, model.base_s
+        ends = (min(self._seen), max(self._seen)) if self._seen else ()
+        return any(
+            abs(self._at(seen.predicted_s) / (factor * seen.predicted_s + base_s) - 1) > _MOVED
+            for seen in ends
+        )
+
+
+def _mean_s(model: LatencyModel, seats: float, cpu: float, gpu: float) -> float | None:
+    """Between the two batch sizes that a mean lies between."""
+    low = int(seats)
+    low_s = model.predict(low, cpu, gpu)
+    high_s = model.predict(low + 1, cpu, gpu) if seats > low else low_s
+    if low_s is None or high_s is None:
+        return low_s if seats == low else None
+    return low_s + (high_s - low_s) * (seats - low)
+
+
+def _bounded(factor: float, base_s: float) -> tuple[float, float]:
+    return min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)), min(MOST_BASE_S, max(0.0, base_s))
+
+
+def _fitted(
+    seen: Sequence[_Seen] | deque[_Seen], weights: Sequence[float], prior: tuple[float, float]
+) -> tuple[float, float]:
+    """Least squares of (factor * predicted + base) / measured - 1; the prior is one report."""
+    total = sum(weights)
+    middle_s = sum(w * s.measured_s for w, s in zip(weights, seen, strict=True)) / total
+    draw = total / len(weights)
+    ff, bb = draw, draw / middle_s**2
+    fb, f1, b1 = 0.0, draw * prior[0], draw * prior[1] / middle_s**2
+    for weight, (predicted_s, measured_s, _) in zip(weights, seen, strict=True):
+        factor, base = predicted_s / measured_s, 1 / measured_s
+        ff += weight * factor * factor
+        fb += weight * factor * base
+        bb += weight * base * base
+        f1 += weight * factor
+        b1 += weight * base
+    base_s = _bounded(1.0, (b1 * ff - f1 * fb) / (ff * bb - fb * fb))[1]
+    factor = _bounded((f1 - fb * base_s) / ff, base_s)[0]
+    return _bounded(factor, (b1 - fb * factor) / bb)
+
+
+def _quantile(errors: Sequence[tuple[float, float]]) -> float:
+    """The error that so large a share of batches does not exceed."""
+    ordered = sorted(errors)
+    left = _QUANTILE * sum(weight for _, weight in ordered)
+    for error, weight in ordered:
+        left -= weight
+        if left <= 0:
+            return error
+    return ordered[-1][0]
+
+
+def _step(error: float) -> float:
+    return next((step for step in _STEPS if error <= step), _STEPS[-1])

@@ -1,0 +1,68 @@
+"""How long a function's batches take: by the model that somebody named, or by what was measured.
+
+A model that was named is corrected by measurements; one that was learned from batches corrects
+itself. Variants of a model have execution times of their own, and no correction here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.latency.variant_set import VariantSet
+from scaler.control.calibration.corrected_model import Correction
+from scaler.control.calibration.measured_model import MeasuredModel
+
+if TYPE_CHECKING:
+    from carpool.latency import LatencyModel
+    from carpool.plan import Plan
+    from carpool.sync import FrontReport
+    from scaler.control.registry import Registry
+
+__all__ = ["LatencySource"]
+
+
+class LatencySource:
+    """What is known of one function's execution times.
+
+    Args:
+        given: The model that somebody named; None: nobody has.
+        roll: What its sidecars say.
+
+    Attributes:
+        given: The model that somebody named.
+        correction: How far off it is.
+    """
+
+    def __init__(self, given: LatencyModel | None, roll: Registry) -> None:
+        self.given = given
+        self.correction = Correction()
+        self._roll = roll
+        self._learned = MeasuredModel(1.0)
+
+    def sized(self, cpu: float, gpu: float) -> None:
+        """Instances have this size, as far as the function's settings say."""
+        self._learned = MeasuredModel(cpu, gpu)
+
+    def model(self) -> LatencyModel | None:
+        """What plans are made with; None while nothing is known."""
+        plain = self._plain()
+        if plain is None:
+            return None
+        corrected = self.correction.of(plain)
+        return plain if self.given is None or isinstance(plain, VariantSet) else corrected
+
+    def compare(self, report: FrontReport, plan: Plan | None) -> None:
+        """Hold measured execution times against the model."""
+        model = self._plain()
+        if model is None or isinstance(model, VariantSet) or plan is None:
+            return
+        sizes = {kind.name: (kind.cpu, kind.gpu) for kind in plan.classes}
+        for found in report.classes:
+            if found.name in sizes:
+                self.correction.observe(
+                    model, sizes[found.name], found.batches, found.seats, found.exec_s
+                )
+
+    def _plain(self) -> LatencyModel | None:
+        roll = self._roll
+        return self.given or self._learned.model(roll.lines, roll.batches, roll.load_s())

@@ -1,0 +1,195 @@
+"""What is deployed for a class of instances: the user's function once more, with its own size.
+
+A class of a plan is an OpenFaaS function of its own, ``NAME--CLASS``; its replicas are the class's
+instances. It carries labels that say whose it is and what it was made from, so that a scaler
+recognises what it, or one before it, has deployed. Documents only; nothing here deploys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from carpool import setting_types
+from carpool.errors import ConfigError, Problem
+from carpool.plan import InstanceClass
+from carpool.settings import FunctionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "CLASS_LABEL",
+    "FUNCTION_LABEL",
+    "MADE_FROM_LABEL",
+    "Status",
+    "class_function",
+    "name_of",
+]
+
+# Not com.carpool.: those are settings, and an unknown one is an error.
+FUNCTION_LABEL = "carpool.function"
+CLASS_LABEL = "carpool.class"
+MADE_FROM_LABEL = "carpool.made-from"
+
+_LONGEST = 63
+_SCALING = ("com.carpool.scale.", "com.openfaas.scale.")
+_SIZE = ("com.carpool.cpu", "com.carpool.gpu", "com.carpool.memory", "com.carpool.batch.max")
+_COPIED = ("image", "namespace", "envProcess", "constraints", "secrets", "readOnlyRootFilesystem")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A function as the gateway lists it.
+
+    Attributes:
+        name: Its name.
+        replicas: How many there shall be.
+        available: How many can be called.
+        document: All that the gateway says of it.
+    """
+
+    name: str
+    replicas: int
+    available: int
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Status:
+        """From an item of the list; Go leaves zeros out."""
+        replicas, available = document.get("replicas") or 0, document.get("availableReplicas") or 0
+        return cls(str(document.get("name", "")), int(replicas), int(available), document)
+
+    @property
+    def invocations(self) -> float:
+        """How many requests there were for it, as far as the gateway counts."""
+        return float(self.document.get("invocationCount") or 0)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        return self.document.get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return self.document.get("annotations") or {}
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """What it asks of the platform."""
+        return self.document.get("limits") or {}
+
+    def settings(self) -> FunctionSettings:
+        """What its labels say, and of cores its limits, where the labels say nothing.
+
+        Raises:
+            ConfigError: the labels cannot be used.
+        """
+        settings = FunctionSettings.from_labels(self.labels, self.annotations)
+        if settings.cpu is None and (limit := self.limits.get("cpu")):
+            with suppress(ValueError):  # the platform's to refuse
+                return replace(settings, cpu=setting_types.cores(limit))
+        return settings
+
+
+def name_of(function: str, kind: str) -> str:
+    """The name of the function whose replicas are the instances of a class.
+
+    Raises:
+        ConfigError: it would be longer than OpenFaaS admits.
+    """
+    name = f"{function}--{kind}"
+    if len(name) > _LONGEST:
+        hint = f"give {function} a name of at most {_LONGEST - len(kind) - 2} characters"
+        raise ConfigError([Problem("class", name, f"at most {_LONGEST} characters", hint)])
+    return name
+
+
+def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
+    """The deployment of a class of ``base``'s instances.
+
+    Raises:
+        ConfigError: its name would be too long.
+    """
+    document: dict[str, Any] = {
+        key: base.document[key] for key in _COPIED if base.document.get(key)
+    }
+    document["service"] = name_of(base.name, kind.name)
+    document["envVars"] = {
+        **(base.document.get("envVars") or {}),
+        "sidecar_function": base.name,
+        "sidecar_class": kind.name,
+    }
+    if kind.variant:
+        document["envVars"]["model_variant"] = kind.variant
+    for key in ("limits", "requests"):
+        if base.document.get(key):
+            document[key] = _resources(base.document[key], kind)
+    document["annotations"] = dict(base.annotations)
+    document["labels"] = _labels(base, kind)
+    text = json.dumps(document, sort_keys=True)
+    document["labels"][MADE_FROM_LABEL] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return document
+
+
+def _resources(own: Mapping[str, str], kind: InstanceClass) -> dict[str, str]:
+    """What the user asks of the platform, with the class's size where he asks for any."""
+    size = {"cpu": f"{kind.cpu:.6g}"}
+    if _bounds_memory(kind):
+        size["memory"] = f"{_megabytes(kind)}M"
+    return {**own, **{key: amount for key, amount in size.items() if key in own}}
+
+
+def kind_of(status: Status) -> InstanceClass | None:
+    """The class that a class's function was made for, as far as its labels say; None if not."""
+    try:
+        settings = FunctionSettings.from_labels(status.labels, status.annotations)
+        return InstanceClass(
+            status.labels.get(CLASS_LABEL, ""),
+            cpu=settings.cpu or 1.0,
+            batch_size=settings.batch_max,
+            replicas=0,
+            gpu=settings.gpu,
+            variant=(status.document.get("envVars") or {}).get("model_variant", ""),
+        )
+    except ConfigError:  # somebody else's
+        return None
+
+
+def _labels(base: Status, kind: InstanceClass) -> dict[str, str]:
+    """The function's own, without what says how it is scaled, and with the class's size."""
+    own = {
+        name: text
+        for name, text in base.labels.items()
+        if not name.startswith(_SCALING) and name not in _SIZE
+    }
+    size = {
+        "com.carpool.cpu": f"{kind.cpu:.6g}",
+        "com.carpool.batch.max": str(kind.batch_size),
+        # The scaler says how many there are. OpenFaaS's own starts with one.
+        "com.carpool.scale.min": "0",
+    }
+    if kind.gpu:
+        size["com.carpool.gpu"] = f"{kind.gpu:.6g}"
+    if _bounds_memory(kind):
+        size["com.carpool.memory"] = f"{_megabytes(kind)}MB"
+    elif limit := base.labels.get("com.carpool.memory"):
+        size["com.carpool.memory"] = limit
+    return {**own, **size, FUNCTION_LABEL: base.name, CLASS_LABEL: kind.name}
+
+
+def _bounds_memory(kind: InstanceClass) -> bool:
+    """Whether its memory is what it may take at most.
+
+    A variant's is what was seen when it was measured, to be placed by. Larger requests take more,
+    and how much they may is the user's to say.
+    """
+    return bool(kind.memory_mb) and not kind.variant
+
+
+def _megabytes(kind: InstanceClass) -> int:
+    return max(1, round(kind.memory_mb or 0))

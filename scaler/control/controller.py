@@ -1,0 +1,251 @@
+"""One function under the scaler: all that is known of it, what should run, what is to be done.
+
+The parts are elsewhere, each for itself: what sidecars say (`roll`), how many instances are to be
+there (`presence`), how that comes about (`rollout`), what the fronts are told (`orders`). This file
+puts them together, with the time passed in. Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import ConfigError
+from carpool.plan import Plan
+from carpool.scaling import FunctionLoad, Instances
+from carpool.settings import FunctionSettings
+from scaler.control import plan_diff
+from scaler.control.action import Sight
+from scaler.control.application_loads import NO_OBJECTIVE_S, app_loads
+from scaler.control.calibration.latency_source import LatencySource
+from scaler.control.decisions import Decisions
+from scaler.control.desired_replicas import DesiredReplicas, Scene
+from scaler.control.disagreements import Disagreements
+from scaler.control.first_plan import first_plan, found_plan
+from scaler.control.idle_times import Idling
+from scaler.control.instance_health import Ground, InstanceHealth
+from scaler.control.measured_rates import Rates
+from scaler.control.reconciler import Reconciler
+from scaler.control.registry import Registry
+from scaler.control.sidecar_config import SidecarConfig, stand_ins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.sync import FrontReport
+    from scaler.control.action import Action
+    from scaler.control.class_function import Status
+    from scaler.control.dependencies import Dependencies
+
+__all__ = ["Controller"]
+
+
+class Controller:
+    """One function.
+
+    Attributes:
+        name: As the user calls it.
+        settings: What its labels say.
+        roll: What its sidecars say.
+        timing: How long its batches take.
+        plan: What should run; None before the first.
+        orders: What its fronts are told.
+        decisions: The latest ones.
+        conditions: How the instances of its variants are.
+        notes: What is not as it should be.
+        remarks: Why it has another plan than its policy wanted.
+        failure: Why its policy gives it none; empty while it does.
+        unplaced_rps: The part of its rate for which there is no room.
+    """
+
+    def __init__(self, base: Status, means: Dependencies) -> None:
+        self.name = base.name
+        self.roll = Registry(Rates(means.window_s))
+        self.timing = LatencySource((means.models or {}).get(base.name), self.roll)
+        self.plan: Plan | None = None
+        self.orders = SidecarConfig(means.epoch)
+        self.decisions = Decisions()
+        self.conditions = InstanceHealth()
+        self.notes: list[str] = []
+        self.remarks: list[str] = []
+        self.failure = ""
+        self.unplaced_rps = 0.0
+        self.wanted: Mapping[str, int] = {}
+        self.settings = FunctionSettings()
+        self._rollout = Reconciler(base.name, means.patience_s)
+        self._presence = DesiredReplicas()
+        self._idling = Idling(means.prewarm() if means.prewarm else None)
+        self._base: Status | None = None
+        self._deployed: Mapping[str, Status] = {}
+        self._read: tuple[Mapping[str, str], ...] | None = None
+        self._doubts = Disagreements()
+        self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
+        self._wrong: list[str] = []
+        self.observe(base, {})
+        self.notes += self._wrong
+
+    def observe(
+        self, base: Status | None, deployed: Mapping[str, Status], now_s: float | None = None
+    ) -> None:
+        """The gateway lists this of it; ``base`` is None once the user has removed it."""
+        self._base, self._deployed = base, deployed
+        if base is not None and now_s is not None:
+            self.recounted("the gateway", base.invocations, now_s)
+        if base is None or (base.labels, base.annotations, base.limits) == self._read:
+            return
+        self._read, self._wrong = (base.labels, base.annotations, base.limits), []
+        try:
+            self.settings = base.settings()
+        except ConfigError as error:
+            self._wrong = [f"its labels cannot be used: {error}"]
+        self.timing.sized(self.settings.cpu or 1.0, self.settings.gpu)
+
+    def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
+        """A front has said how it goes."""
+        beside_s = self.roll.idle_beside_s(report.sender, now_s)
+        self.roll.reported(report, now_s)
+        self.timing.compare(report, self.plan)
+        self.conditions.reported(report)
+        self._idling.reported(report.idle, beside_s, wall_s)
+
+    def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
+        """Somebody else had counted so many requests some seconds ago; None: none at all."""
+        self._doubts.recounted(source, total, self.roll.arrivals.total(), now_s, age_s)
+
+    def present(self, now_s: float) -> dict[str, Instances]:
+        """Instances by class, ready and loading."""
+        replicas = {name: status.replicas for name, status in self._deployed.items()}
+        return {
+            name: Instances(len(found.idle_s), found.loading)
+            for name, found in self.roll.present(now_s, replicas).items()
+            if found.count
+        }
+
+    def view(self, now_s: float) -> FunctionLoad | None:
+        """What a policy sees of it; None while it has no latency model."""
+        model = self.timing.model()
+        if model is None:
+            return None
+        settings = self.settings
+        own = {kind.name for kind in self.plan.classes} if self.plan else set()
+        return FunctionLoad(
+            name=self.name,
+            model=model,
+            slo_s=settings.slo_s or NO_OBJECTIVE_S,
+            percentile=settings.percentile,
+            max_batch=settings.batch_max,
+            apps=app_loads(settings, self.roll.rates.at(now_s, self.roll.silent_s)),
+            plan=self.plan,
+            instances={name: i for name, i in self.present(now_s).items() if name in own},
+            queued=self.roll.queued(now_s),
+            min_instances=settings.scale_min,
+            max_instances=settings.scale_max,
+            load_s=self.roll.load_s(),
+            error=self.timing.correction.error,
+        )
+
+    def first_plan(self) -> Plan:
+        """What runs until there is something to plan with: what runs already, if anything does."""
+        return found_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
+
+    def complete(self, now_s: float) -> bool:
+        """Whether as many instances have announced themselves as the gateway has available."""
+        ready = self.roll.ready(now_s)
+        return all(
+            len(ready.get(name, ())) >= status.available for name, status in self._deployed.items()
+        )
+
+    def follow(self, plan: Plan, wall_s: float) -> None:
+        """This should run from now on."""
+        if plan is self.plan:
+            return
+        for sentence in (*plan_diff.explained(self.plan, plan), *plan.explain):
+            self.decisions.add(sentence, wall_s)
+        self.plan = plan
+
+    def step(self, now_s: float, wall_s: float) -> list[Action]:
+        """What to ask of the gateway now; the fronts' orders are brought up to date."""
+        if self.plan is None and self._base is not None:
+            self.notes = [*self._wrong, *filter(None, [self.failure])]
+            return []
+        ready = self.roll.ready(now_s)
+        sight = Sight(
+            self._base,
+            self._deployed,
+            {name: len(where) for name, where in ready.items()},
+            self.roll.follows(self.orders.version, now_s),
+        )
+        if self.plan is None or self._base is None:
+            return self._rollout.step({}, {}, sight, now_s)
+        self.wanted = self._presence.wanted(self.plan, self._scene(now_s, wall_s))
+        kinds = {kind.name: kind for kind in self.plan.classes}
+        ground = Ground(self.timing.given, kinds, ready, self.roll.lines)
+        for sentence in self.conditions.look(ground, now_s):
+            self.decisions.add(sentence, wall_s)
+        self.wanted = self.conditions.more(self.wanted, self.settings.scale_max)
+        actions = self._rollout.step(kinds, self.wanted, sight, now_s)
+        surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._rollout.awaited)
+        self.orders.give(self.plan, surplus, ready, self.roll.version())
+        self.notes = [
+            *self._wrong,
+            *self._rollout.notes,
+            *self._doubts.said(self._deployed, ready, now_s),
+            *filter(None, [self.failure, self.timing.correction.alarm()]),
+        ]
+        self.decisions.note(self.notes, wall_s)
+        if news := self.timing.correction.news():
+            self.decisions.add(news, wall_s)
+        return actions
+
+    def done(self, action: Action, now_s: float, wall_s: float) -> None:
+        """The gateway has accepted ``action``."""
+        self._rollout.succeeded(action, now_s)
+        self.decisions.add(f"Done: {action}.", wall_s)
+
+    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool) -> None:
+        """The gateway has ``refused`` an action, or could not be reached."""
+        self._rollout.failed(action, reason, now_s, refused=refused)
+
+    @property
+    def changing(self) -> bool:
+        """Whether instances are awaited: everybody should hear of them soon."""
+        return self._rollout.awaited
+
+    def to_form(self) -> dict[str, Any]:
+        """What must survive a restart."""
+        if self.plan is not self._formed[0]:
+            self._formed = (self.plan, self.plan.to_form() if self.plan else None)
+        return {
+            "plan": self._formed[1],
+            "version": self.orders.version,
+            "roll": self.roll.to_form(),
+            "correction": self.timing.correction.to_form(),
+        }
+
+    def prewarm_form(self) -> dict[str, Any] | None:
+        """What its prewarm policy has learned; None where it has none."""
+        return self._idling.to_form()
+
+    def absorb(self, form: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
+        """Go on from what `to_form` and `prewarm_form` gave.
+
+        Raises:
+            ConfigError: the plan is none, or a policy with these parameters has not learned this.
+        """
+        self.plan = Plan.from_form(form["plan"]) if form.get("plan") else None
+        self.orders.version = int(form.get("version", 0))
+        self.roll.absorb(form.get("roll", {}), now_s)
+        self.timing.correction.absorb(form.get("correction", (1.0, 0.0)))
+        self._idling.absorb(prewarm)
+
+    def _scene(self, now_s: float, wall_s: float) -> Scene:
+        roll, settings = self.roll, self.settings
+        replicas = {name: status.replicas for name, status in self._deployed.items()}
+        return Scene(
+            present=roll.present(now_s, replicas),
+            idle_s=roll.idle_s(now_s),
+            queued=roll.queued(now_s),
+            starving=roll.starving(now_s),
+            load_s=roll.load_s(),
+            least=settings.scale_min,
+            windows=self._idling.windows(wall_s) if settings.scale_min == 0 else None,
+        )

@@ -1,0 +1,131 @@
+"""A second count of a function's requests, held against what its sidecars have counted.
+
+Nobody counts at the same moment: a gateway counts when a request has been answered, Prometheus
+reads that every now and then, and sidecars report a little later what has come. So a minute of
+theirs, between two moments at which they counted, is compared with every stretch of ours of that
+length that ended from some seconds before to some seconds after it, and only what lies beyond all
+of these, by more than chance and errors of the edges, is a disagreement.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CountCheck"]
+
+_WINDOW_S = 60.0
+_LEAST_S = 30.0  # less says nothing yet
+_LAG_S = 20.0
+_AHEAD_S = 6.0  # sidecars report every five seconds at the most, as long as they are few
+_PAUSE_S = 2.0  # from one count to the next
+# Prometheus answers with what it read last for five minutes; nobody has it read less often than
+# every two.
+_STALE_S = 130.0
+_OLD_S = 300.0  # what was counted so long ago says nothing of now
+_SHARE, _FEW = 0.1, 20  # of the requests, and requests, that may differ
+
+
+class _Count(NamedTuple):
+    """A total at a moment."""
+
+    at_s: float
+    total: float
+
+
+class CountCheck:
+    """What one source has counted of one function's requests.
+
+    Args:
+        source: Its name, as in "the gateway".
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._theirs: deque[_Count] = deque()
+        self._ours: deque[_Count] = deque()
+        self._missing: _Count | None = None  # since when, and what we had counted then
+
+    def note(self, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0) -> None:
+        """They had counted so many ``age_s`` ago, None: nothing at all; and we have by now."""
+        if self._ours and ours < self._ours[-1].total:
+            self._clear()  # somebody has started anew
+        self._add(self._ours, ours, now_s)
+        if theirs is None or age_s > _STALE_S:
+            self._missing = self._missing or _Count(now_s, ours)
+            self._theirs.clear()
+            _forget(self._ours, now_s - _WINDOW_S)
+            return
+        self._missing = None
+        if self._theirs and theirs < self._theirs[-1].total:
+            self._theirs.clear()
+        self._add(self._theirs, theirs, now_s - age_s)
+        _forget(self._theirs, now_s - _WINDOW_S - _LAG_S)
+        _forget(self._ours, self._theirs[0].at_s - _LAG_S)
+
+    def said(self, now_s: float) -> list[str]:
+        """The disagreement in a sentence, if there is one."""
+        if self._missing:
+            return self._said_of_none(self._missing, now_s)
+        if not self._theirs or not self._theirs[-1].total:
+            return []  # it does not count this function
+        from_s, until_s = self._ours[0].at_s + _LAG_S, self._ours[-1].at_s - _AHEAD_S
+        theirs = [count for count in self._theirs if from_s <= count.at_s <= until_s]
+        if not theirs or theirs[-1].at_s < now_s - _OLD_S:
+            return []
+        last = theirs[-1]
+        first = _by(theirs, last.at_s - _WINDOW_S)
+        return self._compared(first, last) if last.at_s - first.at_s >= _LEAST_S else []
+
+    def _compared(self, first: _Count, last: _Count) -> list[str]:
+        length_s = last.at_s - first.at_s
+        stretches = [
+            seen.total - _by(self._ours, seen.at_s - length_s).total
+            for seen in self._ours
+            if last.at_s - _LAG_S <= seen.at_s <= last.at_s + _AHEAD_S
+        ]
+        theirs = last.total - first.total
+        if not stretches:
+            return []
+        if min(stretches) * (1 - _SHARE) - _FEW <= theirs <= max(stretches) * (1 + _SHARE) + _FEW:
+            return []
+        ours = _by(self._ours, last.at_s).total - _by(self._ours, last.at_s - length_s).total
+        why = (
+            "reports of some of its sidecars do not arrive here"
+            if theirs > ours
+            else f"somebody calls it by a way that {self._source} does not see"
+        )
+        rates = f"{theirs / length_s:.3g}/s where the sidecars count {ours / length_s:.3g}/s"
+        return [f"{self._source} counts {rates}: {why}"]
+
+    def _said_of_none(self, since: _Count, now_s: float) -> list[str]:
+        last = self._ours[-1]
+        waited = last.at_s - since.at_s >= _LEAST_S and last.at_s >= now_s - _OLD_S
+        if not waited or last.total - since.total <= _FEW:
+            return []
+        return [f"{self._source} has no count of its requests: whoever counts them is not read"]
+
+    def _clear(self) -> None:
+        self._theirs.clear()
+        self._ours.clear()
+        self._missing = None
+
+    @staticmethod
+    def _add(counts: deque[_Count], total: float, at_s: float) -> None:
+        if not counts or at_s >= counts[-1].at_s + _PAUSE_S:
+            counts.append(_Count(at_s, total))
+
+
+def _forget(counts: deque[_Count], before_s: float) -> None:
+    """All but the last of those that were counted by then."""
+    while len(counts) > 1 and counts[1].at_s <= before_s:
+        counts.popleft()
+
+
+def _by(counts: Sequence[_Count], at_s: float) -> _Count:
+    """The last that was counted by then."""
+    return counts[max(0, bisect_right(counts, at_s, key=lambda count: count.at_s) - 1)]

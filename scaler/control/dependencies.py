@@ -1,0 +1,33 @@
+"""What every function's control is made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from carpool.latency import LatencyModel
+    from scaler.prewarm.contract import PrewarmPolicy
+
+__all__ = ["Dependencies"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The same for all of them.
+
+    Attributes:
+        epoch: As in `Orders`.
+        window_s: How far back arrivals are counted.
+        patience_s: How long an instance may take to become ready.
+        models: Latency models by function, where somebody named them.
+        prewarm: Makes a prewarm policy; None: functions go by their plans alone.
+    """
+
+    epoch: str
+    window_s: float = 10.0
+    patience_s: float = 120.0
+    models: Mapping[str, LatencyModel] | None = None
+    prewarm: Callable[[], PrewarmPolicy] | None = None

@@ -1,0 +1,51 @@
+"""What a function runs before there is anything to plan with.
+
+That is what runs already, if somebody has deployed classes of it: a scaler that has lost its memory
+replaces nothing. Else it is instances of the one size that the function's settings name, so that
+the execution times of its batches can be measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.plan import InstanceClass, Plan, Route
+from scaler.control.class_function import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.settings import FunctionSettings
+    from scaler.control.class_function import Status
+
+__all__ = ["first_plan", "found_plan"]
+
+
+def first_plan(function: str, settings: FunctionSettings) -> Plan:
+    """So many instances as there have to be, of the function's own size."""
+    kind = InstanceClass(
+        "first",
+        cpu=settings.cpu or 1.0,
+        batch_size=settings.batch_max,
+        replicas=settings.scale_min,
+        gpu=settings.gpu,
+        memory_mb=settings.memory_mb,
+    )
+    why = "Nothing is known yet of how long its batches take: they are measured first."
+    return Plan(function, 1, "first", (kind,), (Route("*", {"first": 1.0}, 0.0),), explain=(why,))
+
+
+def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
+    """The instances that there are, each with a share by its batches; None if there are none."""
+    kinds = tuple(
+        replace(kind, replicas=status.replicas)
+        for status in deployed.values()
+        if (kind := kind_of(status)) is not None
+    )
+    seats = {kind.name: kind.replicas * kind.batch_size for kind in kinds}
+    if not sum(seats.values()):
+        return None
+    weights = {name: count / sum(seats.values()) for name, count in seats.items()}
+    why = "These instances were there before the scaler."
+    return Plan(function, 1, "found", kinds, (Route("*", weights, 0.0),), explain=(why,))

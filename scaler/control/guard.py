@@ -1,0 +1,221 @@
+"""Stands between a scaling policy and what its proposals are carried out on.
+
+Theory of operation
+-------------------
+Policies stay naive; what every one of them should be kept from is kept from them here, in order:
+
+1. A function whose numbers are no numbers is not shown to the policy and keeps its plan. What is
+   not known is no reason to scale.
+2. What the policy raises, or proposes that cannot be a plan, keeps the plan of that function
+   (`proposals`). Everything else becomes a plan (`plan_builder`).
+3. Its instances are brought within the function's bounds.
+4. It is followed no faster than is good (`restraint`).
+5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
+   instances cannot take.
+6. Another plan than the one in force has the version after it.
+
+The same guard stands before every policy in a simulation, at the command line and live.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from carpool.latency.variant_set import model_of
+from scaler.control import plan_size
+from scaler.control.plan_builder import build_plan
+from scaler.control.planner import Planning
+from scaler.control.policy_errors import raised
+from scaler.control.proposals import proposed
+from scaler.control.stabilization import Limits, Stabilization
+from scaler.planning import cost
+from scaler.planning.placement import Boundless
+from scaler.planning.sizing import Objective, SizeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.plan import InstanceClass, Plan
+    from carpool.scaling import Billing, FunctionLoad, Proposal, ScalePolicy
+    from scaler.planning.cost import Prices
+    from scaler.planning.placement import Cluster
+    from scaler.planning.snapshot import Snapshot
+
+__all__ = ["Guard"]
+
+_OFFSET = 0.1  # by which execution times are raised while nobody knows how far off they are
+_ROUNDING = 1e-9
+
+
+class Guard:
+    """Makes plans that are safe to carry out of what a policy proposes.
+
+    Args:
+        policy: Anybody's.
+        limits: How fast plans may follow it.
+
+    Attributes:
+        notes: Why functions kept their plan, or got another than the policy wanted, in the last
+            round, by name.
+        failures: What the policy did wrong in the last round, by the name of who has no plan of it.
+    """
+
+    def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
+        self._policy = policy
+        self._name = type(policy).__name__.lower()
+        self._restraint = Stabilization(limits or Limits())
+        self._sizes = SizeTable()
+        self._billing: dict[Prices, Billing] = {}
+        self.notes: dict[str, list[str]] = {}
+        self.failures: dict[str, str] = {}
+
+    def plan(self, snapshot: Snapshot) -> Planning:
+        """One round; raises nothing, whatever the policy does."""
+        self.notes = {}
+        loads = [self._shown(each, snapshot) for each in snapshot.functions if self._usable(each)]
+        proposals, self.failures = proposed(self._policy, loads, snapshot.cluster or Boundless())
+        plans: dict[str, Plan] = {}
+        unplaced: dict[str, float] = {}
+        for load in loads:
+            wanted = self._built(load, proposals.get(load.name))
+            if load.name not in self.failures:
+                unplaced[load.name] = _unserved(load, proposals.get(load.name), wanted)
+            if wanted is not None:
+                note = partial(self._note, load)
+                plans[load.name] = self._restraint.follow(
+                    load, wanted, snapshot.now_s, note, in_steps=not snapshot.beginning
+                )
+        if snapshot.cluster is not None:
+            self._fit(loads, plans, unplaced, snapshot.cluster.copy())
+        numbered = {
+            load.name: _numbered(load, plans[load.name]) for load in loads if load.name in plans
+        }
+        return Planning(numbered, {name: rate for name, rate in unplaced.items() if rate > 0})
+
+    def _shown(self, load: FunctionLoad, snapshot: Snapshot) -> FunctionLoad:
+        """The function as the policy sees it."""
+        prices = snapshot.prices
+        if prices not in self._billing:
+            self._billing[prices] = cost.billing(prices)
+        rule = self._billing[prices]
+        shown = replace(load, now_s=snapshot.now_s, prices=prices, billing=rule)
+        return replace(shown, sizes=self._sizes.offered(shown, Objective.of(shown, _OFFSET)))
+
+    def _usable(self, load: FunctionLoad) -> bool:
+        rates = [app.rate_rps for app in load.apps]
+        objectives = [load.slo_s, *(app.slo_s for app in load.apps)]
+        if not all(0 <= rate < math.inf for rate in rates):
+            self._note(load, f"its rates are {rates}")
+        elif not all(slo_s > 0 for slo_s in objectives) or not 0 < load.percentile < 1:
+            self._note(load, f"its objectives are {objectives} s at {load.percentile}")
+        elif not callable(getattr(load.model, "predict", None)):
+            self._note(load, "it has no latency model")
+        else:
+            return True
+        return False
+
+    def _built(self, load: FunctionLoad, proposal: Proposal | None) -> Plan | None:
+        """The plan that is proposed, within the function's bounds; None: no other than before."""
+        if proposal is None or not proposal.instances:
+            return None
+        try:
+            return self._bounded(load, build_plan(load, proposal, self._name))
+        except Exception as error:  # noqa: BLE001  what makes no plan is the policy's fault
+            self.failures[load.name] = raised(error)
+            return None
+
+    def _bounded(self, load: FunctionLoad, plan: Plan) -> Plan:
+        total = plan_size.instances(plan)
+        if total > load.most:
+            self._note(load, f"{total} instances are more than its {load.most}")
+            return plan_size.without(plan, total - int(load.most))
+        if total < load.min_instances:
+            self._note(load, f"{total} instances are fewer than its {load.min_instances}")
+            first = plan.classes[0]
+            more = replace(first, replicas=first.replicas + load.min_instances - total)
+            return replace(plan, classes=(more, *plan.classes[1:]))
+        return plan
+
+    def _fit(
+        self,
+        loads: Sequence[FunctionLoad],
+        plans: dict[str, Plan],
+        unplaced: dict[str, float],
+        cluster: Cluster,
+    ) -> None:
+        """Take off what has no room beside what is placed already."""
+        new = [(kind, load) for load in loads for kind in _new(load, plans.get(load.name))]
+        new.sort(key=lambda entry: (-entry[0].gpu, -entry[0].cpu))
+        lacking: dict[str, Counter[str]] = {}
+        for kind, load in new:
+            model = model_of(load.model, kind.variant)
+            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            placed = cluster.place_up_to(size, kind.replicas)
+            if placed < kind.replicas:
+                lacking.setdefault(load.name, Counter())[kind.name] += kind.replicas - placed
+        for load in loads:
+            if load.name in lacking:
+                self._note(load, f"no room for {dict(lacking[load.name])}")
+                plan, short = plans[load.name], lacking[load.name]
+                plan = replace(
+                    plan,
+                    classes=plan_size.less(plan.classes, short),
+                    explain=(*plan.explain, f"There is no room for {short.total()} more."),
+                )
+                plans[load.name] = plan
+                unplaced[load.name] = max(unplaced[load.name], load.rate_rps - _taken(plan))
+
+    def _note(self, load: FunctionLoad, text: str) -> None:
+        self.notes.setdefault(load.name, []).append(text)
+
+
+def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None) -> float:
+    """Requests per second that nothing is meant to take."""
+    plan = wanted or (load.plan if proposal is None else None)
+    lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
+    said = proposal.unserved_rps if proposal else 0.0
+    found = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, said)
+    return min(found, load.rate_rps)
+
+
+def _taken(plan: Plan) -> float:
+    """Requests per second that a plan's instances take; a class that says none takes any."""
+    return sum(
+        kind.replicas * (math.inf if kind.rate_high is None else kind.rate_high)
+        for kind in plan.classes
+        if kind.replicas
+    )
+
+
+def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
+    """The instances of a plan that are not there yet."""
+    if plan is None:
+        return []
+    there = {name: one.ready + one.loading for name, one in load.instances.items()}
+    sizes = {kind.name: (kind.batch_size, kind.cpu, kind.gpu) for kind in _classes(load)}
+    found = []
+    for kind in plan.classes:
+        same = sizes.get(kind.name) == (kind.batch_size, kind.cpu, kind.gpu)
+        lacking = kind.replicas - (there.get(kind.name, 0) if same else 0)
+        if lacking > 0:
+            found.append(replace(kind, replicas=lacking))
+    return found
+
+
+def _classes(load: FunctionLoad) -> tuple[InstanceClass, ...]:
+    return load.plan.classes if load.plan else ()
+
+
+def _numbered(load: FunctionLoad, plan: Plan) -> Plan:
+    """The plan with the version after that of the one in force, if it is another."""
+    before = load.plan
+    if before is None or plan is before:
+        return plan
+    as_before = replace(
+        plan, version=before.version, predicted=before.predicted, explain=before.explain
+    )
+    return before if as_before == before else replace(plan, version=before.version + 1)

@@ -1,0 +1,61 @@
+"""What a function's prewarm policy learns of its idle times, and says about its last instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from carpool import log_histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.prewarm.contract import PrewarmPolicy, Windows
+
+__all__ = ["Idling"]
+
+_OBSERVED = 64  # of one bin in one report: more of the same say nothing new
+
+
+class Idling:
+    """One function's.
+
+    Args:
+        policy: Its own; None: the function goes by its plans alone.
+    """
+
+    def __init__(self, policy: PrewarmPolicy | None) -> None:
+        self._policy = policy
+
+    def reported(self, idle: Mapping[int, int], beside_s: float | None, wall_s: float) -> None:
+        """A front was idle for these times.
+
+        Args:
+            idle: Counts by bin.
+            beside_s: For how long its other fronts have been, too; None: they are not idle.
+            wall_s: Seconds since the epoch.
+        """
+        if self._policy is None or beside_s is None:
+            return
+        for number, count in idle.items():
+            idle_s = min(
+                log_histogram.middle_s(number), beside_s
+            )  # all of its fronts were idle together
+            for _ in range(min(count, _OBSERVED)):
+                self._policy.observe(idle_s, wall_s)
+
+    def windows(self, wall_s: float) -> Windows | None:
+        """When the last instance is to be there; None: as the plan says."""
+        return self._policy.windows(wall_s) if self._policy else None
+
+    def to_form(self) -> dict[str, Any] | None:
+        """What was learned; None where nobody learns."""
+        return dict(self._policy.to_form()) if self._policy else None
+
+    def absorb(self, form: dict[str, Any] | None) -> None:
+        """Go on from what `to_form` gave.
+
+        Raises:
+            ConfigError: a policy with these parameters has not learned this.
+        """
+        if self._policy is not None and form is not None:
+            self._policy.absorb(form)

@@ -1,0 +1,191 @@
+"""How the instances of variants are, from what all fronts measure: INFaaS's states, live.
+
+Fronts report what each instance has answered and how long its batches took. Once a second the sums
+over all fronts are held against the variant's profile (`carpool.variants.instance_states`): at its
+saturation rate an instance is overloaded; slower than its profile and not overloaded, it is
+interfered with. Fronts are told, and choose others. Where a class has no other that is well, one
+more instance is asked for, wherever the platform finds room, until the interference has been over
+for a while; where it has, those take the load.
+
+A profile is measured inside the handler and a front sees the way there as well, so a few
+milliseconds are allowed for that; and what its fronts have learned of a class's times, where that
+is more than its profile, is what it can take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.latency.variant_set import VariantSet, model_of
+from carpool.variants.instance_states import InstanceState, State, mitigation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.latency import LatencyModel
+    from carpool.plan import InstanceClass
+    from carpool.sync import FrontReport
+
+__all__ = ["Ground", "InstanceHealth"]
+
+_EVERY_S = 1.0
+_HOP_S = 0.005  # a batch's way to the handler and back
+_REPLACED_S = 30.0  # an instance asked for stays for so long after the reason for it has gone
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What instances are held against.
+
+    Attributes:
+        model: The variants; of any other model nothing is said.
+        kinds: The classes, by name.
+        ready: Addresses of the ready instances, by class.
+        lines: What fronts have learned of execution times: base and per item, by class.
+    """
+
+    model: LatencyModel | None
+    kinds: Mapping[str, InstanceClass]
+    ready: Mapping[str, Sequence[str]]
+    lines: Mapping[str, tuple[float, float]]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one instance has done since it was looked at."""
+
+    batches: int = 0
+    seats: int = 0
+    exec_s: float = 0.0
+
+
+class InstanceHealth:
+    """The instances of one function."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._states: dict[str, tuple[str, InstanceState]] = {}
+        self._looked_s: float | None = None
+        self._replaced: dict[str, dict[str, float]] = {}
+
+    def reported(self, report: FrontReport) -> None:
+        """A front says what its instances have done."""
+        for found in report.instances:
+            if found.batches:
+                seen = self._seen.setdefault(found.address, _Seen())
+                seen.batches += found.batches
+                seen.seats += found.seats
+                seen.exec_s += found.exec_s
+
+    def look(self, ground: Ground, now_s: float) -> list[str]:
+        """What has changed since the last look, in sentences; nothing before its time."""
+        if not isinstance(ground.model, VariantSet):
+            return []
+        since_s = self._looked_s
+        if since_s is not None and now_s < since_s + _EVERY_S:
+            return []
+        self._looked_s, seen, self._seen = now_s, self._seen, {}
+        period_s = now_s - since_s if since_s is not None else _EVERY_S
+        there = {a: name for name, where in ground.ready.items() for a in where}
+        self._states = {a: s for a, s in self._states.items() if there.get(a) == s[0]}
+        said = []
+        for address, name in there.items():
+            if name in ground.kinds:
+                found = seen.get(address, _Seen())
+                said += self._judge(address, ground, ground.kinds[name], found, period_s)
+        self._mitigate(now_s)
+        return said
+
+    @property
+    def unwell(self) -> dict[str, str]:
+        """The instances that are not Active, and how they are."""
+        return {
+            address: state.state.value
+            for address, (_, state) in sorted(self._states.items())
+            if state.state is not State.ACTIVE
+        }
+
+    def more(self, wanted: Mapping[str, int], most: int | None) -> dict[str, int]:
+        """How many instances of each class are to be there with what interference asks for."""
+        counts = dict(wanted)
+        for name, since in self._replaced.items():
+            room = len(since) if most is None else max(0, most - sum(counts.values()))
+            if counts.get(name):
+                counts[name] += min(len(since), room)
+        return counts
+
+    def by_class(self) -> dict[str, Counter[str]]:
+        """How many instances of each class are in which state."""
+        found: dict[str, Counter[str]] = {}
+        for name, state in self._states.values():
+            found.setdefault(name, Counter())[state.state.value] += 1
+        return found
+
+    def _judge(
+        self, address: str, ground: Ground, kind: InstanceClass, seen: _Seen, period_s: float
+    ) -> list[str]:
+        """Observe one instance; a sentence if it is otherwise than it was."""
+        assert ground.model is not None  # noqa: S101  looked at by who has called
+        known = self._states.get(address)
+        if known is None:
+            known = self._states[address] = (kind.name, InstanceState(1.0, 1.0))
+            known[1].loaded()
+        state = known[1]
+        before = state.state
+        rate_rps = seen.seats / period_s
+        part = rate_rps / _saturation_rps(kind, ground.lines.get(kind.name))
+        times = _times(ground.model, kind, seen)
+        after = state.observe(part, times)
+        if after is before:
+            return []
+        why = {
+            State.OVERLOADED: f"it answers {rate_rps:.4g} requests/s, {part:.0%} of what it can",
+            State.INTERFERED: f"its batches take {times or 0:.2f} times their profile",
+        }.get(after, "that is over")
+        return [f"{kind.name} at {address} is {after.value}: {why}.{self._mend(known[0], after)}"]
+
+    def _mend(self, name: str, state: State) -> str:
+        """What is done about it."""
+        if state is not State.INTERFERED:
+            return ""
+        own = {a: s.state for a, (kind, s) in self._states.items() if kind == name}
+        if "place" in mitigation(own).values():
+            return " No other of its class is well: another place is asked for."
+        return " Others of its class take its load."
+
+    def _mitigate(self, now_s: float) -> None:
+        """Remember for which instances another is to be there."""
+        by_class: dict[str, dict[str, State]] = {}
+        for address, (name, state) in self._states.items():
+            by_class.setdefault(name, {})[address] = state.state
+        for name, states in by_class.items():
+            kept = self._replaced.setdefault(name, {})
+            for address, what in mitigation(states).items():
+                if what == "place" or address in kept:
+                    kept[address] = now_s
+        for name, kept in list(self._replaced.items()):
+            fresh = {a: at for a, at in kept.items() if now_s < at + _REPLACED_S}
+            self._replaced[name] = fresh
+            if not fresh:
+                del self._replaced[name]
+
+
+def _saturation_rps(kind: InstanceClass, line: tuple[float, float] | None) -> float:
+    """What an instance can take: by its profile, or by what has been learned if that is less."""
+    exec_s = (kind.exec_s or kind.batch_size / (kind.rate_high or 1.0)) + _HOP_S
+    if line is not None:
+        exec_s = max(exec_s, line[0] + line[1] * kind.batch_size)
+    return kind.batch_size / exec_s
+
+
+def _times(model: LatencyModel, kind: InstanceClass, seen: _Seen) -> float | None:
+    """How many times their profile its batches took; None: it had none."""
+    if not seen.batches:
+        return None
+    batch = min(max(round(seen.seats / seen.batches), 1), kind.batch_size)
+    expected_s = model_of(model, kind.variant).predict(batch, kind.cpu, kind.gpu, 0.5)
+    if not expected_s:
+        return None
+    return seen.exec_s / seen.batches / (expected_s + _HOP_S)

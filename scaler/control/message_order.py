@@ -1,0 +1,58 @@
+"""Who has said what last: a message that comes twice, or too late, is told from a new one.
+
+A sender is one life of one sidecar. It numbers its messages, so whatever is not above the last
+number is a message played back (or one that was sent again because its answer was lost, which is
+as little to be counted twice). MessageOrder that have not been heard of for long are forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MessageOrder"]
+
+_FORGET_S = 3600.0
+_MOST = 200_000
+
+
+class MessageOrder:
+    """The last number of each sender."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, float]] = {}  # in the order of hearing
+        self._changed: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def admits(self, sender: str, sequence: int, now_s: float) -> bool:
+        """Whether this message is new; if so it is the last one from now on."""
+        before = self._last.pop(sender, None)
+        if before is not None and sequence <= before[0]:
+            self._last[sender] = before
+            return False
+        self._last[sender] = (sequence, now_s)
+        self._changed.add(sender)
+        return True
+
+    def forget(self, now_s: float) -> list[str]:
+        """Drop those that have been silent for an hour, and the oldest beyond a number."""
+        gone: list[str] = []
+        for sender, (_, heard_s) in self._last.items():
+            if heard_s > now_s - _FORGET_S and len(self._last) - len(gone) <= _MOST:
+                break
+            gone.append(sender)
+        for sender in gone:
+            del self._last[sender]
+            self._changed.discard(sender)
+        return gone
+
+    def changed(self) -> dict[str, dict[str, Any]]:
+        """What is new since this was asked last, to be kept."""
+        changed, self._changed = self._changed, set()
+        return {sender: {"sequence": self._last[sender][0]} for sender in changed}
+
+    def absorb(self, kept: dict[str, dict[str, Any]], now_s: float) -> None:
+        """Go on with what was kept."""
+        for sender, form in kept.items():
+            self._last[sender] = (int(form["sequence"]), now_s)

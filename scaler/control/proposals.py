@@ -1,0 +1,117 @@
+"""Asking a policy, whatever it does: its proposals, and what it did wrong by function.
+
+A policy may be anybody's. What it raises, or proposes that cannot be a plan, is told in a sentence;
+it is never raised, and what it proposed for other functions counts.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from carpool.latency.variant_set import VariantSet, model_of
+from carpool.scaling import PerFunctionPolicy, Proposal, Size
+from scaler.control.policy_errors import raised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from carpool.latency import LatencyModel
+    from carpool.scaling import ClusterView, FunctionLoad, ScalePolicy
+
+__all__ = ["proposed"]
+
+_MOST = 100_000  # ten times as many as a cluster of 2000 servers holds; each takes memory here
+
+
+def proposed(
+    policy: ScalePolicy, loads: Sequence[FunctionLoad], cluster: ClusterView
+) -> tuple[dict[str, Proposal], dict[str, str]]:
+    """What a policy proposes, and its faults, each by function.
+
+    Args:
+        policy: Is asked; for one function after the other if it looks at no more than one.
+        loads: What is planned for.
+        cluster: The servers; the policy gets a copy.
+    """
+    answers: dict[str, object] = {}
+    faults: dict[str, str] = {}
+    for group in [[load] for load in loads] if _looks_at_one(policy) else [loads]:
+        try:
+            answers.update(_asked(policy, group, cluster))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be anybody's
+            faults.update({load.name: raised(error) for load in group})
+    known = {load.name: load for load in loads}
+    found = {}
+    for name, answer in answers.items():
+        fault = _fault(known.get(name), answer)
+        if fault:
+            faults[name] = fault
+        elif isinstance(answer, Proposal):
+            found[name] = answer
+    return found, faults
+
+
+def _looks_at_one(policy: ScalePolicy) -> bool:
+    return getattr(type(policy), "propose", None) is PerFunctionPolicy.propose
+
+
+def _asked(
+    policy: ScalePolicy, loads: Sequence[FunctionLoad], cluster: ClusterView
+) -> Mapping[str, object]:
+    if isinstance(policy, PerFunctionPolicy) and _looks_at_one(policy):
+        return {load.name: policy.propose_one(load) for load in loads if load.sizes}
+    answer: object = policy.propose(loads, cluster.copy()) if loads else {}
+    if not isinstance(answer, Mapping):
+        message = f"propose() answers {answer!r:.60}, not a Proposal by function"
+        raise TypeError(message)
+    return answer
+
+
+def _fault(load: FunctionLoad | None, answer: object) -> str:
+    """Why this cannot be a plan; empty if it can."""
+    if load is None:
+        return "it proposes something for a function that it was not shown"
+    if not isinstance(answer, Proposal):
+        return f"it proposes {answer!r:.60}, which is no Proposal"
+    return next(_faults(load, answer), "")
+
+
+def _faults(load: FunctionLoad, proposal: Proposal) -> Iterator[str]:
+    for size, count in proposal.instances.items():
+        try:
+            if not 0 <= operator.index(count) <= _MOST:
+                yield f"it wants {count} instances, expected 0 to {_MOST}"
+        except TypeError:
+            yield f"it wants {count!r:.20} instances, expected a whole number"
+        yield from _size_faults(load, size)
+    for size in proposal.on_offer:
+        yield from _size_faults(load, size)
+    for app, shares in proposal.shares.items():
+        if not (shares.keys() <= proposal.instances.keys() and shares):
+            yield f"the shares of {app} name sizes that are not among its instances"
+        elif not 0 < sum(shares.values()) < math.inf or min(shares.values()) < 0:
+            yield f"the shares of {app} are {list(shares.values())!r:.60}"
+    if not 0 <= proposal.unserved_rps < math.inf:
+        yield f"unserved_rps is {proposal.unserved_rps}"
+
+
+def _size_faults(load: FunctionLoad, size: object) -> Iterator[str]:
+    if not isinstance(size, Size):
+        yield f"it names {size!r:.40}, which is no Size"
+        return
+    model = _model(load, size.variant)
+    asked = (size.batch, size.cpu, size.gpu)
+    if model is None or model.predict(*asked, load.percentile) is None:
+        yield f"it names {size.name}, a size that was not offered and that the model does not know"
+    elif not all(0 < amount < math.inf for amount in (size.exec_s, size.rate_rps)):
+        yield f"of {size.name} it says exec_s = {size.exec_s}, rate_rps = {size.rate_rps}"
+
+
+def _model(load: FunctionLoad, variant: str) -> LatencyModel | None:
+    model = load.model
+    if not variant:
+        return model
+    return model_of(model, variant) if isinstance(model, VariantSet) and model.of(variant) else None

@@ -1,0 +1,248 @@
+"""From what should run for one function to what is deployed, one safe step after another.
+
+Theory of operation
+-------------------
+Each round compares how many instances of each class are wanted with what the gateway lists and what
+the instances themselves have announced, and names the actions that are due. First whatever is
+missing is started. What is too many goes only once all that is wanted has announced itself and the
+front sidecars follow a plan without it, so capacity never drops below what is needed, and a class
+that never becomes ready takes nothing away: it is given up after a while, and tried again later.
+Only where the gateway refuses what is missing again and again, for want of room or because there
+are as many functions as it admits, goes what the plan does not have, one instance at a time.
+
+An action that fails is repeated after a pause that doubles. A count that is another than was asked
+for, at once, is the gateway's limit; if it was right before, somebody else has changed it. Either
+is said, and put right at a pace that cannot become a fight.
+
+Whatever carries the labels of the function and is not wanted goes, whoever has deployed it. The
+state here only makes things quicker and clearer: a scaler that starts without it does the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.errors import ConfigError
+from scaler.control.action import Action
+from scaler.control.class_function import MADE_FROM_LABEL, class_function, name_of
+from scaler.control.requested import PAUSE_S, Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.plan import InstanceClass
+    from scaler.control.action import Sight
+    from scaler.control.class_function import Status
+
+__all__ = ["Reconciler"]
+
+_PATIENCE_S = 120.0  # an instance that has not become ready by then is given up for a while
+_REFUSALS = 2  # one may be chance
+_SETTLE_S = 10.0  # fronts that say nothing for so long hold nothing up
+
+
+class Reconciler:
+    """Brings one function's classes to what is wanted.
+
+    Args:
+        function: Its name.
+        patience_s: How long an instance may take to become ready.
+
+    Attributes:
+        notes: What is not as it should be, in sentences.
+        awaited: Whether instances are missing that are wanted.
+    """
+
+    def __init__(self, function: str, patience_s: float = _PATIENCE_S) -> None:
+        self._function = function
+        self._patience_s = patience_s
+        self._classes: dict[str, Asked] = {}
+        self._unsettled_s: float | None = None
+        self.notes: list[str] = []
+        self.awaited = False
+
+    def step(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        """What to do now.
+
+        Args:
+            kinds: The plan's classes, by name.
+            wanted: How many instances of each class are to be there, also of classes that the plan
+                does not have any more.
+            sight: What is seen.
+            now_s: Seconds, on any axis.
+        """
+        if sight.base is None:
+            return [Action("delete", kind, status.name) for kind, status in sight.deployed.items()]
+        for kind in (*kinds, *sight.deployed):
+            self._classes.setdefault(kind, Asked())
+        for kind in self._classes.keys() - kinds.keys() - sight.deployed.keys():
+            del self._classes[kind]
+        for kind, status in sight.deployed.items():
+            self._classes[kind].compare(status, now_s)
+        grown = self._grow(kinds, wanted, sight, now_s)
+        self.awaited = self._awaits(kinds, wanted, sight, now_s)
+        actions = grown + self._shrink(kinds, wanted, sight, now_s)
+        self.notes = [
+            f"{kind}: {state.trouble}." for kind, state in self._classes.items() if state.trouble
+        ]
+        return actions
+
+    def succeeded(self, action: Action, now_s: float) -> None:
+        """The gateway has accepted ``action``."""
+        state = self._classes.setdefault(action.kind, Asked())
+        state.asked_s, state.seen, state.refusals = now_s, False, 0
+        if action.verb == "scale":
+            state.asked = action.replicas
+        elif action.verb == "delete":
+            state.asked = None
+
+    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
+        """The gateway has ``refused`` an action, or could not be reached."""
+        state = self._classes.setdefault(action.kind, Asked())
+        state.wrong(f"{action} failed: {reason}", now_s)
+        state.refusals += refused
+        state.cautious |= refused
+
+    def _grow(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        actions = []
+        for name, kind in kinds.items():
+            state, status, count = (
+                self._classes[name],
+                sight.deployed.get(name),
+                wanted.get(name, 0),
+            )
+            if now_s < state.free_s or (status is None and not count):
+                continue
+            try:
+                action = self._due(state, status, kind, count, sight, now_s)
+            except ConfigError as error:
+                state.wrong(str(error), now_s)
+                continue
+            if action:
+                actions.append(action)
+        return actions
+
+    def _due(
+        self,
+        state: Asked,
+        status: Status | None,
+        kind: InstanceClass,
+        count: int,
+        sight: Sight,
+        now_s: float,
+    ) -> Action | None:
+        """What makes a class's function what it should be, without taking an instance away."""
+        assert sight.base is not None  # noqa: S101  or there is nothing to grow
+        document = class_function(sight.base, replace(kind, replicas=0))
+        name = name_of(self._function, kind.name)
+        if status is None:
+            return Action("deploy", kind.name, name, document=document)
+        made_from = document["labels"][MADE_FROM_LABEL]
+        if status.labels.get(MADE_FROM_LABEL) != made_from:
+            return Action("update", kind.name, name, document=document)
+        most = status.replicas + 1 if state.cautious else state.most
+        asked = min(count, most) if not state.given_up else status.replicas
+        if status.replicas < asked and not state.pends(int(asked), now_s):
+            return Action("scale", kind.name, name, replicas=int(asked))
+        return None
+
+    def _awaits(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> bool:
+        """Whether wanted instances are missing; those that take too long are given up."""
+        missing = False
+        for name in kinds:
+            state, ready = self._classes[name], sight.ready.get(name, 0)
+            if ready >= wanted.get(name, 0):
+                state.well(now_s)
+                continue
+            missing = True
+            state.lacking_s = now_s if state.lacking_s is None else state.lacking_s
+            if now_s >= state.lacking_s + self._patience_s and name in sight.deployed:
+                lack = f"{wanted[name] - ready} of {wanted[name]} instances are not ready"
+                state.wrong(f"{lack} after {self._patience_s:g} s", now_s)
+                state.given_up, state.lacking_s = not state.given_up, now_s
+        return missing
+
+    def _shrink(
+        self,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+        sight: Sight,
+        now_s: float,
+    ) -> list[Action]:
+        """What is too many goes, once nothing is missing and the fronts do without it."""
+        actions = [
+            self._without_failures(name, sight)
+            for name, state in self._classes.items()
+            if state.given_up and name in sight.deployed and now_s >= state.free_s
+        ]
+        surplus = [
+            action
+            for name, status in sight.deployed.items()
+            if now_s >= self._classes[name].free_s
+            and (action := self._reduction(name, status, kinds, wanted))
+            and not self._classes[name].pends(action.replicas, now_s)
+        ]
+        if self.awaited and surplus and (room := self._room_made(surplus[0], sight, now_s)):
+            actions.append(room)
+        if self.awaited or not surplus:
+            self._unsettled_s = None
+        elif self._unsettled_s is None:
+            self._unsettled_s = now_s  # the fronts are told in this round
+        elif sight.settled or now_s >= self._unsettled_s + _SETTLE_S:
+            actions += surplus
+        return [action for action in actions if action]
+
+    def _room_made(self, surplus: Action, sight: Sight, now_s: float) -> Action | None:
+        """One instance less of what is too many, if that holds what was refused; which is due."""
+        refused = [state for state in self._classes.values() if state.refusals >= _REFUSALS]
+        if not refused:
+            return None
+        for state in refused:
+            state.refusals, state.free_s, state.pause_s = _REFUSALS - 1, now_s, PAUSE_S
+        left = sight.deployed[surplus.kind].replicas - 1
+        if surplus.verb == "delete" and left <= 0:
+            return surplus
+        return Action("scale", surplus.kind, surplus.name, replicas=left)
+
+    def _reduction(
+        self,
+        name: str,
+        status: Status,
+        kinds: Mapping[str, InstanceClass],
+        wanted: Mapping[str, int],
+    ) -> Action | None:
+        count = wanted.get(name, 0)
+        if name not in kinds and not count:
+            return Action("delete", name, status.name)
+        if status.replicas <= count:
+            return None
+        state = self._classes[name]
+        if not count and state.trouble:  # a gateway that keeps one of everything, say
+            return Action("delete", name, status.name)
+        return Action("scale", name, status.name, replicas=count)
+
+    def _without_failures(self, name: str, sight: Sight) -> Action | None:
+        """Instances that do not become ready only take room."""
+        status, ready = sight.deployed[name], sight.ready.get(name, 0)
+        if status.replicas <= max(ready, 0):
+            return None
+        return Action("scale", name, status.name, replicas=ready)

@@ -1,0 +1,240 @@
+"""What the sidecars of one function have said: who there is, what is asked for, how it goes.
+
+Reports of fronts and announcements of instances go in; sums over all of them come out, each for a
+moment. Who has not been heard of for a while does not count; an instance that a front still reaches
+does, whether it announces itself or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from scaler.control.desired_replicas import Present
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from carpool.sync import Announcement, ClassReport, FrontReport
+    from scaler.control.measured_rates import Rates
+
+__all__ = ["Registry"]
+
+_SILENT_S = 5.0
+_SILENT_INTERVALS = 3.0
+
+
+@dataclass(slots=True)
+class _Front:
+    report: FrontReport
+    heard_s: float
+
+
+@dataclass(slots=True)
+class _Instance:
+    name: str
+    sender: str
+    state: str
+    heard_s: float
+    since_s: float
+    load_s: float = 0.0
+    reason: str = ""
+
+
+class Registry:
+    """One function's sidecars.
+
+    Attributes:
+        rates: Arrivals by application.
+        interval_s: What sidecars have been told; longer silence than a few of these is a fault.
+        fates: Requests by what became of them, since the start.
+        latency: Times from arrival to answer, since the start.
+        exec_s: Time that batches took, by class, since the start.
+        starts: Instances that have become ready.
+        waits: How often somebody had to wait until there was an instance at all.
+        lines: What is known of execution times, by class.
+        surged_s: When a front last said that more comes than it had told.
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.interval_s = 1.0
+        self.fates: Counter[str] = Counter()
+        self.arrivals: Counter[str] = Counter()
+        self.batches: Counter[str] = Counter()
+        self.seats: Counter[str] = Counter()
+        self.exec_s: defaultdict[str, float] = defaultdict(float)
+        self.latency: Counter[int] = Counter()
+        self.starts = 0
+        self.waits = 0
+        self.lines: dict[str, tuple[float, float]] = {}
+        self.surged_s = -math.inf
+        self._fronts: dict[str, _Front] = {}
+        self._instances: dict[str, _Instance] = {}
+        self._ready: tuple[float, dict[str, tuple[str, ...]]] = (-math.inf, {})
+
+    def reported(self, report: FrontReport, now_s: float) -> None:
+        """A front has said how it goes."""
+        self._ready = (-math.inf, {})
+        before = self._fronts.get(report.sender)
+        self.waits += report.starving and not (before and before.report.starving)
+        self._fronts[report.sender] = _Front(report, now_s)
+        self.surged_s = now_s if report.surging else self.surged_s
+        counts = {app.name: app.arrivals for app in report.apps}
+        self.rates.note(counts, report.period_s, now_s)
+        self.arrivals.update(counts)
+        self.fates.update(report.fates)
+        self.latency.update(report.latency)
+        for line in report.classes:
+            self._executed(line)
+
+    def announced(self, said: Announcement, now_s: float) -> bool:
+        """An instance has said how it is; whether that is news.
+
+        One that starts again at an address takes it over.
+        """
+        self._ready = (-math.inf, {})
+        before = self._instances.get(said.address)
+        same = before is not None and before.sender == said.sender and before.state == said.state
+        since_s = before.since_s if before is not None and same else now_s
+        known = before is not None and before.sender in ("", said.sender)  # "": kept from before
+        self.starts += said.state == "ready" and not (known and before and before.state == "ready")
+        self._instances[said.address] = _Instance(
+            said.name, said.sender, said.state, now_s, since_s, said.load_s, said.reason
+        )
+        return not same
+
+    def ready(self, now_s: float) -> dict[str, tuple[str, ...]]:
+        """Addresses by class of the instances that can take batches."""
+        if self._ready[0] == now_s:
+            return self._ready[1]
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        reached = self._reached(now_s)
+        since_s = now_s - self.silent_s
+        for address, instance in sorted(self._instances.items()):
+            if instance.state == "ready" and (instance.heard_s > since_s or address in reached):
+                found[instance.name].append(address)
+        self._ready = (now_s, {name: tuple(addresses) for name, addresses in found.items()})
+        return self._ready[1]
+
+    def present(self, now_s: float, deployed: Mapping[str, int]) -> dict[str, Present]:
+        """The instances by class; who is deployed and has not announced himself loads."""
+        idle: defaultdict[str, list[float]] = defaultdict(list)
+        used = self._idle_s(now_s)
+        for name, addresses in self.ready(now_s).items():
+            for address in addresses:
+                since_s = now_s - self._instances[address].since_s
+                idle[name].append(min(used.get(address, since_s), since_s))
+        return {
+            name: Present(tuple(idle[name]), max(0, deployed.get(name, 0) - len(idle[name])))
+            for name in {*idle, *deployed}
+        }
+
+    def forget(self, now_s: float) -> None:
+        """Drop who has left, or has been silent for so long that nothing will come."""
+        lost_s = now_s - 10 * self.silent_s
+        self._fronts = {s: f for s, f in self._fronts.items() if f.heard_s > lost_s}
+        reached = self._reached(now_s)
+        self._instances = {
+            address: instance
+            for address, instance in self._instances.items()
+            if address in reached
+            or instance.heard_s > (now_s - self.silent_s if instance.state == "leaving" else lost_s)
+        }
+
+    @property
+    def silent_s(self) -> float:
+        """After so long without a word, somebody does not count."""
+        return max(_SILENT_S, _SILENT_INTERVALS * self.interval_s)
+
+    def __len__(self) -> int:
+        return len(self._fronts) + len(self._instances)
+
+    def fronts(self, now_s: float) -> int:
+        """How many fronts there are."""
+        return sum(1 for _ in self._live(now_s))
+
+    def queued(self, now_s: float) -> int:
+        """Requests waiting."""
+        return sum(front.report.queued for front in self._live(now_s))
+
+    def starving(self, now_s: float) -> bool:
+        """Whether somebody waits at a front that reaches no instance."""
+        return any(front.report.starving for front in self._live(now_s))
+
+    def idle_s(self, now_s: float) -> float | None:
+        """For how long nothing has happened at any front; None while something does."""
+        idle = []
+        for front in self._live(now_s):
+            if front.report.idle_s is None:
+                return None
+            idle.append(front.report.idle_s + now_s - front.heard_s)
+        return min(idle, default=None)
+
+    def idle_beside_s(self, sender: str, now_s: float) -> float | None:
+        """For how long nothing has happened at any other front; None while something does."""
+        idle_s = math.inf
+        for front in self._live(now_s):
+            if front.report.sender != sender:
+                if front.report.idle_s is None:
+                    return None
+                idle_s = min(idle_s, front.report.idle_s + now_s - front.heard_s)
+        return idle_s
+
+    def follows(self, version: int, now_s: float) -> bool:
+        """Whether every front is under a plan of this version or a later one."""
+        versions = [front.report.version for front in self._live(now_s)]
+        return all(found is not None and found >= version for found in versions)
+
+    def version(self) -> int:
+        """The highest version of a plan that a front has said to follow."""
+        return max((front.report.version or 0 for front in self._fronts.values()), default=0)
+
+    def load_s(self) -> float:
+        """How long instances took to load: what most of them did."""
+        times = [i.load_s for i in self._instances.values() if i.state != "loading"]
+        return median(times) if times else 0.0
+
+    def reasons(self) -> list[str]:
+        """What instances that are not ready say."""
+        return sorted({i.reason for i in self._instances.values() if i.reason})
+
+    def to_form(self) -> dict[str, Any]:
+        """The instances, for `absorb`."""
+        ready = {a: i.name for a, i in self._instances.items() if i.state == "ready"}
+        return {"ready": ready, "lines": {name: list(line) for name, line in self.lines.items()}}
+
+    def absorb(self, form: dict[str, Any], now_s: float) -> None:
+        """Take the instances of before a restart for ready, until they say what they are."""
+        for address, name in form.get("ready", {}).items():
+            self._instances.setdefault(address, _Instance(name, "", "ready", now_s, now_s))
+        for name, (base_s, per_item_s) in form.get("lines", {}).items():
+            self.lines.setdefault(name, (base_s, per_item_s))
+
+    def _executed(self, line: ClassReport) -> None:
+        self.batches[line.name] += line.batches
+        self.seats[line.name] += line.seats
+        self.exec_s[line.name] += line.exec_s
+        if line.base_s or line.per_item_s:
+            self.lines[line.name] = (line.base_s, line.per_item_s)
+
+    def _live(self, now_s: float) -> Iterator[_Front]:
+        since_s = now_s - self.silent_s
+        return (front for front in self._fronts.values() if front.heard_s > since_s)
+
+    def _reached(self, now_s: float) -> set[str]:
+        """Addresses that a front reaches."""
+        fronts = self._live(now_s)
+        return {i.address for front in fronts for i in front.report.instances if i.up}
+
+    def _idle_s(self, now_s: float) -> dict[str, float]:
+        """How long each address has had no batch from any front."""
+        found: dict[str, float] = {}
+        for front in self._live(now_s):
+            for instance in front.report.instances:
+                idle_s = 0.0 if instance.in_flight else instance.idle_s + now_s - front.heard_s
+                found[instance.address] = min(idle_s, found.get(instance.address, idle_s))
+        return found

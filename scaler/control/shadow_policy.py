@@ -1,0 +1,94 @@
+"""Another policy on the live load, whose plans nobody carries out.
+
+It sees the same rates, models and bounds as the policy in charge, and for instances what its own
+plans would have given it, at once and always. What it would hold is added up beside what is held.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from carpool.scaling import Instances
+from scaler.planning import cost
+
+if TYPE_CHECKING:
+    from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
+    from scaler.control.planner import Planner
+    from scaler.planning.cost import Billing
+    from scaler.planning.snapshot import Snapshot
+
+__all__ = ["Held", "Shadow"]
+
+
+@dataclass(slots=True)
+class Held:
+    """What instances have taken.
+
+    Attributes:
+        core_s, gpu_percent_s: What they occupied.
+        cost: What having them costs by the scenario's rule; executions are not counted.
+        short_s: For how long they could not have taken the rate.
+    """
+
+    core_s: float = 0.0
+    gpu_percent_s: float = 0.0
+    cost: float = 0.0
+    short_s: float = 0.0
+
+    def add(self, view: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
+        """The instances of ``view`` have been there for so long."""
+        taken_rps = 0.0
+        for kind in view.plan.classes if view.plan else ():
+            found = view.instances.get(kind.name, Instances())
+            count = found.ready + found.loading
+            size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            self.core_s += count * size.cpu * elapsed_s
+            self.gpu_percent_s += count * size.gpu * elapsed_s
+            self.cost += count * rule.lifetime(size, elapsed_s)
+            if count:
+                taken_rps += count * (math.inf if kind.rate_high is None else kind.rate_high)
+        self.short_s += elapsed_s * (taken_rps < view.rate_rps)
+
+
+class Shadow:
+    """A policy that plans and is not followed.
+
+    Attributes:
+        name: As it was chosen.
+        plans: What it would run, by function.
+        own: What that would have taken.
+        live: What the instances that there are have taken meanwhile.
+    """
+
+    def __init__(self, name: str, planner: Planner) -> None:
+        self.name = name
+        self._planner = planner
+        self._seen_s: float | None = None
+        self.plans: dict[str, Plan] = {}
+        self.own: dict[str, Held] = {}
+        self.live: dict[str, Held] = {}
+
+    def plan(self, snapshot: Snapshot) -> None:
+        """One round, on what the policy in charge sees."""
+        elapsed_s = 0.0 if self._seen_s is None else snapshot.now_s - self._seen_s
+        self._seen_s = snapshot.now_s
+        rule = cost.billing(snapshot.prices)
+        for view in snapshot.functions:
+            self.live.setdefault(view.name, Held()).add(view, elapsed_s, rule)
+            own = self.own.setdefault(view.name, Held())
+            own.add(self._as_planned(view), elapsed_s, rule)
+        views = tuple(self._as_planned(view) for view in snapshot.functions)
+        planning = self._planner.plan(replace(snapshot, functions=views))
+        self.plans.update(planning.plans)
+
+    def _as_planned(self, view: FunctionLoad) -> FunctionLoad:
+        plan = self.plans.get(view.name)
+        there = {name: Instances(ready=count) for name, count in _planned(plan).items()}
+        return replace(view, plan=plan, instances=there)
+
+
+def _planned(plan: Plan | None) -> dict[str, int]:
+    return {kind.name: kind.replicas for kind in plan.classes} if plan else {}

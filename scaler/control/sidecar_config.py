@@ -1,0 +1,103 @@
+"""What the front sidecars of one function are to follow: a plan, and where its instances are.
+
+It is the scaling plan, with the instances of an old one that stand in while new ones load. Its
+version grows with each change of it, and never falls behind what a front has been told before, by
+whichever scaler. A revision names version and addresses together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from carpool.plan import Predicted
+from scaler.control.class_function import kind_of
+from scaler.control.transition import interim
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.plan import InstanceClass, Plan
+    from scaler.control.class_function import Status
+
+__all__ = ["SidecarConfig", "stand_ins"]
+
+
+@dataclass(slots=True)
+class SidecarConfig:
+    """What is in force for the fronts.
+
+    Attributes:
+        epoch: Differs from one life of the scaler to the next, so that revisions do.
+        version: Of the plan, as the fronts count.
+        plan: Theirs; None while there is none.
+        instances: Addresses by class.
+    """
+
+    epoch: str
+    version: int = 0
+    plan: Plan | None = None
+    instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _changes: int = 0
+
+    @property
+    def revision(self) -> str:
+        """Names what is in force."""
+        return f"{self.epoch}:{self.version}:{self._changes}" if self.plan else ""
+
+    def give(
+        self,
+        plan: Plan,
+        surplus: Sequence[InstanceClass],
+        ready: Mapping[str, tuple[str, ...]],
+        followed: int,
+    ) -> None:
+        """Put a plan in force.
+
+        Args:
+            plan: What should run.
+            surplus: The class of each instance that stands in, once for each.
+            ready: Addresses of the ready instances by class.
+            followed: The highest version that a front has said to follow.
+        """
+        told = _plain(interim(plan, surplus))
+        if self.plan is None or _plain(self.plan) != told or followed > self.version:
+            self.version = max(self.version, followed) + 1
+            self.plan = replace(told, version=self.version, explain=plan.explain)
+        names = {kind.name for kind in told.classes}
+        instances = {name: where for name, where in ready.items() if name in names and where}
+        if instances != self.instances:
+            self.instances = instances
+            self._changes += 1
+
+
+def stand_ins(
+    plan: Plan,
+    deployed: Mapping[str, Status],
+    ready: Mapping[str, Sequence[str]],
+    *,
+    awaited: bool,
+) -> list[InstanceClass]:
+    """The class of each instance that the plan does not have and that has to stand in.
+
+    Args:
+        plan: What should run.
+        deployed: What the gateway lists, by class.
+        ready: Addresses of the ready instances by class.
+        awaited: Instances that are planned are missing.
+    """
+    own = {kind.name for kind in plan.classes}
+    if not awaited and any(ready.get(name) for name in own):
+        return []
+    kinds = {name: kind_of(status) for name, status in deployed.items()}
+    return [
+        kind
+        for name, where in ready.items()
+        if name not in own and (kind := kinds.get(name))
+        for _ in where
+    ]
+
+
+def _plain(plan: Plan) -> Plan:
+    """A plan without what makes no difference to a sidecar."""
+    return replace(plan, version=0, predicted=Predicted(), explain=())

@@ -1,0 +1,145 @@
+"""How fast plans follow a policy: steadily, in steps, and downwards a part of the way at a time.
+
+Theory of operation
+-------------------
+1. Of the plans of the last ``window_s`` the one that takes the most counts, so that a dip of the
+   load stops nothing; and between two reductions there are ``cool_down_s``.
+2. A reduction goes at most a part of the way in one round, on the classes that there are.
+3. No more new instances start in a round than may.
+
+What was wanted before is remembered here; what bounds a function has, and what room there is, is
+not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from scaler.control import plan_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.plan import Plan
+    from carpool.scaling import FunctionLoad
+
+__all__ = ["Limits", "Stabilization"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How fast plans may follow a policy.
+
+    Attributes:
+        window_s: A reduction has to be wanted for so long.
+        cool_down_s: Seconds between two reductions.
+        growth: New instances in a round, as a multiple of those there are.
+        growth_least: So many may start in any round.
+        shrink: The part of the instances of a class that may stop in a round.
+    """
+
+    window_s: float = 60.0
+    cool_down_s: float = 0.0
+    growth: float = 4.0
+    growth_least: int = 16
+    shrink: float = 0.5
+
+
+@dataclass(slots=True)
+class _History:
+    """What was wanted for a function in the last while, and when it was last reduced."""
+
+    wanted: deque[tuple[float, Plan]] = field(default_factory=deque)
+    reduced_s: float = -math.inf
+
+
+class Stabilization:
+    """Holds the plans of every function to the limits.
+
+    Args:
+        limits: how fast they may follow.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._history: dict[str, _History] = {}
+
+    def follow(
+        self,
+        view: FunctionLoad,
+        plan: Plan,
+        now_s: float,
+        note: Callable[[str], None],
+        *,
+        in_steps: bool = True,
+    ) -> Plan:
+        """As much of ``plan`` as there may be now.
+
+        Args:
+            view: of the function, with the plan in force.
+            plan: is wanted.
+            now_s: of this round.
+            note: is told why it is not all of it.
+            in_steps: no more new instances start than may.
+        """
+        steady = self._steady(view, plan, now_s, note)
+        before = view.plan
+        if before is None or steady is before or plan_size.taken(steady) >= plan_size.taken(before):
+            return self._grown(view, steady, note) if in_steps else steady
+        self._history[view.name].reduced_s = now_s
+        return self._grown(view, self._part_way(before, steady, note), note)
+
+    def _steady(
+        self, view: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
+    ) -> Plan:
+        """Of the plans wanted in the window, that which takes the most, the latest of equals."""
+        before = view.plan
+        if view.name not in self._history:  # what is in force has been wanted, before a restart too
+            self._history[view.name] = _History(deque([(now_s, before)] if before else ()))
+        history = self._history[view.name]
+        wanted = history.wanted
+        while wanted and wanted[0][0] <= now_s - self._limits.window_s:
+            wanted.popleft()
+        while wanted and plan_size.taken(wanted[-1][1]) <= plan_size.taken(plan):
+            wanted.pop()
+        wanted.append((now_s, plan))
+        chosen = wanted[0][1]
+        if chosen is not plan:
+            note("a reduction has not been wanted for long enough")
+        if before is None or plan_size.taken(chosen) >= plan_size.taken(before):
+            return chosen
+        if now_s < history.reduced_s + self._limits.cool_down_s:
+            note("the last reduction was not long enough ago")
+            return before
+        return chosen
+
+    def _grown(self, view: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
+        """The plan with no more new instances than may start in one round."""
+        there = plan_size.instances(view.plan) if view.plan else 0
+        most = there + max(self._limits.growth_least, math.floor(there * self._limits.growth))
+        if plan_size.instances(plan) <= most:
+            return plan
+        note(f"{plan_size.instances(plan)} instances are too many to have at once")
+        return plan_size.without(plan, plan_size.instances(plan) - most)
+
+    def _part_way(self, before: Plan, plan: Plan, note: Callable[[str], None]) -> Plan:
+        """The new plan, or if that stops too many at once the old one with fewer instances."""
+        after = {kind.name: kind.replicas for kind in plan.classes}
+        kept = 1 - self._limits.shrink
+        reduced = tuple(
+            replace(
+                kind,
+                replicas=max(
+                    min(after.get(kind.name, 0), kind.replicas), math.ceil(kind.replicas * kept)
+                ),
+            )
+            for kind in before.classes
+        )
+        there = {kind.name: kind.replicas for kind in reduced}
+        if all(after.get(name, 0) >= count for name, count in there.items() if count > 1):
+            return plan
+        note("more instances would stop than may in one round")
+        return replace(before, classes=reduced)

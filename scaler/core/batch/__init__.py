@@ -1,1 +1,0 @@
-"""The planning of `batch`: sizes of instance, the search, and instances enough."""

@@ -1,1 +1,0 @@
-"""The planning of `harmonybatch`: price lists, groups, and their exact settling."""

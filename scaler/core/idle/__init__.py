@@ -1,1 +1,0 @@
-"""Idle times of a function: what prewarm policies learn from."""

@@ -1,1 +1,0 @@
-"""Exact laws of batches and queues, under given arrivals and execution times."""

@@ -1,0 +1,142 @@
+"""The OpenFaaS REST API as the scaler uses it: list, deploy, update, scale, delete, nothing else.
+
+The same calls reach the OpenFaaS gateway, faasd and Carpool's own provider. They block; whoever has
+an event loop makes them in a thread, one at a time. Credentials are those of the gateway's basic
+authentication.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from carpool.errors import CarpoolError
+from scaler.control.class_function import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.control.action import Action
+
+__all__ = ["Gateway", "GatewayError"]
+
+_TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
+_ACCEPTED = frozenset((200, 202))
+_GONE = 404
+_REASON_CHARACTERS = 300
+
+
+class GatewayError(CarpoolError):
+    """The gateway cannot be reached, or has refused a call.
+
+    Attributes:
+        answered: It has refused.
+    """
+
+    status = 502
+    retryable = True
+
+    def __init__(self, message: str, *, answered: bool = False) -> None:
+        super().__init__(message)
+        self.answered = answered
+
+
+class Gateway:
+    """A gateway at one address.
+
+    Args:
+        url: Such as ``http://127.0.0.1:8080``.
+        auth: User and password; None where it asks for none.
+        namespace: Of the functions; empty: the gateway's own.
+        dry: Change nothing.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        auth: tuple[str, str] | None = None,
+        namespace: str = "",
+        *,
+        dry: bool = False,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.dry = dry
+        self._namespace = namespace
+        self._session = requests.Session()
+        self._session.auth = auth
+        self._session.trust_env = False  # a proxy for the outside is none for the gateway
+
+    def functions(self) -> dict[str, Status]:
+        """All functions by name.
+
+        Raises:
+            GatewayError: they cannot be listed.
+        """
+        answer = self._call("GET", "/system/functions")
+        try:
+            found = [Status.of(document) for document in answer.json()]
+        except (ValueError, TypeError, AttributeError) as error:
+            message = f"{self.url}: the list of functions is none: {error}"
+            raise GatewayError(message) from error
+        return {status.name: status for status in found}
+
+    def info(self) -> dict[str, Any]:
+        """What it says of itself, and of what is behind it; nothing where it says nothing.
+
+        Raises:
+            GatewayError: it cannot be reached.
+        """
+        answer = self._call("GET", "/system/info")
+        try:
+            found = answer.json()
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def carry_out(self, action: Action) -> None:
+        """Make one change.
+
+        Raises:
+            GatewayError: it was not accepted.
+        """
+        if self.dry:
+            return
+        if action.verb in ("deploy", "update"):
+            method = "POST" if action.verb == "deploy" else "PUT"
+            self._call(method, "/system/functions", action.document)
+        elif action.verb == "scale":
+            document = {"serviceName": action.name, "replicas": action.replicas}
+            self._call("POST", f"/system/scale-function/{action.name}", self._named(document))
+        else:
+            document = self._named({"functionName": action.name})
+            self._call("DELETE", "/system/functions", document, gone_is_fine=True)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def _named(self, document: dict[str, Any]) -> dict[str, Any]:
+        return {**document, "namespace": self._namespace} if self._namespace else document
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, object] | None = None,
+        *,
+        gone_is_fine: bool = False,
+    ) -> requests.Response:
+        query = {"namespace": self._namespace} if self._namespace else {}
+        try:
+            answer = self._session.request(
+                method, self.url + path, params=query, json=document, timeout=_TIMEOUT_S
+            )
+        except requests.RequestException as error:
+            message = f"{self.url} cannot be reached: {error}"
+            raise GatewayError(message) from error
+        if answer.status_code in _ACCEPTED or (gone_is_fine and answer.status_code == _GONE):
+            return answer
+        reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
+        message = f"{method} {path} was answered {answer.status_code}: {reason}"
+        raise GatewayError(message, answered=True)

@@ -1,0 +1,99 @@
+"""What of the scaler's state is kept in its store, and when.
+
+`collect` takes what has changed, on the event loop; `keep` writes it, in a thread. What was written
+last is what a scaler that starts again goes on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import CarpoolError
+from scaler.store import KINDS
+
+if TYPE_CHECKING:
+    from scaler.control.controller import Controller
+    from scaler.control.message_order import MessageOrder
+    from scaler.functions import Functions
+    from scaler.store import Store
+
+__all__ = ["Keeping"]
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED_MINUTES = 90 * 24 * 60
+_LEARNED_ROUNDS = 16  # histograms are larger than the rest, and change little
+
+
+class Keeping:
+    """Between the live state and the store.
+
+    Args:
+        store: The file.
+        functions: The live state.
+        senders: Who has said what last.
+    """
+
+    def __init__(self, store: Store, functions: Functions, senders: MessageOrder) -> None:
+        self._store = store
+        self._functions = functions
+        self._senders = senders
+        self._before: dict[str, dict[str, Any]] = {}
+        self._pending: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self._arrivals: Counter[tuple[str, str, int]] = Counter()
+        self._gone: list[str] = []
+        self._rounds = 0
+        self._kept_functions = store.get("function")
+        self._kept_prewarm = store.get("prewarm")
+        senders.absorb(store.get("sender"), functions.now())
+
+    def absorb(self, control: Controller) -> None:
+        """A function has come, or come back: it goes on from what was kept of it."""
+        form = self._kept_functions.pop(control.name, None)
+        learned = self._kept_prewarm.pop(control.name, None)
+        if form is None:
+            return
+        try:
+            control.absorb(form, learned, self._functions.now())
+        except CarpoolError as error:
+            log.warning("%s: what was kept of it is not used: %s", control.name, error)
+
+    async def collect(self, *, whole: bool = False) -> None:
+        """Take what has changed since the last time; with ``whole``, all that was learned."""
+        self._rounds += 1
+        changed = self._pending["function"]
+        for control in list(self._functions):
+            await asyncio.sleep(0)  # sidecars are answered in between
+            form = control.to_form()
+            if form != self._before.get(control.name):
+                self._before[control.name] = changed[control.name] = form
+        self._pending["sender"] |= self._senders.changed()
+        if whole or self._rounds % _LEARNED_ROUNDS == 0:
+            forms = {control.name: control.prewarm_form() for control in self._functions}
+            self._pending["prewarm"] |= {n: form for n, form in forms.items() if form}
+        self._arrivals += self._functions.arrivals
+        self._functions.arrivals.clear()
+        gone = self._senders.forget(self._functions.now())
+        for sender in gone:
+            self._pending["sender"].pop(sender, None)
+        self._gone += gone
+
+    def keep(self) -> None:
+        """Write what was collected, all of it or nothing; then it is there the next time too.
+
+        Raises:
+            ConfigError: the store cannot be written.
+        """
+        with self._store.round():
+            self._store.drop("sender", *self._gone)
+            for kind, forms in self._pending.items():
+                self._store.put(kind, forms)
+            for (function, app, minute), count in self._arrivals.items():
+                self._store.count(function, app, minute, count)
+            if self._rounds % _LEARNED_ROUNDS == 0:
+                self._store.forget(int(self._functions.wall()) // 60 - _REMEMBERED_MINUTES)
+        self._pending, self._gone = {kind: {} for kind in KINDS}, []
+        self._arrivals.clear()

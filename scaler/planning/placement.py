@@ -1,0 +1,310 @@
+"""Where instances go: servers with cores, memory and several GPUs, filled by best fit.
+
+Best fit is what INFless asks of a server (ASPLOS'22, Algorithm 1 and Eq. 10): for an instance of a
+given size, the server with the least capacity left among those it fits on. What is left is counted
+in INFless's unit, percent of a GPU, with a core worth ``CORE_WEIGHT`` of them. An instance has its
+share on one GPU; on the server chosen that is the GPU with the least left.
+
+Amounts are kept as whole millionths, so that releasing undoes placing exactly. For each size asked
+for there is a heap of servers by what they have left. A change of a server is noted in one log,
+and a heap takes from the log what is new to it when it is asked, so a placement costs O(log n) on
+n servers for each size in use and nothing for the others. Entries that are no longer true are
+dropped when they come to the top.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.scaling import resource_units
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency import Resources
+
+__all__ = ["Boundless", "Cluster", "Node", "Placement"]
+
+_MILLION = 1_000_000
+_ROUNDING = 1e-4  # of a millionth
+_WHOLE_GPU = 100 * _MILLION
+_NO_GPU = -1
+_LOG_PER_NODE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server.
+
+    Raises:
+        ConfigError: nothing to run on, or a negative amount.
+    """
+
+    name: str
+    cpu: float
+    gpus: int = 0
+    memory_mb: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse servers without capacity."""
+        problems = Problems()
+        if not 0 < self.cpu < math.inf:
+            problems.add(f"{self.name}.cpu", self.cpu, "a number of cores above 0")
+        if self.gpus < 0:
+            problems.add(f"{self.name}.gpus", self.gpus, "a number of GPUs of at least 0")
+        if not self.memory_mb > 0:
+            problems.add(f"{self.name}.memory_mb", self.memory_mb, "an amount above 0")
+        problems.raise_if_any()
+
+
+class Placement(NamedTuple):
+    """An instance in its place: the numbers of instance, server and GPU, -1 without one."""
+
+    number: int
+    node: int
+    gpu: int
+
+
+class _Amounts(NamedTuple):
+    """A size, or the room for one on a server, in millionths; memory may be unlimited."""
+
+    cpu: int
+    gpu: int
+    memory: float
+
+
+class _Ranking:
+    """Servers that one size fits on, by what they have left, and how much of the log it knows."""
+
+    __slots__ = ("amounts", "heap", "known")
+
+    def __init__(self, amounts: _Amounts, heap: list[tuple[float, int]], known: int) -> None:
+        heapq.heapify(heap)
+        self.amounts = amounts
+        self.heap = heap
+        self.known = known
+
+
+class Cluster:
+    """Servers and what is placed on them. Never holds more than fits."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+        self._gpus = [[_WHOLE_GPU] * node.gpus for node in nodes]
+        self._room = [_room(node) for node in nodes]
+        self._left = [self._measured(node) for node in range(len(self.nodes))]
+        self._whole = tuple(self._left)
+        self._instances = [0] * len(self.nodes)
+        self._placed: dict[Placement, _Amounts] = {}
+        self._next = 0
+        self._rankings: dict[Resources, _Ranking] = {}
+        self._log: list[int] = []
+
+    def __len__(self) -> int:
+        """How many instances are placed."""
+        return len(self._placed)
+
+    def __bool__(self) -> bool:
+        """There are servers, even if nothing is placed on them: not the same as no cluster."""
+        return True
+
+    def left(self, node: int) -> float:
+        """What server number ``node`` has left, in `resource_units`."""
+        return self._left[node]
+
+    def free(self) -> tuple[float, float]:
+        """The cores and the percent of GPUs that all servers together have left."""
+        cores = sum(room.cpu for room in self._room)
+        return cores / _MILLION, sum(map(sum, self._gpus)) / _MILLION
+
+    def used(self, node: int) -> dict[str, float]:
+        """The share of each resource that is taken on server number ``node``, of what it has."""
+        whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
+        found = {"cores": 1 - room.cpu / whole.cpu}
+        if shares:
+            found["GPUs"] = 1 - sum(shares) / (_WHOLE_GPU * len(shares))
+        if math.isfinite(whole.memory):
+            found["memory"] = 1 - room.memory / whole.memory
+        return found
+
+    def best_fit(self, size: Resources) -> int | None:
+        """The server with the least left of those with room for this size, the first of equals."""
+        ranking = self._rankings.get(size) or self._ranked(size)
+        heap, (cpu, gpu, memory) = ranking.heap, ranking.amounts
+        rooms, lefts = self._room, self._left
+        for node in self._log[ranking.known :]:
+            cores, share, free = rooms[node]
+            if cpu <= cores and gpu <= share and memory <= free:
+                heapq.heappush(heap, (lefts[node], node))
+        ranking.known = len(self._log)
+        while heap:
+            left, node = heap[0]
+            cores, share, free = rooms[node]
+            if left == lefts[node] and cpu <= cores and gpu <= share and memory <= free:
+                return node
+            heapq.heappop(heap)
+        return None
+
+    def place(self, size: Resources, node: int, gpu: int | None = None) -> Placement:
+        """Put an instance on a server, on the tightest GPU with room unless one is given.
+
+        Raises:
+            ValueError: there is no room for it.
+        """
+        amounts = _amounts(size)
+        if gpu is None:
+            gpu = self._tightest(node, amounts.gpu)
+        if not self._fits(amounts, node, gpu):
+            message = f"{size} does not fit on {self.nodes[node].name}"
+            raise ValueError(message)
+        placement = Placement(self._next, node, gpu)
+        self._next += 1
+        self._placed[placement] = amounts
+        self._take(amounts, placement, 1)
+        return placement
+
+    def release(self, placement: Placement) -> None:
+        """Take an instance away.
+
+        Raises:
+            ValueError: it is not there.
+        """
+        amounts = self._placed.pop(placement, None)
+        if amounts is None:
+            message = f"{placement} is not placed here, or has been released"
+            raise ValueError(message)
+        self._take(amounts, placement, -1)
+
+    def place_up_to(self, size: Resources, count: int) -> int:
+        """Place ``count`` instances, or as many as there is room for, and say how many."""
+        for placed in range(count):
+            node = self.best_fit(size)
+            if node is None:
+                return placed
+            self.place(size, node)
+        return max(count, 0)
+
+    def fits(self, size: Resources, count: int) -> int:
+        """How many of ``count`` instances there is room for, without placing any."""
+        return self.copy().place_up_to(size, count)
+
+    def fragmentation(self) -> float:
+        """The unallocated share of the servers in use, in `resource_units`; 0 with none in use."""
+        used = [node for node, count in enumerate(self._instances) if count]
+        whole = math.fsum(self._whole[node] for node in used)
+        return math.fsum(self._left[node] for node in used) / whole if used else 0.0
+
+    def copy(self) -> Cluster:
+        """A twin to plan on, in which the same placements can be released."""
+        twin = copy.copy(self)
+        twin._detach()  # noqa: SLF001  its own class
+        return twin
+
+    def _detach(self) -> None:
+        self._gpus = [shares.copy() for shares in self._gpus]
+        self._room, self._left = self._room.copy(), self._left.copy()
+        self._instances, self._placed = self._instances.copy(), self._placed.copy()
+        self._rankings, self._log = {}, []
+
+    def _ranked(self, size: Resources) -> _Ranking:
+        amounts = _amounts(size)
+        heap = [
+            (self._left[node], node)
+            for node, room in enumerate(self._room)
+            if all(need <= there for need, there in zip(amounts, room, strict=True))
+        ]
+        ranking = self._rankings[size] = _Ranking(amounts, heap, len(self._log))
+        return ranking
+
+    def _fits(self, amounts: _Amounts, node: int, gpu: int) -> bool:
+        room, shares = self._room[node], self._gpus[node]
+        if amounts.cpu > room.cpu or amounts.memory > room.memory:
+            return False
+        if amounts.gpu == 0:
+            return gpu == _NO_GPU
+        return 0 <= gpu < len(shares) and amounts.gpu <= shares[gpu]
+
+    def _tightest(self, node: int, gpu: int) -> int:
+        """The GPU of ``node`` with the least left of those with room for ``gpu``."""
+        with_room = [(share, at) for at, share in enumerate(self._gpus[node]) if share >= gpu]
+        return min(with_room)[1] if gpu and with_room else _NO_GPU
+
+    def _take(self, amounts: _Amounts, placement: Placement, count: int) -> None:
+        _, node, gpu = placement
+        shares = self._gpus[node]
+        if amounts.gpu:
+            shares[gpu] -= count * amounts.gpu
+        cpu, _, memory = self._room[node]
+        cpu, memory = cpu - count * amounts.cpu, memory - count * amounts.memory
+        self._room[node] = _Amounts(cpu, max(shares, default=0), memory)
+        self._instances[node] += count
+        self._left[node] = self._measured(node)
+        self._log.append(node)
+        if len(self._log) > _LOG_PER_NODE * len(self.nodes):  # ranking anew is as cheap as reading
+            self._rankings.clear()
+            self._log.clear()
+
+    def _measured(self, node: int) -> float:
+        return resource_units(self._room[node].cpu / _MILLION, sum(self._gpus[node]) / _MILLION)
+
+
+def _amounts(size: Resources) -> _Amounts:
+    if not all(0 <= amount < math.inf for amount in (size.cpu, size.gpu, size.memory_mb)):
+        message = f"{size}: expected amounts of at least 0"
+        raise ValueError(message)
+    cpu, gpu = int(_millionths(size.cpu)), int(_millionths(size.gpu))
+    return _Amounts(cpu, gpu, _millionths(size.memory_mb))
+
+
+def _room(node: Node) -> _Amounts:
+    gpu = _WHOLE_GPU if node.gpus else 0
+    return _Amounts(int(_millionths(node.cpu)), gpu, _millionths(node.memory_mb))
+
+
+def _millionths(amount: float) -> float:
+    """Rounded down, so that 24 shares of 100/24 percent make a GPU."""
+    return math.floor(amount * _MILLION + _ROUNDING) if math.isfinite(amount) else amount
+
+
+class Boundless:
+    """In place of servers that nobody knows: there is always room."""
+
+    nodes: tuple[Node, ...] = ()
+
+    def copy(self) -> Boundless:
+        """Itself: nothing is kept."""
+        return self
+
+    def place_up_to(self, size: Resources, count: int) -> int:
+        """All of them."""
+        del size
+        return max(count, 0)
+
+    fits = place_up_to
+
+    def free(self) -> tuple[float, float]:
+        """Everything."""
+        return math.inf, math.inf
+
+    def best_fit(self, size: Resources) -> int:
+        """Somewhere."""
+        del size
+        return 0
+
+    def place(self, size: Resources, node: int) -> None:
+        """Nothing has to be remembered."""
+
+    def left(self, node: int) -> float:
+        """Everything."""
+        del node
+        return math.inf
+
+    def used(self, node: int) -> dict[str, float]:
+        """Nothing that is known."""
+        del node
+        return {}

@@ -1,0 +1,38 @@
+"""What a function runs under BATCH's last plan, and what it costs to run something else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.scaling import Billing, FunctionLoad
+    from scaler.policies.batch.search import Choice
+    from scaler.policies.batch.sizes import Kind
+
+__all__ = ["in_force", "loading_cost"]
+
+
+def in_force(view: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
+    """The size of instance, batch and window of the plan in force; None if it has no such."""
+    plan = view.plan
+    if plan is None or len(plan.classes) != 1 or not plan.routes:
+        return None
+    (there,) = plan.classes
+    for kind in kinds:
+        known = kind.known[: there.batch_size]
+        same = (kind.cpu, kind.gpu) == (there.cpu, there.gpu)
+        if same and len(known) == there.batch_size and known[-1]:
+            return kind, there.batch_size, plan.routes[0].max_wait_s
+    return None
+
+
+def loading_cost(view: FunctionLoad, choice: Choice, billing: Billing) -> float:
+    """What it costs to load as many instances of another size as there are now."""
+    resources, load_s = choice.kind.resources[choice.size - 1], view.model.load_s
+    one = billing.lifetime(resources, load_s)
+    if load_s and not one:
+        one = billing.execution(resources, load_s)
+    there = sum(each.total for each in view.running.values())
+    return max(there, 1) * one

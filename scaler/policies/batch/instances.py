@@ -1,0 +1,103 @@
+"""Instances enough for what a batch search chose, and what is to be expected of them.
+
+The search has an instance for every batch. Here it gets a number of them, the fewest with which
+their being busy makes no more requests late than the objective allows (`queueing`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from carpool.plan import Predicted, Quantiles
+from carpool.scaling import Size
+from scaler.policies.batch.batch_law import BatchLaw
+from scaler.policies.batch.queueing import Crowd, least_instances
+
+if TYPE_CHECKING:
+    from carpool.latency import LatencyModel
+    from carpool.scaling import Billing
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.policies.batch.search import Choice
+
+__all__ = ["BatchFleet"]
+
+_QUANTILES = (0.5, 0.95, 0.99)
+
+
+class BatchFleet:
+    """Instances of one choice.
+
+    Args:
+        process: How requests come.
+        choice: What was chosen.
+        model: How long batches take.
+        percentile: Share of requests that must be in time.
+
+    Attributes:
+        choice: As given.
+        size: The size of its instances, as plans are made of; always the same object.
+    """
+
+    def __init__(
+        self, process: Markovian, choice: Choice, model: LatencyModel, percentile: float
+    ) -> None:
+        self.choice = choice
+        self._rate_rps = process.mean_rate
+        self._law = BatchLaw(process, choice.size, choice.window_s)
+        self._crowd = Crowd(process, self._law, choice.kind.service)
+        self._needed: dict[tuple[float, float], int] = {}
+        self._predicted: dict[tuple[int, float], Predicted] = {}
+        self.size = _size(choice, model, percentile)
+
+    @property
+    def busiest(self) -> int:
+        """With fewer instances the busiest phase cannot be kept up with."""
+        return max(1, math.ceil(self._crowd.busiest))
+
+    def needed(self, objective_s: float, miss: float) -> int:
+        """The fewest instances with which no more than a share ``miss`` of requests is late."""
+        key = objective_s, miss
+        if key not in self._needed:
+            self._needed[key] = least_instances(self._crowd, objective_s, miss)
+        return self._needed[key]
+
+    def predicted(self, instances: int, objective_s: float, billing: Billing) -> Predicted:
+        """What a plan says of so many instances; computed once for each number."""
+        key = instances, objective_s
+        if key not in self._predicted:
+            self._predicted[key] = self._expected(instances, objective_s, billing)
+        return self._predicted[key]
+
+    def _expected(self, instances: int, objective_s: float, billing: Billing) -> Predicted:
+        cost = self.choice.cost
+        lifetime = billing.lifetime(self.size.resources, 1.0)
+        if lifetime:
+            cost = instances * lifetime / self._rate_rps if self._rate_rps else math.inf
+        if instances == 0:
+            return Predicted(cost_per_request=_known(cost), mean_batch=self._law.mean_size)
+        latencies = self._law.quantiles(_QUANTILES, self._crowd.delayed(instances)).tolist()
+        return Predicted(
+            Quantiles(*map(_known, latencies)),
+            _known(cost),
+            self._law.mean_size,
+            self._crowd.late(objective_s, instances),
+        )
+
+
+def _size(choice: Choice, model: LatencyModel, percentile: float) -> Size:
+    kind = choice.kind
+    exec_s = model.predict(choice.size, kind.cpu, kind.gpu, percentile)
+    assert exec_s is not None  # noqa: S101  the search knows what the model knows
+    return Size(
+        choice.size,
+        kind.cpu,
+        kind.gpu,
+        resources=kind.resources[choice.size - 1],
+        exec_s=exec_s,
+        rate_rps=choice.size / exec_s,
+    )
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,147 @@
+"""BATCH (SC'20): one size of instance, one batch size and one window, for bursty arrivals.
+
+Every round both are searched anew: the cheapest with the objective's percentile in time (Eq. 2),
+or with a budget the quickest within it (Eq. 3), over all sizes of instance that the model knows,
+batches up to the function's largest, and windows on a grid. What is in force stays while it will do
+and another one is not worth the change.
+
+Deviations from the paper. Batch sizes, the phase in which a batch begins and latencies follow the
+exact law (`laws.batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There are
+instances enough, as counted by `laws.queueing`, where the paper has one at once for every batch. A
+function's applications are planned for as one, with the tightest objective.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from carpool.scaling import Proposal
+from scaler.arrivals.counted import CountedArrivals
+from scaler.arrivals.markov import MarkovArrivals
+from scaler.arrivals.processes import Poisson
+from scaler.arrivals.superposition import superposed
+from scaler.policies.batch.task import Aims, BatchTask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.latency import LatencyModel
+    from carpool.scaling import Billing, ClusterView, FunctionLoad
+    from scaler.arrivals.map_counts import Markovian
+
+__all__ = ["Batch"]
+
+_RATIO = 1.01  # of neighbouring rates that are planned for
+_KEPT = 64  # loads that are remembered
+
+
+class Batch:
+    """The cheapest size, batch and window that meet a percentile, or the quickest for a budget."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Batch`.
+
+        Attributes:
+            budget: what a request may cost; null: as little as the objective allows.
+            reserve: part of the late requests an objective allows that is kept for busy instances.
+            windows: how many windows up to the objective are tried.
+            gain: part of the cost, or of the latency, that a change has to save.
+            amortised_s: seconds in which a change of instances has to pay for their loading.
+            learn: rounds from whose rates bursts are learned where nothing is known of them, at
+                least 30; 0: then arrivals are taken for Poisson at the rate of the round.
+        """
+
+        budget: float | None = None
+        reserve: float = 0.2
+        windows: int = 128
+        gain: float = 0.05
+        amortised_s: float = 600.0
+        learn: int = 60
+
+        def __post_init__(self) -> None:
+            """Refuse what is no search."""
+            if self.budget is not None and not 0 < self.budget < math.inf:
+                message = f"budget = {self.budget}: expected null or a number above 0"
+                raise ValueError(message)
+            for name in ("reserve", "gain"):
+                if not 0 <= getattr(self, name) < 1:
+                    message = f"{name} = {getattr(self, name)}: expected a number from 0 to below 1"
+                    raise ValueError(message)
+            if not 1 <= self.windows <= 1024:  # noqa: PLR2004  the tables grow with the square
+                message = f"windows = {self.windows}: expected a whole number from 1 to 1024"
+                raise ValueError(message)
+            if not 0 < self.amortised_s < math.inf:
+                message = f"amortised_s = {self.amortised_s}: expected a number above 0"
+                raise ValueError(message)
+            if self.learn and self.learn < 30:  # noqa: PLR2004  fewer tell nothing
+                message = f"learn = {self.learn}: expected 0 or a whole number of at least 30"
+                raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self._aims = Aims(
+            params.budget, params.reserve, params.windows, params.gain, params.amortised_s
+        )
+        self._learn = params.learn
+        self._counted: dict[str, CountedArrivals] = {}
+        self._tasks: dict[object, tuple[LatencyModel, Billing, BatchTask]] = {}
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        return {load.name: self._proposal(load, cluster) for load in loads}
+
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        task = self._task(load, self._arrivals(load, load.now_s))
+        draft, fleet = task.drafted(_alike(load), cluster)
+        if fleet is None:
+            return Proposal({})
+        count = draft.instances[fleet.size]
+        return Proposal(
+            draft.instances,
+            wait_s={"*": fleet.choice.window_s},
+            because=draft.explain,
+            predicted=fleet.predicted(count, task.objective_s, load.billing),
+        )
+
+    def _task(self, view: FunctionLoad, process: Markovian) -> BatchTask:
+        """What is known of a function at its load; computed once for each."""
+        objective_s, rule = view.tightest_s, view.billing
+        # What a key refers to by id is kept beside the task, so that no other gets the id.
+        key = (id(view.model), process, objective_s, view.percentile, view.max_batch, id(rule))
+        if key not in self._tasks:
+            if len(self._tasks) >= _KEPT:
+                self._tasks.clear()
+            task = BatchTask(self._aims, view, process, objective_s, rule)
+            self._tasks[key] = view.model, rule, task
+        return self._tasks[key][2]
+
+    def _arrivals(self, view: FunctionLoad, now_s: float) -> Markovian:
+        """The process of all requests, as far as it is known; Poisson where only the rate is."""
+        if self._learn and all(app.arrivals is None for app in view.apps):
+            counted = self._counted.setdefault(view.name, CountedArrivals(self._learn))
+            counted.note(now_s, view.rate_rps)
+            if counted.bursty and view.rate_rps > 0:
+                return counted.bursty
+        return superposed(
+            [
+                app.arrivals
+                if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
+                else Poisson(_rounded(app.rate_rps))
+                for app in view.apps
+            ]
+        )
+
+
+def _rounded(rate_rps: float) -> float:
+    """A rate nearby that others near it share, so that what was found for one serves them all."""
+    return _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
+
+
+def _alike(view: FunctionLoad) -> FunctionLoad:
+    """The function with one objective for all of its applications, so that they share a window."""
+    objective_s = view.tightest_s
+    return replace(view, apps=tuple(replace(app, slo_s=objective_s) for app in view.apps))

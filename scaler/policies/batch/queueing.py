@@ -1,0 +1,147 @@
+"""What it costs batches that there are no more than a number of instances.
+
+The exact law (`batch_law`) has an instance for every batch at once. With ``n`` of them a batch may
+wait for one. Arrivals of one phase after the other are taken for Poisson at the rate that is to be
+expected during an execution that begins in the phase, as phases mostly last longer than executions.
+For each: batches leave at the rate over the mean size that it leads to; an instance is free at once
+but for the share that Erlang's C says; who waits does so exponentially, with Erlang's mean times
+half the sum of both variations squared (Allen and Cunneen, see Bolch et al., 2006, 6.3.3). Full
+batches come as regularly as sums of their requests' gaps, which the variation of gaps says.
+
+It is an approximation on the safe side. What is left out: a batch that waits grows meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scaler.arrivals.map_counts import Counting, matrices
+from scaler.arrivals.processes import Poisson
+from scaler.policies.batch.batch_law import BatchLaw
+from scaler.policies.common.erlang import waiting_share
+
+if TYPE_CHECKING:
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.arrivals.processes import Times
+    from scaler.policies.batch.batch_law import Service
+
+__all__ = ["Crowd", "least_instances"]
+
+_POINTS = 12  # of an exponential distribution
+_MOST = 1 << 20  # instances
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Batches that leave while the arrivals are in one phase.
+
+    Attributes:
+        share: Of all requests.
+        busy: Executions at a time with instances enough.
+        exec_s: Mean seconds of one.
+        variation: Half the sum of the squared variations of their gaps and times.
+    """
+
+    share: float
+    busy: float
+    exec_s: float
+    variation: float
+
+
+class Crowd:
+    """Batches of one law on a limited number of instances.
+
+    Args:
+        process: How requests come.
+        law: How they are put into batches.
+        service: What a batch takes.
+
+    Attributes:
+        busiest: Executions at a time in the busiest phase: so many instances are needed at least
+            to keep up in it.
+    """
+
+    def __init__(self, process: Markovian, law: BatchLaw, service: Service) -> None:
+        self._law = law
+        self._service = service
+        self._phases = list(_phases(process, law, service))
+        self.busiest = max(phase.busy for phase in self._phases)
+
+    def late(self, objective_s: float, instances: int) -> float:
+        """The share of requests whose latency is longer than ``objective_s``."""
+        delays, weights = self._delays(instances)
+        service = self._service.delayed(delays, weights)
+        return float(self._law.late([objective_s], service)[0])
+
+    def delayed(self, instances: int) -> Service:
+        """What a batch takes from its leaving on, with the wait for an instance."""
+        return self._service.delayed(*self._delays(instances))
+
+    def _delays(self, instances: int) -> tuple[Times, Times]:
+        """Seconds until an instance is free, and how likely each is."""
+        middles = (np.arange(_POINTS) + 0.5) / _POINTS
+        exponential = -np.log1p(-middles)
+        exponential /= exponential.mean()
+        seconds, weights = [np.zeros(1)], [np.zeros(1)]
+        for phase in self._phases:
+            waits = waiting_share(instances, phase.busy)
+            spare = instances - phase.busy
+            mean_s = phase.exec_s / spare * phase.variation if spare > 0 else math.inf
+            seconds.append(np.full(_POINTS, mean_s) * exponential)
+            weights.append(np.full(_POINTS, phase.share * waits / _POINTS))
+            weights[0] += phase.share * (1 - waits)
+        return np.concatenate(seconds), np.concatenate(weights)
+
+
+def least_instances(crowd: Crowd, objective_s: float, miss: float, most: float = math.inf) -> int:
+    """The fewest with which no more than a share ``miss`` of requests is late.
+
+    Args:
+        crowd: What they have to do.
+        objective_s: Latency that is in time.
+        miss: The share of requests that may be late.
+        most: No more than so many, whatever that makes late.
+    """
+    high = max(1, math.ceil(crowd.busiest))
+    low = 0
+    most = min(most, _MOST)
+    while high < most and crowd.late(objective_s, high) > miss:
+        low, high = high, high + max(1, high // 4)
+    high = int(min(high, most))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if crowd.late(objective_s, middle) > miss else (low, middle)
+    return high
+
+
+def _phases(process: Markovian, law: BatchLaw, service: Service) -> list[_Phase]:
+    seconds = service.mean_s()[: law.size]
+    longest_s = float(seconds.max())
+    d0, d1 = matrices(process)
+    stationary = np.ones(1) if isinstance(process, Poisson) else process.stationary()
+    shares = stationary * d1.sum(axis=1)
+    total = shares.sum()
+    if total <= 0:
+        return [_Phase(1.0, 0.0, longest_s, 0.5)]
+    rates = _expected_rates(d0, d1, longest_s)
+    found = []
+    for share, rate in zip((shares / total).tolist(), rates.tolist(), strict=True):
+        here = BatchLaw(Poisson(rate), law.size, law.window_s)
+        exec_s = float(here.sizes @ seconds)
+        spread = float(here.sizes @ (service.seconds[: law.size] ** 2 @ service.weights))
+        times = max(spread / exec_s**2 - 1, 0.0)
+        gaps = 1 / here.mean_size  # a sum of as many exponential gaps
+        busy = rate / here.mean_size * exec_s
+        found.append(_Phase(share, busy, exec_s, (gaps + times) / 2))
+    return found
+
+
+def _expected_rates(d0: Times, d1: Times, exec_s: float) -> Times:
+    """Requests per second in the mean of so many seconds, by the phase in which they begin."""
+    changes = Counting(d0 + d1, np.zeros_like(d1), 1)
+    rates: Times = changes.at([exec_s]).spent[0, 0] @ d1.sum(axis=1) / exec_s
+    return rates

@@ -1,0 +1,214 @@
+"""The cheapest size of instance, batch and window, or the quickest: BATCH's two problems, by grid.
+
+BATCH (SC'20) asks for the least cost with a percentile of latency below an objective (Eq. 2), or
+the least percentile with the cost of a request below a budget (Eq. 3), over memory, batch size and
+window. Here memory stands for whatever sizes of instance the latency model knows. Every choice is
+looked at, with the exact law (`batch_grid`); the second problem is the first one asked for
+objectives, by halving.
+
+The cost of a request is that of a mean batch over its mean size. (The authors' code takes the cost
+of a batch of a high percentile's size, which no request pays.) Where instances are paid for rather
+than executions, it is that of as many as the busiest phase keeps busy and a reserve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scaler.arrivals.map_counts import matrices
+from scaler.policies.batch.batch_grid import BatchGrid
+from scaler.policies.batch.batch_law import BatchLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency import Resources
+    from carpool.scaling import Billing
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.arrivals.processes import Times
+    from scaler.policies.batch.sizes import Kind
+
+__all__ = ["BatchSearch", "Choice", "examined"]
+
+_RESERVE = 2.0  # deviations of the instances that are busy
+_HALVINGS = 24
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An instance size, a batch size and a window.
+
+    Attributes:
+        kind: The instance size.
+        size: Requests in a full batch.
+        window_s: How long after its first request a batch leaves at the latest.
+        cost: Of a request, in the mean.
+        late: The share of requests that is late, rounded up to the search's grid.
+    """
+
+    kind: Kind
+    size: int
+    window_s: float
+    cost: float
+    late: float
+
+
+class BatchSearch:
+    """All choices for one load.
+
+    Args:
+        process: How requests come.
+        found: The sizes of instance, at least one.
+        billing: What executions and instances cost.
+        longest_s: The longest window, above 0.
+        steps: How many windows up to it are tried.
+    """
+
+    def __init__(
+        self,
+        process: Markovian,
+        found: Sequence[Kind],
+        billing: Billing,
+        longest_s: float,
+        steps: int,
+    ) -> None:
+        self._kinds = found
+        self._billing = billing
+        largest = max(len(kind.known) for kind in found)
+        self._grid = BatchGrid(process, largest, longest_s, steps)
+        self._process = process
+        self._costs = [self._cost(kind) for kind in found]
+
+    def within(self, objective_s: float, miss: float) -> list[Choice]:
+        """The cheapest of each size of instance with which few enough are late, cheapest first.
+
+        Args:
+            objective_s: Latency that is in time.
+            miss: The share of requests that may be late.
+        """
+        return self._best(objective_s, miss, math.inf)
+
+    def quickest(self, budget: float, miss: float) -> tuple[float, list[Choice]]:
+        """The least latency that few enough requests exceed for this cost of one.
+
+        Args:
+            budget: What a request may cost.
+            miss: The share of requests that may be later.
+
+        Returns:
+            Seconds, and the choices with it, cheapest first; ``inf`` and none beyond any budget.
+        """
+        low, high = 0.0, self._longest_s()
+        choices = self._best(high, miss, budget)
+        if not choices:
+            return math.inf, []
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            found = self._best(middle, miss, budget)
+            low, high = (low, middle) if found else (middle, high)
+            choices = found or choices
+        return high, choices
+
+    def cheapest_cost(self) -> float:
+        """The least that a request can cost, however late it is."""
+        return min(float(cost.min()) for cost in self._costs)
+
+    def _best(self, objective_s: float, miss: float, budget: float) -> list[Choice]:
+        found = [
+            choice
+            for kind, cost in zip(self._kinds, self._costs, strict=True)
+            if (choice := self._best_of(kind, cost, objective_s, miss, budget))
+        ]
+        return sorted(found, key=lambda choice: choice.cost)
+
+    def _best_of(
+        self, kind: Kind, cost: Times, objective_s: float, miss: float, budget: float
+    ) -> Choice | None:
+        """Of equally cheap ones that with the fewest late, then the smallest."""
+        if float(kind.service.seconds.min()) > objective_s or not (cost <= budget).any():
+            return None
+        late = self._grid.late(objective_s, kind.service)
+        good = np.where((late <= miss) & (cost <= budget), cost, math.inf)
+        least = float(good.min())
+        if math.isinf(least):
+            return None
+        ties = np.where(good <= least * (1 + _TIE), late, math.inf)
+        size, window = np.unravel_index(int(ties.argmin()), ties.shape)
+        return Choice(
+            kind,
+            int(size) + 1,
+            float(self._grid.windows_s[window]),
+            float(cost[size, window]),
+            float(late[size, window]),
+        )
+
+    def _cost(self, kind: Kind) -> Times:
+        """Of a request, by size and window, infinite where the model does not know the size."""
+        cost = np.full((len(kind.known), len(self._grid.windows_s)), math.inf)
+        by_resources: dict[Resources, list[int]] = {}
+        for number in np.flatnonzero(kind.known).tolist():
+            by_resources.setdefault(kind.resources[number], []).append(number)
+        busy_s = self._grid.per_batch(kind.service.mean_s())
+        sizes = self._grid.mean_size[: len(kind.known)]
+        for resources, numbers in by_resources.items():
+            batch = self._grid.per_batch(_batch_costs(kind, resources, self._billing))
+            lifetime = self._billing.lifetime(resources, 1.0)
+            total = batch / sizes
+            if lifetime:
+                instances = _instances(self._process, busy_s / sizes)
+                total = total + instances * lifetime / _rate(self._process)
+            cost[numbers] = total[numbers]
+        return cost
+
+    def _longest_s(self) -> float:
+        slowest = max(float(kind.service.seconds.max()) for kind in self._kinds)
+        return slowest + float(self._grid.windows_s[-1])
+
+
+def examined(
+    process: Markovian, choice: tuple[Kind, int, float], objective_s: float, billing: Billing
+) -> Choice:
+    """What a choice comes to that no search has made.
+
+    Args:
+        process: How requests come.
+        choice: The instance size, the batch size, which it knows, and the window.
+        objective_s: Latency that is in time.
+        billing: What executions and instances cost.
+    """
+    kind, size, window_s = choice
+    law = BatchLaw(process, size, window_s)
+    resources = kind.resources[size - 1]
+    cost = float(law.sizes @ _batch_costs(kind, resources, billing)[:size]) / law.mean_size
+    lifetime = billing.lifetime(resources, 1.0)
+    if lifetime:
+        busy_s = law.sizes @ kind.service.mean_s()[:size] / law.mean_size
+        cost += float(_instances(process, busy_s)) * lifetime / _rate(process)
+    late = float(law.late([objective_s], kind.service)[0])
+    return Choice(kind, size, window_s, cost, late)
+
+
+def _batch_costs(kind: Kind, resources: Resources, billing: Billing) -> Times:
+    """What a batch of each size costs in the mean, shape (sizes,)."""
+    costs = [
+        [billing.execution(resources, exec_s) for exec_s in row]
+        for row in kind.service.seconds.tolist()
+    ]
+    mean: Times = np.array(costs) @ kind.service.weights
+    return mean
+
+
+def _instances(process: Markovian, busy_per_request_s: Times) -> Times:
+    """About so many instances are needed in the busiest phase."""
+    busy = float(matrices(process)[1].sum(axis=1).max()) * busy_per_request_s
+    needed: Times = np.maximum(np.ceil(busy + _RESERVE * np.sqrt(busy)), 1.0)
+    return needed
+
+
+def _rate(process: Markovian) -> float:
+    return max(process.mean_rate, _TIE)

@@ -1,0 +1,99 @@
+"""The sizes of instance that a latency model knows, with the times of all batches on each.
+
+A model answers one batch size and one quantile at a time; the law of batches wants all sizes, and
+times that stand for all quantiles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from scaler.policies.batch.batch_law import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from carpool.latency import LatencyModel, Resources
+    from scaler.arrivals.processes import Times
+
+__all__ = ["Kind", "kinds"]
+
+_EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # of shares of batches
+
+
+class Kind(NamedTuple):
+    """A size of instance.
+
+    Attributes:
+        cpu, gpu: Cores and percent of a GPU, as the model knows it.
+        service: What batches of 1, 2 and so on take; those the model does not know take as long as
+            the next larger one.
+        known: Which sizes a full batch may have, shape (sizes,).
+        resources: What an instance occupies, by size of a full batch.
+    """
+
+    cpu: float
+    gpu: float
+    service: Service
+    known: npt.NDArray[np.bool_]
+    resources: tuple[Resources, ...]
+
+
+def kinds(model: LatencyModel, max_batch: int, percentile: float = 0.99) -> tuple[Kind, ...]:
+    """Every size of instance that the model knows, with all its batches.
+
+    Args:
+        model: How long batches take.
+        max_batch: The largest batch to ask for.
+        percentile: One share of batches that the times are to be right at.
+    """
+    batches: dict[tuple[float, float], list[int]] = {}
+    for batch, cpu, gpu in model.configurations(max_batch):
+        if cpu > 0:
+            batches.setdefault((cpu, gpu), []).append(batch)
+    shares = _points(percentile)
+    return tuple(_kind(model, *size, sorted(known), shares) for size, known in batches.items())
+
+
+def _points(percentile: float) -> tuple[list[float], Times]:
+    """Shares at which to ask for a batch's time, and how much of all batches each stands for."""
+    edges = sorted({*_EDGES, percentile})
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
+    return middles, np.diff(edges)
+
+
+def _kind(
+    model: LatencyModel,
+    cpu: float,
+    gpu: float,
+    batches: list[int],
+    shares: tuple[list[float], Times],
+) -> Kind:
+    points, weights = shares
+    if model.predict(batches[-1], cpu, gpu, points[0]) == model.predict(
+        batches[-1], cpu, gpu, points[-1]
+    ):
+        points, weights = [0.5], np.ones(1)
+    rows = {batch: [model.predict(batch, cpu, gpu, at) for at in points] for batch in batches}
+    seconds, resources = [], []
+    for size in _padded(batches):
+        seconds.append([math.inf if at is None else at for at in rows[size]])
+        resources.append(model.resources(size, cpu, gpu))
+    known = np.isin(np.arange(1, batches[-1] + 1), batches)
+    return Kind(cpu, gpu, Service(np.array(seconds), weights), known, tuple(resources))
+
+
+def _padded(batches: list[int]) -> Iterator[int]:
+    """For each size from 1 to the last the next of those known."""
+    known = iter(batches)
+    upper = next(known)
+    for size in range(1, batches[-1] + 1):
+        while upper < size:
+            upper = next(known)
+        yield upper

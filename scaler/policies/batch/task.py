@@ -1,0 +1,233 @@
+"""One function's round under BATCH: what is best, whether what is in force stays, and who has room.
+
+A task is of one load and one objective; all that it finds out it keeps, so that asking again at the
+same load costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from scaler.arrivals.fit import spelled
+from scaler.arrivals.markov import MarkovArrivals
+from scaler.policies.batch.change import in_force, loading_cost
+from scaler.policies.batch.instances import BatchFleet
+from scaler.policies.batch.search import BatchSearch, Choice, examined
+from scaler.policies.batch.sizes import kinds
+from scaler.policies.common.draft import Draft, running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.scaling import Billing, ClusterView, FunctionLoad
+    from scaler.arrivals.map_counts import Markovian
+    from scaler.policies.batch.sizes import Kind
+
+__all__ = ["Aims", "BatchTask"]
+
+_TRIED = 6  # sizes of instance that are tried for room
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """What is searched for, and when it is changed.
+
+    Attributes:
+        budget: What a request may cost; None: as little as the objective allows.
+        reserve: Part of the late requests allowed that is kept for busy instances.
+        windows: How many windows are tried.
+        gain: Part of the cost, or of the latency, that a change has to save.
+        amortised_s: Seconds in which a change of instances has to pay for their loading.
+    """
+
+    budget: float | None
+    reserve: float
+    windows: int
+    gain: float
+    amortised_s: float
+
+
+class _Option(NamedTuple):
+    """A choice with the instances that it has and would need."""
+
+    fleet: BatchFleet
+    wanted: int
+    got: int
+    new: int
+
+    @property
+    def taken_rps(self) -> float:
+        return self.got * self.fleet.size.rate_rps
+
+
+class BatchTask:
+    """A function at a load.
+
+    Args:
+        aims: What is searched for.
+        view: The function; its plan, instances and queue may change from round to round.
+        process: How its requests come.
+        objective_s: Its latency objective.
+        billing: What executions and instances cost.
+    """
+
+    def __init__(
+        self,
+        aims: Aims,
+        view: FunctionLoad,
+        process: Markovian,
+        objective_s: float,
+        billing: Billing,
+    ) -> None:
+        self._aims = aims
+        self._model = view.model
+        self._process = process
+        self._objective_s = self._target_s = objective_s
+        self._percentile = view.percentile
+        self._billing = billing
+        self._kinds = kinds(view.model, view.max_batch, view.percentile)
+        self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
+        self._known: dict[tuple[int, int, float], Choice] = {}
+        self._why_not = "The latency model knows no size of instance."
+        self._choices: list[Choice] = []
+        if self._kinds:
+            self._find()
+
+    @property
+    def objective_s(self) -> float:
+        """As given."""
+        return self._objective_s
+
+    def drafted(self, view: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
+        """Instances for the function, placed into ``room`` as far as they are new.
+
+        Returns:
+            The draft, and what its instances do; None where no size of instance is known.
+        """
+        draft = Draft(view, (), needed_rps=view.rate_rps)
+        if not self._choices:
+            draft.explain.append(self._why_not)
+            return draft, self._idle(draft)
+        stays, why = self._stays(view)
+        options = [stays, *self._choices] if stays else self._choices
+        best = self._with_room(view, options[:_TRIED], room)
+        size = best.fleet.size
+        placed = room.place_up_to(size.resources, best.new)
+        draft.sizes = (size,)
+        draft.instances = Counter({size: best.got - best.new + placed})
+        draft.explain += self._said(view, best, why if best.fleet.choice is stays else "")
+        return draft, best.fleet
+
+    def _find(self) -> None:
+        aims, miss = self._aims, (1 - self._percentile) * (1 - self._aims.reserve)
+        fastest_s = min(float(kind.service.seconds.min()) for kind in self._kinds)
+        longest_s = self._objective_s - (0.0 if aims.budget is not None else fastest_s)
+        if longest_s <= 0:
+            longest_s = self._objective_s
+        search = BatchSearch(self._process, self._kinds, self._billing, longest_s, aims.windows)
+        if aims.budget is None:
+            self._choices = search.within(self._objective_s, miss)
+            self._why_not = (
+                f"No size meets {self._objective_s * _MS_PER_S:.4g} ms for "
+                f"{self._percentile:.4g} of the requests: the fastest batch of one takes "
+                f"{fastest_s * _MS_PER_S:.4g} ms."
+            )
+            return
+        best_s, self._choices = search.quickest(aims.budget, miss)
+        self._target_s = best_s * (1 + aims.gain)
+        self._why_not = (
+            f"A budget of {aims.budget:.4g} for a request is below the {search.cheapest_cost():.4g}"
+            " that it costs at least."
+        )
+
+    def _stays(self, view: FunctionLoad) -> tuple[Choice | None, str]:
+        """What is in force, if it will do and a change would not pay, and why."""
+        found, best = in_force(view, self._kinds), self._choices[0]
+        if found is None:
+            return None, ""
+        if found[0] is best.kind and found[1:] == (best.size, best.window_s):
+            return None, ""
+        now = self._examined(found)
+        budget = math.inf if self._aims.budget is None else self._aims.budget
+        if now.late > 1 - self._percentile or not now.cost <= budget:
+            return None, ""
+        if self._aims.budget is not None:
+            return now, "Nothing quicker within the budget is worth a change."
+        saved = (now.cost - best.cost) * view.rate_rps
+        least = self._aims.gain * now.cost * view.rate_rps
+        if best.kind is not now.kind or best.size != now.size:
+            load = loading_cost(view, best, self._billing)
+            least += load / self._aims.amortised_s
+        if saved > least:
+            return None, ""
+        return now, f"The best would save {saved:.3g} a second, too little for a change."
+
+    def _examined(self, choice: tuple[Kind, int, float]) -> Choice:
+        key = (id(choice[0]), *choice[1:])
+        if key not in self._known:
+            self._known[key] = examined(self._process, choice, self._target_s, self._billing)
+        return self._known[key]
+
+    def _with_room(
+        self, view: FunctionLoad, options: Sequence[Choice], room: ClusterView
+    ) -> _Option:
+        """The first of which all instances have room, or else that which takes the most."""
+        found: list[_Option] = []
+        for choice in options:
+            fleet = self._fleet(choice)
+            wanted = self._wanted(view, fleet)
+            allowed = int(min(wanted, view.most))
+            there = min(running(view, (fleet.size,))[fleet.size], allowed)
+            new = allowed - there
+            new = room.fits(fleet.size.resources, new)
+            found.append(_Option(fleet, wanted, there + new, new))
+            if there + new == wanted:
+                return found[-1]
+        return max(found, key=lambda option: option.taken_rps)
+
+    def _wanted(self, view: FunctionLoad, fleet: BatchFleet) -> int:
+        if not (view.rate_rps > 0 or view.queued):
+            return view.min_instances
+        taking = math.ceil(view.rate_rps / fleet.size.rate_rps * (1 - 1e-12))
+        needed = fleet.needed(self._target_s, 1 - self._percentile)
+        return max(taking, needed, view.min_instances, 1)
+
+    def _fleet(self, choice: Choice) -> BatchFleet:
+        key = (id(choice.kind), choice.size, choice.window_s)
+        if key not in self._fleets:
+            self._fleets[key] = BatchFleet(self._process, choice, self._model, self._percentile)
+        return self._fleets[key]
+
+    def _idle(self, draft: Draft) -> BatchFleet | None:
+        """No instance, of the size that is the fastest."""
+        if not self._kinds:
+            return None
+        kind = min(self._kinds, key=lambda one: float(one.service.seconds.min()))
+        size = int(kind.known.argmax()) + 1
+        fleet = self._fleet(Choice(kind, size, 0.0, math.inf, 1.0))
+        draft.sizes = (fleet.size,)
+        draft.instances = Counter({fleet.size: 0})
+        return fleet
+
+    def _said(self, view: FunctionLoad, option: _Option, why: str) -> list[str]:
+        choice = option.fleet.choice
+        share, target_ms = self._percentile, self._target_s * _MS_PER_S
+        asked = f"{view.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
+        window_ms = choice.window_s * _MS_PER_S
+        leaves = f"{window_ms:.4g} ms after their first request"
+        batches = f"batches of up to {choice.size}, which leave full or {leaves}"
+        if choice.size == 1:
+            batches = "single requests"
+        running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
+        sentences = [f"{asked}: {batches}, {running}."]
+        if isinstance(self._process, MarkovArrivals):
+            sentences.append(f"They are planned for as {spelled(self._process)}.")
+        if why:
+            sentences.append(why)
+        if option.got < option.wanted:
+            sentences.append(f"{option.wanted} instances are needed, {option.got} have room.")
+        return sentences

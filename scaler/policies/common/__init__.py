@@ -1,0 +1,1 @@
+"""What several scaling policies are built from."""

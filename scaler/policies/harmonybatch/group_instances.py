@@ -1,0 +1,80 @@
+"""How many instances each group has: what it wants, and what there is room for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from scaler.policies.common.erlang import enough
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Size
+    from scaler.policies.harmonybatch.settling import Group
+
+__all__ = ["missing_rps", "placed", "wanted"]
+
+_IDLE_RPS = 1e-8  # below it nothing was sent
+_SPARE = 1.3  # times as many instances as are wanted stay
+_ROUNDING = 1e-9
+
+
+def wanted(groups: Sequence[Group], view: FunctionLoad, waiting: float) -> list[int]:
+    """Instances for each group, for the rates measured last if those are above the average.
+
+    Args:
+        groups: All of the function's.
+        view: The function.
+        waiting: Share of batches that may find all instances busy.
+    """
+    counts = []
+    for group in groups:
+        rate = max(_measured_rps(group, view), group.rate_rps)
+        if rate < _IDLE_RPS * len(view.apps):
+            counts.append(0 if view.rate_rps == 0 else 1)
+            continue
+        full_s = view.model.predict(*group.configuration, view.percentile) or math.inf
+        count = enough(rate / group.mean_batch * group.mean_exec_s, waiting)
+        counts.append(max(count, math.ceil(rate * full_s / group.configuration.batch)))
+    counts[0] += max(view.min_instances - sum(counts), 0)
+    return counts
+
+
+def placed(
+    groups: Mapping[Size, Group], counts: Sequence[int], view: FunctionLoad, room: ClusterView
+) -> list[int]:
+    """How many of those wanted there are or have room, within the function's bound.
+
+    Args:
+        groups: All of the function's, by the size of their instances.
+        counts: How many each wants.
+        view: The function.
+        room: The servers, on which the missing ones are placed.
+    """
+    left = view.most
+    found = []
+    for size, count in zip(groups, counts, strict=True):
+        there = view.running[size].total if size in view.running else 0
+        # A few too many are no reason to stop any.
+        few = there if count < there <= _SPARE * count + 1 else count
+        most = int(min(few, left))
+        there = min(there, most)
+        there += room.place_up_to(size.resources, most - there)
+        left -= there
+        found.append(there)
+    return found
+
+
+def missing_rps(view: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:
+    """What instances cannot take, and what no instance is fast enough for."""
+    missing = view.rate_rps - sum(
+        min(_measured_rps(group, view), count * size.rate_rps)
+        for (size, group), count in zip(groups.items(), counts, strict=True)
+    )
+    return missing if missing > _ROUNDING * view.rate_rps else 0.0
+
+
+def _measured_rps(group: Group, view: FunctionLoad) -> float:
+    rates = {app.name: app.rate_rps for app in view.apps}
+    return sum(rates[app] for member in group.members for app in member.apps)

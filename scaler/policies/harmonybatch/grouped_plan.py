@@ -1,0 +1,122 @@
+"""Groups as a proposal, and back from a plan: a size of instance for each, and its applications.
+
+A group is a function of its own in HarmonyBatch (IWQoS'24); here it is a class of the plan, to
+which the routes of its applications lead, each with its own longest wait. Routes that lead to one
+class share batches, and no others do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.latency import Configuration
+from carpool.plan import Predicted
+from carpool.scaling import Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.plan import Plan, Route
+    from carpool.scaling import FunctionLoad, Size
+    from scaler.policies.harmonybatch.settling import Group, Member, Settling
+
+__all__ = ["groups_in", "proposal", "sized"]
+
+
+def sized(view: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
+    """Each group by the size of its instances; those of one size in pools of their own."""
+    pools: Counter[Configuration] = Counter()
+    found = {}
+    for group in groups:
+        size = view.size(*group.configuration)
+        assert size is not None  # noqa: S101  the group could not have been settled
+        own = replace(size, pool=pools[group.configuration], least_rps=0.0)
+        found[own] = group
+        pools[group.configuration] += 1
+    return found
+
+
+def groups_in(plan: Plan, members: Sequence[Member], settling: Settling) -> list[Group] | None:
+    """The groups of a plan as they do under the load of today.
+
+    Args:
+        plan: As the guard made it of a `proposal`.
+        members: Today's applications, those that can be served.
+        settling: Knows the law of batches.
+
+    Returns:
+        None where the plan does not have them all, or has instances that are not known any more.
+    """
+    routes = {route.app: route for route in plan.routes}
+    classes = {kind.name: kind for kind in plan.classes}
+    parts: dict[str, list[tuple[Member, float]]] = {}
+    for member in members:
+        led = {_target(routes.get(app) or routes.get("*")) for app in member.apps}
+        if len(led) != 1 or None in led:
+            return None
+        ((name, window_s),) = (target for target in led if target)
+        parts.setdefault(name, []).append((member, window_s))
+    if not classes.keys() <= parts.keys():
+        return None
+    groups = []
+    for name, part in parts.items():
+        kind = classes[name]
+        configuration = Configuration(kind.batch_size, kind.cpu, kind.gpu)
+        if not settling.knows(configuration):
+            return None
+        group = settling.having(
+            [member for member, _ in part], configuration, [window_s for _, window_s in part]
+        )
+        groups.append(group)
+    return groups
+
+
+def _target(route: Route | None) -> tuple[str, float] | None:
+    if route is None or len(route.weights) != 1:
+        return None
+    return next(iter(route.weights)), route.max_wait_s
+
+
+def proposal(
+    groups: Mapping[Size, Group],
+    counts: Sequence[int],
+    because: Sequence[str],
+    unserved_rps: float,
+) -> Proposal:
+    """What these groups need, each application with its own wait.
+
+    Args:
+        groups: By the size of their instances, the tightest first; at least one.
+        counts: How many instances of each, in the same order.
+        because: Sentences for an operator.
+        unserved_rps: Requests per second for which this is not enough.
+    """
+    windows_s = {
+        app: (size, window_s)
+        for size, group in groups.items()
+        for member, window_s in zip(group.members, group.windows_s, strict=True)
+        for app in member.apps
+    }
+    # All others go with the tightest, which suits everybody.
+    windows_s.setdefault("*", next(iter(windows_s.values())))
+    return Proposal(
+        dict(zip(groups, counts, strict=True)),
+        wait_s={app: window_s for app, (_, window_s) in windows_s.items()},
+        shares={app: {size: 1.0} for app, (size, _) in windows_s.items()},
+        because=because,
+        unserved_rps=unserved_rps,
+        predicted=_predicted(list(groups.values())),
+    )
+
+
+def _predicted(groups: Sequence[Group]) -> Predicted:
+    rate = math.fsum(group.rate_rps for group in groups)
+    batches = math.fsum(group.rate_rps / group.mean_batch for group in groups)
+    return Predicted(
+        cost_per_request=math.fsum(group.cost * group.rate_rps for group in groups) / rate,
+        mean_batch=rate / batches,
+        slo_miss_ratio=math.fsum(group.late * group.rate_rps for group in groups) / rate,
+    )

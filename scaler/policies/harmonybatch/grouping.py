@@ -1,0 +1,109 @@
+"""Which applications share instances: two ways to divide them, in the order of their objectives.
+
+* `two_stages` is HarmonyBatch's Algorithm 1 (IWQoS'24). First each is alone. Stage one goes
+  through them and adds up the rates of neighbours on CPUs; beyond the knee, the rate from which a
+  GPU is cheaper, it merges them if that is cheaper, and goes on behind them. Stage two merges
+  neighbours of which one at least is on a GPU, for as long as that is cheaper.
+* `best_cuts` tries every division of the order by dynamic programming.
+
+What a group costs is a matrix over its first and last application; who made it is not known here.
+Between groups of neighbours no order is lost: with more hurry, never a longer window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from scaler.arrivals.processes import Times
+
+__all__ = ["Cut", "best_cuts", "two_stages"]
+
+_WORTH = 2e-4  # part of what all cost that one group more must save, as classes are trouble
+
+Cut: TypeAlias = "tuple[int, int]"  # the first and the last application of a group
+
+
+def best_cuts(rates_rps: Times, costs: Times) -> list[Cut]:
+    """The cheapest division.
+
+    ``best[j] = min over i of best[i] + money per second of the group i to j``.
+
+    Args:
+        rates_rps: Total rate of applications i to j; shape ``(n, n)``.
+        costs: Money per request of the same; infinite where no instance meets the objective.
+    """
+    spent = costs * rates_rps
+    cuts = _cheapest_cuts(spent)
+    # A group more must save something of what all cost.
+    return _cheapest_cuts(spent + _WORTH * sum(float(spent[cut]) for cut in cuts))
+
+
+def _cheapest_cuts(spent: Times) -> list[Cut]:
+    """By money per second of applications i to j."""
+    count = len(spent)
+    best = np.zeros(count + 1)
+    begins = np.zeros(count, dtype=np.intp)
+    for last in range(count):
+        options = best[: last + 1] + spent[: last + 1, last]
+        begins[last] = options.argmin()  # of equals the first, which is the larger group
+        best[last + 1] = options[begins[last]]
+    cuts: list[Cut] = []
+    last = count - 1
+    while last >= 0:
+        cuts.append((int(begins[last]), last))
+        last = int(begins[last]) - 1
+    return cuts[::-1]
+
+
+def two_stages(
+    rates_rps: Times,
+    costs: Times,
+    on_gpu: npt.NDArray[np.bool_],
+    knee_rps: Callable[[int], float],
+) -> list[Cut]:
+    """Algorithm 1.
+
+    Args:
+        rates_rps: Total rate of applications i to j; shape ``(n, n)``.
+        costs: Money per request of the same; infinite where no instance meets the objective.
+        on_gpu: Whether the group i to j is cheapest on a GPU; shape ``(n, n)``.
+        knee_rps: The knee with the objective of an application.
+    """
+
+    def saves(first: Cut, last: Cut) -> bool:
+        merged = (first[0], last[1])
+        apart = sum(costs[cut] * rates_rps[cut] for cut in _between(groups, first, last))
+        return bool(costs[merged] * rates_rps[merged] < apart)
+
+    groups: list[Cut] = [(place, place) for place in range(len(costs))]
+    begin = at = 0
+    while at < len(groups):  # stage one: neighbours on CPUs
+        if on_gpu[groups[at]]:
+            begin = at = at + 1
+            continue
+        together = (groups[begin][0], groups[at][1])
+        if at > begin and rates_rps[together] > knee_rps(together[0]):
+            if saves(groups[begin], groups[at]):
+                groups[begin : at + 1] = [together]
+                at = begin
+            begin = at + 1
+        at += 1
+    at = 0
+    while at + 1 < len(groups):  # stage two: neighbours, one at least on a GPU
+        left, right = groups[at], groups[at + 1]
+        if (on_gpu[left] or on_gpu[right]) and saves(left, right):
+            groups[at : at + 2] = [(left[0], right[1])]
+        else:
+            at += 1
+    return groups
+
+
+def _between(groups: list[Cut], first: Cut, last: Cut) -> list[Cut]:
+    return groups[groups.index(first) : groups.index(last) + 1]

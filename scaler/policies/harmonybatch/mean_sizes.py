@@ -1,0 +1,63 @@
+"""Mean sizes of batches, from a table: price lists ask for very many of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from scaler.policies.harmonybatch.poisson_windows import poisson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scaler.arrivals.processes import Times
+
+__all__ = ["MeanSizes"]
+
+_ROOTS = 4096  # places of the table, even in the square root of the members
+_FEW = 700.0  # members expected, with more of whom none is too rare for a float
+
+
+class MeanSizes:
+    """``1 + E[min(Poisson(members), largest - 1)]``, to three digits.
+
+    Args:
+        largest: The largest batch that is asked for.
+    """
+
+    def __init__(self, largest: int) -> None:
+        roots = np.linspace(0, math.sqrt(largest + 8 * math.sqrt(largest) + 16), _ROOTS)
+        fewer, sizes = np.zeros(_ROOTS), np.ones((largest, _ROOTS))
+        for number, share in enumerate(_shares(roots**2, largest - 1), 1):
+            fewer += share
+            np.add(sizes[number - 1], 1 - fewer, out=sizes[number])
+        self._sizes = sizes.ravel()
+        self._places_per_root = (_ROOTS - 1) / float(roots[-1])
+
+    def rows(self, batch: Times) -> npt.NDArray[np.intp]:
+        """Where the table has batches of up to so many requests; for `at`."""
+        return (batch.astype(np.intp) - 1) * _ROOTS
+
+    def at(self, rows: npt.NDArray[np.intp], members: Times) -> Times:
+        """The mean size of batches of which so many later members are expected.
+
+        Args:
+            rows: Of the batches, of a shape that goes with that of ``members``.
+            members: How many would come while a batch is open, were there no largest size.
+        """
+        place = np.minimum(np.sqrt(members) * self._places_per_root + 0.5, _ROOTS - 1)
+        return self._sizes.take(rows + place.astype(np.intp))
+
+
+def _shares(members: Times, count: int) -> Iterator[Times]:
+    """Probabilities of 0, 1, ... where so many are expected."""
+    if float(members[-1]) > _FEW:
+        yield from poisson(members, count).T
+        return
+    share = np.exp(-members)
+    for number in range(1, count + 1):
+        yield share
+        share = share * members / number

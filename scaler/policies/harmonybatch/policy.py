@@ -1,0 +1,175 @@
+"""HarmonyBatch (IWQoS'24): applications with different objectives share instances on CPU or GPU.
+
+A round puts the applications of a function in the order of their objectives, divides them into
+groups and chooses for each the cores or GPU slices, the largest batch and the longest wait of each
+application, so that a request costs least and every application meets its objective
+(`provisioning`). The paper's two stages of merging are one way to divide them; the default tries
+all divisions.
+
+Deviations from the paper. Batches follow their exact law: they are not taken for full (Eq. 11), the
+window of many applications is not Eq. 5 applied again and again, and a request may be late as often
+as the function's percentile allows, where the paper has a sum of bounds (Eq. 10). Money is counted
+by the billing rule of the scenario. Instances are started beforehand, so many that batches hardly
+ever wait for one. A plan stays while another would save less than it costs to move to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from carpool.scaling import Proposal
+from scaler.arrivals.smoothing import SmoothRates
+from scaler.policies.harmonybatch.group_instances import missing_rps, placed, wanted
+from scaler.policies.harmonybatch.grouped_plan import groups_in, proposal, sized
+from scaler.policies.harmonybatch.provisioning import Provisioner, members_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.latency import Configuration, LatencyModel
+    from carpool.scaling import Billing, ClusterView, FunctionLoad, Size
+    from scaler.policies.harmonybatch.settling import Group, Member
+
+__all__ = ["HarmonyBatch"]
+
+_KEPT = 64  # price lists; a scaler has fewer models and objectives
+_LISTED = 6
+
+
+class HarmonyBatch:
+    """Groups of applications share instances, each application with its own longest wait."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `HarmonyBatch`.
+
+        Attributes:
+            grouping: ``optimal``, the paper's ``two-stages``, ``apart`` or ``together``.
+            spare: part of the late requests that the percentile allows which is not planned for.
+            waiting: share of batches that may find all instances busy.
+            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
+            hysteresis: part of its cost that another plan must save.
+            horizon_s: within how many seconds it must save what moving to it costs.
+        """
+
+        grouping: Literal["optimal", "two-stages", "apart", "together"] = "optimal"
+        spare: float = 0.25
+        waiting: float = 0.001
+        smoothing_s: float = 60.0
+        hysteresis: float = 0.05
+        horizon_s: float = 600.0
+
+        def __post_init__(self) -> None:
+            """Refuse what is no share and no time."""
+            for name in ("spare", "waiting", "hysteresis"):
+                value = getattr(self, name)
+                if not (0 <= value < 1 and (value > 0 or name != "waiting")):
+                    message = f"{name} = {value}: expected a share of at least 0, below 1"
+                    raise ValueError(message)
+            for name in ("smoothing_s", "horizon_s"):
+                value = getattr(self, name)
+                if not 0 <= value < math.inf:
+                    message = f"{name} = {value}: expected a number of at least 0"
+                    raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._rates = SmoothRates(params.smoothing_s)
+        # A model need not be hashable. It and the rule are kept, so no others get their ids.
+        self._known: dict[tuple[object, ...], tuple[LatencyModel, Billing, Provisioner]] = {}
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        return {load.name: self._proposal(load, cluster) for load in loads}
+
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        provisioner = self._provisioner(load)
+        members = members_of(self._rates.smoothed(load, load.now_s))
+        groups = self._groups(load, members, provisioner, cluster)
+        if not groups:
+            return Proposal({})
+        by_size = sized(load, groups)
+        counts = placed(by_size, self._wanted(groups, load), load, cluster)
+        because = _said(by_size, members)
+        return proposal(by_size, counts, because, missing_rps(load, by_size, counts))
+
+    def _groups(
+        self,
+        view: FunctionLoad,
+        members: Sequence[Member],
+        provisioner: Provisioner,
+        room: ClusterView,
+    ) -> list[Group]:
+        """The best groups, or those in force where they are as good or others have no room."""
+        best = provisioner.groups(members, self._params.grouping)
+        served = [member for group in best for member in group.members]
+        if len(best) > 1 and sum(self._wanted(best, view)) > view.most:
+            best = provisioner.groups(served, "together")
+        if not (best and view.plan):
+            return best
+        there = groups_in(view.plan, served, provisioner.settling)
+        if not there:
+            return best
+        counts = self._wanted(best, view)
+        fit = placed(sized(view, best), counts, view, room.copy())
+        if sum(fit) < min(sum(counts), view.most) or self._stays(there, best, view):
+            return there
+        return best
+
+    def _stays(self, there: Sequence[Group], best: Sequence[Group], view: FunctionLoad) -> bool:
+        """Whether the groups in force meet the objectives, and others are not worth the move."""
+        if max(group.late for group in there) > 1 - view.percentile:
+            return False
+        now, then = (sum(g.cost * g.rate_rps for g in groups) for groups in (there, best))
+        present: Counter[Configuration] = Counter()
+        for group, count in zip(there, self._wanted(there, view), strict=True):
+            present[group.configuration] += count
+        rule, load_s, move = view.billing, view.model.load_s, 0.0
+        for group, count in zip(best, self._wanted(best, view), strict=True):
+            started = max(count - present[group.configuration], 0)
+            present[group.configuration] -= min(count, present[group.configuration])
+            loading = rule.execution(group.resources, load_s)
+            move += started * (loading + rule.lifetime(group.resources, load_s))
+        saved = now - then
+        return saved <= self._params.hysteresis * now or saved * self._params.horizon_s <= move
+
+    def _wanted(self, groups: Sequence[Group], view: FunctionLoad) -> list[int]:
+        return wanted(groups, view, self._params.waiting)
+
+    def _provisioner(self, view: FunctionLoad) -> Provisioner:
+        rule, params = view.billing, self._params
+        key = (id(view.model), id(rule), view.max_batch, view.percentile)
+        if key not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            miss = (1 - view.percentile) * (1 - params.spare)
+            made = Provisioner(view.model, rule, view.max_batch, miss, params.waiting)
+            self._known[key] = (view.model, rule, made)
+        return self._known[key][2]
+
+
+def _said(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:
+    sentences = []
+    for size, group in groups.items():
+        apps = [app for member in group.members for app in member.apps]
+        verb = "has" if len(apps) == 1 else "share"
+        sentences.append(
+            f"{_listed(apps)} ({group.rate_rps:.4g} requests/s) {verb} {size.name}: batches of "
+            f"{group.mean_batch:.4g} on average, {group.cost:.4g} a request, at most "
+            f"{100 * group.late:.2g} % late."
+        )
+    served = {app for group in groups.values() for member in group.members for app in member.apps}
+    late = [app for member in members for app in member.apps if app not in served]
+    if late:
+        sentences.append(f"No instance is fast enough for {_listed(late)}.")
+    return sentences
+
+
+def _listed(apps: list[str]) -> str:
+    others = len(apps) - _LISTED
+    return ", ".join(apps[:_LISTED]) + (f" and {others} others" if others > 0 else "")

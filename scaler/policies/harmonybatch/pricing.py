@@ -1,0 +1,115 @@
+"""What a latency model and a billing rule say of every configuration, as arrays.
+
+Of configurations that differ in the instance alone those are left out that are both slower and
+dearer than another.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.latency.arrays import Sizes, configurations, occupied, predicted
+from carpool.scaling import CORE_WEIGHT
+from scaler.planning.cost_arrays import executions, lifetimes
+
+if TYPE_CHECKING:
+    from carpool.latency import LatencyModel
+    from carpool.scaling import Billing
+    from scaler.arrivals.processes import Times
+
+__all__ = ["Priced", "priced"]
+
+_LARGEST = 1 << 32  # requests in no batch
+_QUICKER = 0.01  # part of the allowance that a dearer configuration must save to be looked at
+
+
+class Priced(NamedTuple):
+    """Configurations, and what they ask for; arrays of one shape and one axis.
+
+    Attributes:
+        batch, cpu, gpu: The instance, and its largest batch.
+        allowance_s: Seconds of every objective that are left for the execution.
+        least_s: The tightest objective that a full batch meets though nobody waits.
+        alone: Money for executing a batch of one.
+        full: Money for executing a full batch.
+        alone_s, full_s: Mean seconds of the same.
+        held: Money for an instance, a second.
+    """
+
+    batch: Times
+    cpu: Times
+    gpu: Times
+    allowance_s: Times
+    least_s: Times
+    alone: Times
+    full: Times
+    alone_s: Times
+    full_s: Times
+    held: Times
+
+    @property
+    def least(self) -> Times:
+        """Money for a request in a full batch, on instances that are never idle."""
+        return (self.full + self.held * self.full_s) / self.batch
+
+
+def priced(model: LatencyModel, billing: Billing, max_batch: int, miss: float) -> Priced:
+    """The configurations that may pay, by the least that a request can cost on them.
+
+    Args:
+        model: How long batches take.
+        billing: What that costs; where nothing costs anything, resources count instead.
+        max_batch: Most requests in a batch.
+        miss: Share of requests that may be late.
+    """
+    asked = _asked(model, billing, configurations(model, max_batch), miss)
+    kept = np.array(_undominated(asked), dtype=np.intp)
+    kept = kept[asked.least[kept].argsort(kind="stable")]
+    return Priced(*(column[kept] for column in asked))
+
+
+def _asked(model: LatencyModel, billing: Billing, sizes: Sizes, miss: float) -> Priced:
+    """Those of which the model knows enough."""
+    # Of a batch of b about one waits all of the window.
+    hurried = 1 - np.minimum(miss * sizes.batch, max(miss, 0.5))
+    full_s, least_s = predicted(model, sizes, np.array([[0.5], [1 - miss]]))
+    allowance_s = predicted(model, sizes, hurried)
+    # Written so that what is not a number is no offer.
+    good = (full_s > 0) & (full_s < math.inf) & (allowance_s <= least_s) & (least_s < math.inf)
+    good &= sizes.cpu > 0
+    sizes = Sizes(*(column[good] for column in sizes))
+    full_s, allowance_s, least_s = full_s[good], allowance_s[good], least_s[good]
+    alone_s = predicted(model, sizes._replace(batch=np.array([1.0])), np.array([0.5]))
+    alone_s = np.where(alone_s > 0, alone_s, full_s)
+    instances = occupied(model, sizes)
+    alone, full = (executions(billing, instances, at) for at in (alone_s, full_s))
+    held = lifetimes(billing, instances)
+    units = CORE_WEIGHT * instances.cpu + instances.gpu  # `resource_units`
+    free = (full == 0) & (held == 0)
+    alone, full = np.where(free, units * alone_s, alone), np.where(free, units * full_s, full)
+    return Priced(*sizes, allowance_s, least_s, alone, full, alone_s, full_s, held)
+
+
+def _undominated(priced: Priced) -> list[int]:
+    """Places of the quickest of each kind and batch, and of what is cheaper than all quicker."""
+    each = priced.least
+    kinds = np.where(priced.gpu > 0, _LARGEST + priced.batch, priced.batch)
+    order = np.lexsort((priced.allowance_s, each, kinds))
+    starts = np.flatnonzero(np.diff(kinds[order], prepend=0.0))
+    allowances = priced.allowance_s[order]
+    least = np.minimum.reduceat(allowances, starts) if len(starts) else allowances
+    lengths = np.diff(starts, append=len(order))
+    kept: list[int] = []
+    rows = (order, kinds[order], allowances, np.repeat(least, lengths))
+    before, best_s = 0.0, math.inf
+    for place, kind, allowance_s, least_s in zip(*(row.tolist() for row in rows), strict=True):
+        if kind != before:
+            before, best_s = kind, math.inf
+        quickest = allowance_s == least_s < best_s
+        if allowance_s < best_s * (1 - _QUICKER) or quickest:
+            best_s = allowance_s
+            kept.append(place)
+    return kept

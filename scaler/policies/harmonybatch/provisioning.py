@@ -1,0 +1,102 @@
+"""The groups of one function, each with its instance and windows: HarmonyBatch's provisioning.
+
+Applications are put in the order of their objectives. A price list says what every group of
+neighbours would cost (`pooling`, `offers`), a rule divides the order (`grouping`), and what it
+chose is settled exactly (`settling`). So many groups are priced at once that dynamic programming
+over all of them takes less time than the paper's merging of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from scaler.policies.harmonybatch.grouping import two_stages
+from scaler.policies.harmonybatch.neighbours import Neighbours
+from scaler.policies.harmonybatch.offers import offers
+from scaler.policies.harmonybatch.settling import Group, Member, Settling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from carpool.latency import LatencyModel
+    from carpool.scaling import Application, Billing
+    from scaler.policies.harmonybatch.grouping import Cut
+
+__all__ = ["Grouping", "Provisioner", "members_of"]
+
+Grouping: TypeAlias = Literal["optimal", "two-stages", "apart", "together"]
+
+_MEMBERS = 160  # objectives that are told apart; beyond that neighbours count as the tightest
+_LEAST_RPS = 1e-9  # of an application that sends nothing, so that it has a place all the same
+
+
+class Provisioner:
+    """Finds groups for one model, billing rule and share of late requests.
+
+    Args:
+        model: How long batches take.
+        billing: What that costs.
+        max_batch: Most requests in a batch.
+        miss: Share of an application's requests that may be late.
+        waiting: Share of batches that may find all instances busy.
+
+    Attributes:
+        fastest_s: About the tightest objective that any instance can meet.
+        settling: Settles one group.
+    """
+
+    def __init__(
+        self, model: LatencyModel, billing: Billing, max_batch: int, miss: float, waiting: float
+    ) -> None:
+        self._offers = offers(model, billing, max_batch, miss)
+        self.fastest_s = self._offers.fastest_s
+        self.settling = Settling(model, billing, miss, waiting)
+        self._planned = False
+
+    def groups(self, members: Sequence[Member], grouping: Grouping) -> list[Group]:
+        """The groups, the tightest first; without those whose objective no instance meets.
+
+        Args:
+            members: By objective, ascending.
+            grouping: By dynamic programming, by the paper's two stages, each alone, or all in one.
+        """
+        members = [member for member in members if member.slo_s >= self.fastest_s]
+        if not members:
+            return []
+        neighbours = Neighbours(members, self._offers, self.settling)
+        cuts = self._cuts(neighbours, grouping)
+        return [group for cut in cuts for group in neighbours.served(cut)]
+
+    def _cuts(self, neighbours: Neighbours, grouping: Grouping) -> list[Cut]:
+        count = len(neighbours)
+        if grouping == "apart":
+            return [(place, place) for place in range(count)]
+        if grouping == "together":
+            return [(0, count - 1)]
+        if grouping == "two-stages":
+            rates, costs, on_gpu = neighbours.estimated()
+            return two_stages(rates, costs, on_gpu, neighbours.knee_rps)
+        # A first plan has to be there at once; the next is looked for more closely.
+        thoroughly, self._planned = self._planned, True
+        return neighbours.divided(thoroughly=thoroughly)
+
+
+def members_of(apps: Sequence[Application]) -> list[Member]:
+    """Applications by objective, those of one objective together."""
+    ordered = sorted(apps, key=lambda app: (app.slo_s, app.name))
+    alike = [list(same) for _, same in groupby(ordered, key=lambda app: app.slo_s)]
+    if len(alike) > _MEMBERS:
+        ends = [len(alike) * number // _MEMBERS for number in range(_MEMBERS + 1)]
+        alike = [
+            [app for same in alike[begin:end] for app in same] for begin, end in pairwise(ends)
+        ]
+    return [
+        Member(
+            tuple(app.name for app in same),
+            same[0].slo_s,
+            max(math.fsum(app.rate_rps for app in same), _LEAST_RPS),
+        )
+        for same in alike
+    ]

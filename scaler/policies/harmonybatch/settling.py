@@ -1,0 +1,259 @@
+"""The instance and the windows of one group, by the exact law of its batches.
+
+The price list (`offers`) says which configurations are worth a closer look. On each of them the
+windows are the objectives less one allowance for the execution, the least with which nobody misses
+his objective more often than he may (`merged_windows.MergedBatches.late_share`). HarmonyBatch
+(IWQoS'24, Eq. 10) has the sum of bounds instead, ``window + maximum execution <= objective``. That
+is late far less often than allowed, and so leaves earlier and with smaller batches than it must.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scaler.policies.common.erlang import enough
+from scaler.policies.harmonybatch.execution_times import SlicedTimes
+from scaler.policies.harmonybatch.merged_windows import MergedBatches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.latency import Configuration, LatencyModel, Resources
+    from carpool.scaling import Billing
+
+__all__ = ["Group", "Member", "Settling"]
+
+_CELLS = 24  # four digits
+_STEPS = 5  # of the search for an allowance, which is then within a few thousandths
+_NEAR = 0.005  # part of the allowance that is not worth another step
+_CLOSE = 0.9  # of the late requests that are allowed: no more are looked for
+_AIM = 0.95
+_STEEP = 16.0  # exponent of the allowance in the share of late requests, about
+_WIDER = 1.1
+_SLOWEST = 0.99999  # quantile of the execution times that no allowance needs to exceed
+_WITNESSES = 4  # members whose late requests are counted: the tightest, and to make sure, others
+_KEPT = 512  # execution times of so many configurations
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Applications of one objective, which are never apart.
+
+    Attributes:
+        apps: Their names.
+        slo_s: Their objective, in seconds.
+        rate_rps: Requests per second of all of them, above 0.
+    """
+
+    apps: tuple[str, ...]
+    slo_s: float
+    rate_rps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Applications that share instances.
+
+    Attributes:
+        members: By objective, the tightest first.
+        configuration: The instance, and its largest batch.
+        resources: What it occupies.
+        batches: Their law, with the longest wait of each member.
+        late: The largest share of a member's requests that miss their objective.
+        mean_batch: Requests in a batch.
+        mean_exec_s: Seconds of a batch.
+        cost: Money per request.
+        instances: So many that batches hardly ever wait for one.
+    """
+
+    members: tuple[Member, ...]
+    configuration: Configuration
+    resources: Resources
+    batches: MergedBatches
+    late: float
+    mean_batch: float
+    mean_exec_s: float
+    cost: float
+    instances: int
+
+    @property
+    def windows_s(self) -> Sequence[float]:
+        """The longest wait of each member."""
+        return self.batches.windows_s
+
+    @property
+    def rate_rps(self) -> float:
+        """Requests per second of all members."""
+        return sum(member.rate_rps for member in self.members)
+
+
+class Settling:
+    """Settles the groups of one function.
+
+    Args:
+        model: How long batches take.
+        billing: What that costs.
+        miss: Share of an application's requests that may be late.
+        waiting: Share of batches that may find all instances busy.
+    """
+
+    def __init__(self, model: LatencyModel, billing: Billing, miss: float, waiting: float) -> None:
+        self._model = model
+        self._billing = billing
+        self._miss = miss
+        self._waiting = waiting
+        self._times: dict[Configuration, SlicedTimes] = {}
+        self._allowances_s: dict[Configuration, float] = {}  # found last
+
+    def knows(self, configuration: Configuration) -> bool:
+        """Whether the model does, so that a group may have it."""
+        return self._model.predict(*configuration) is not None
+
+    def on(
+        self, members: Sequence[Member], configuration: Configuration, about_s: float
+    ) -> Group | None:
+        """The group on a configuration, with the least allowance; None if it is too slow.
+
+        Only the late requests of the tightest member are counted; `assured` counts the others'.
+
+        Args:
+            members: By objective, the tightest first.
+            configuration: The instance, and its largest batch.
+            about_s: Where to begin to look for the allowance, if no group has been on it yet.
+        """
+        times, slo_s = self._times_on(configuration), members[0].slo_s
+        known: dict[float, tuple[MergedBatches, float]] = {}
+
+        def late(allowance_s: float) -> float:
+            if allowance_s not in known:
+                batches = _batches(members, configuration, allowance_s)
+                known[allowance_s] = batches, batches.late_share(0, slo_s, times)
+            return known[allowance_s][1]
+
+        allowance_s = most_s = self._most_s(configuration, slo_s)
+        if configuration.batch > 1:
+            begin_s = min(self._allowances_s.get(configuration, about_s), most_s)
+            allowance_s = _least(late, self._miss, begin_s, most_s)
+            self._allowances_s[configuration] = allowance_s
+        if late(allowance_s) > self._miss:
+            return None
+        return self._filling(*known[allowance_s], members, configuration)
+
+    def assured(self, group: Group) -> Group | None:
+        """A group of `on`, with shorter windows if another member would be late too often.
+
+        Returns:
+            None if no windows are short enough.
+        """
+        members, configuration = group.members, group.configuration
+        slo_s, batches = members[0].slo_s, group.batches
+        allowance_s, most_s = slo_s - group.windows_s[0], self._most_s(configuration, slo_s)
+        late = max(group.late, self._latest(batches, members, configuration, beyond=1))
+        while late > self._miss:
+            if allowance_s >= most_s:
+                return None
+            allowance_s = min(allowance_s * _WIDER, most_s)
+            batches = _batches(members, configuration, allowance_s)
+            late = self._latest(batches, members, configuration)
+        return self._filling(batches, late, members, configuration)
+
+    def having(
+        self, members: Sequence[Member], configuration: Configuration, windows_s: Sequence[float]
+    ) -> Group:
+        """The group on a configuration with given windows, whether it meets objectives or not."""
+        batches = _having(members, windows_s, configuration.batch)
+        late = self._latest(batches, members, configuration)
+        return self._filling(batches, late, members, configuration)
+
+    def _latest(
+        self,
+        batches: MergedBatches,
+        members: Sequence[Member],
+        configuration: Configuration,
+        *,
+        beyond: int = 0,
+    ) -> float:
+        """The largest share of late requests of a witness, but for the first few of those."""
+        times, every = self._times_on(configuration), math.ceil(len(members) / _WITNESSES)
+        witnesses = range(beyond * every, len(members), every)
+        shares = (batches.late_share(place, members[place].slo_s, times) for place in witnesses)
+        return max(shares, default=0.0)
+
+    def _filling(
+        self,
+        batches: MergedBatches,
+        late: float,
+        members: Sequence[Member],
+        configuration: Configuration,
+    ) -> Group:
+        """The group whose batches these are, and of whose requests so many are late."""
+        times = self._times_on(configuration)
+        rate_rps = sum(member.rate_rps for member in members)
+        mean = batches.mean_size
+        exec_s = float(batches.sizes @ times.mean_s)
+        instances = enough(rate_rps / mean * exec_s, self._waiting)
+        resources = self._model.resources(*configuration)
+        held = self._billing.lifetime(resources, 1.0) * instances / rate_rps
+        return Group(
+            members=tuple(members),
+            configuration=configuration,
+            resources=resources,
+            batches=batches,
+            late=late,
+            mean_batch=mean,
+            mean_exec_s=exec_s,
+            cost=float(batches.sizes @ times.costs) / mean + held,
+            instances=instances,
+        )
+
+    def _most_s(self, configuration: Configuration, slo_s: float) -> float:
+        """An allowance that is enough for any batch, if anything is."""
+        return min(self._model.predict(*configuration, _SLOWEST) or math.inf, slo_s)
+
+    def _times_on(self, configuration: Configuration) -> SlicedTimes:
+        if configuration not in self._times:
+            if len(self._times) >= _KEPT:
+                self._times.clear()
+            self._times[configuration] = SlicedTimes(self._model, configuration, self._billing)
+        return self._times[configuration]
+
+
+def _batches(
+    members: Sequence[Member], configuration: Configuration, allowance_s: float
+) -> MergedBatches:
+    """With windows that leave so much of the objectives; a batch of one leaves at once."""
+    size = configuration.batch
+    windows_s = [max(each.slo_s - allowance_s, 0.0) if size > 1 else 0.0 for each in members]
+    return _having(members, windows_s, size)
+
+
+def _having(members: Sequence[Member], windows_s: Sequence[float], size: int) -> MergedBatches:
+    return MergedBatches([each.rate_rps for each in members], windows_s, size, _CELLS)
+
+
+def _least(late: Callable[[float], float], miss: float, about_s: float, most_s: float) -> float:
+    """About the least allowance with which no more than ``miss`` are late, or ``most_s``.
+
+    The share falls about as a power, of which the exponent is interpolated once both sides are
+    known.
+    """
+    at_s, low_s, high_s = about_s, 0.0, most_s
+    low = high = 0.0  # logarithms of shares over what is aimed at, 0 where not known
+    for _ in range(_STEPS):
+        share = late(at_s)
+        over = math.log(max(share / miss, 1e-3) / _AIM)
+        if share > miss:
+            low_s, low = at_s, over
+        else:
+            high_s, high = at_s, over
+        if _CLOSE * miss <= share <= miss or high_s - low_s <= _NEAR * high_s:
+            break
+        if low and high:
+            part = min(max(low / (low - high), 0.1), 0.9)
+            at_s = low_s + part * (high_s - low_s)
+        else:
+            factor = min(max(math.exp(over / _STEEP), 1 / _WIDER), _WIDER)
+            at_s = min(at_s * factor, most_s)
+    return high_s

@@ -1,0 +1,98 @@
+"""Which variants should run for several needs: where they share instances, and what gives way.
+
+Needs that are looked at one after the other (`greedy`) do not see that instances of one option may
+be worth having for several of them together. So some ways begin with such instances; and instances
+of a few options give way to others that do for all that lack them, while that is cheaper.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scaler.policies.infaas.task import Counts, Solution, Task
+
+__all__ = ["dearer", "exchanged", "plus", "shared_firsts"]
+
+_ROUNDING = 1e-9
+_MIXED = 8  # options of which several give way at once, or of which ways begin
+_TRIED = 16  # of the exchanges that would be cheaper; nearly all of them do
+_STEPS = 100  # of exchanging; each makes it cheaper, so there is an end to them anyway
+
+
+def exchanged(task: Task, solution: Solution) -> Solution:
+    """The same with others in the place of instances of a few options, while that is cheaper."""
+    if any(task.missing(solution)):
+        return solution
+    for _ in range(_STEPS):
+        ways = heapq.nsmallest(_TRIED, _exchanges(task, solution.counts))
+        found = (task.solution(counts, well=True) for _, counts in ways if task.fits(counts))
+        better = next((each for each in found if not any(task.missing(each))), None)
+        if better is None:
+            break
+        solution = better
+    return solution
+
+
+def _exchanges(task: Task, counts: Counts) -> Iterator[tuple[float, Counts]]:
+    """Ways to do without some instances for less, and what each costs."""
+    cost = task.change_cost(counts)
+    least = cost - _ROUNDING * abs(cost)
+    some = [option for option, count in enumerate(counts) if count]
+    gone = [{option: fewer} for option in some for fewer in {1, counts[option]}]
+    gone += [{one: 1, two: 1} for one, two in combinations(some, 2)]
+    for several in (2, 3):
+        gone += [{o: counts[o] for o in chosen} for chosen in combinations(some[:_MIXED], several)]
+    for fewer in gone:
+        without = tuple(n - fewer.get(option, 0) for option, n in enumerate(counts))
+        saved = task.change_cost(without)
+        lacking = task.missing(task.solution(without))
+        for come in range(len(counts)):
+            more = _wanted(task, lacking, come)
+            if more is not None and come not in fewer:
+                tried = saved + dearer(task, counts, come, more)
+                if tried < least:
+                    yield tried, plus(without, come, more)
+
+
+def _wanted(task: Task, lacking: Sequence[float], option: int) -> int | None:
+    """How many instances of an option take all that is lacking; None: it cannot."""
+    time = 0.0
+    for need, rate_rps in zip(task.needs, lacking, strict=True):
+        if rate_rps:
+            worth = need.worth[option]
+            if not worth:
+                return None
+            time += rate_rps / worth
+    return math.ceil(time - _ROUNDING)
+
+
+def shared_firsts(task: Task) -> Iterator[tuple[int, int]]:
+    """Options that suit several needs, each with instances for all, or for all but the greatest."""
+    times = {
+        option: [need.rate_rps / w for need in task.needs if (w := need.worth[option])]
+        for option in range(len(task.options))
+    }
+    shared = [option for option, of_needs in times.items() if len(of_needs) > 1]
+    shared.sort(key=lambda o: sum(times[o]) * task.options[o].cost / len(times[o]))
+    for option in shared[:_MIXED]:
+        total, most = sum(times[option]), max(times[option])
+        for count in {math.ceil(total - most - _ROUNDING), math.floor(total)} - {0}:
+            if task.fits(plus((0,) * len(task.options), option, count)):
+                yield option, count
+
+
+def dearer(task: Task, counts: Counts, option: int, more: int) -> float:
+    """What so many more of an option cost."""
+    there = counts[option]
+    return task.cost_of(option, there + more) - task.cost_of(option, there)
+
+
+def plus(counts: Counts, option: int, more: int) -> Counts:
+    """The same with so many more of an option."""
+    return (*counts[:option], counts[option] + more, *counts[option + 1 :])

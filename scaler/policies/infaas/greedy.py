@@ -1,0 +1,245 @@
+"""Which variants should run, found step by step: add, then take away while that is cheaper.
+
+What a need lacks is covered by more instances of one option, whichever is cheapest, loading
+included: INFaaS's replicate or upgrade. After that instances go that are not needed, and cheaper
+ones come in the place of others, until nothing gets cheaper: its downgrade. A first addition that
+looks cheap may end in a dear place, so each option has its turn in being the first.
+
+Of several needs the one with the least choice comes first, and what its instances have left over
+works for the others. Which of them comes first can make a difference, so it is tried both ways
+round, and with instances for several of them to begin with (`exchanges`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from scaler.policies.infaas.exchanges import dearer, exchanged, plus, shared_firsts
+from scaler.policies.infaas.task import Need, Solution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scaler.policies.infaas.task import Counts, Task
+
+__all__ = ["greedy", "lack", "need_by_need", "settled"]
+
+_ROUNDING = 1e-9
+_PAIRED = 4  # options whose mixtures are tried too
+_SHARED = 2  # of the ways that begin with instances for several needs, those gone on with
+_STEPS = 100  # of settling; each makes it cheaper, so there is an end to them anyway
+
+
+def greedy(task: Task) -> Solution:
+    """What takes all that is needed, or as much of it as there is room for."""
+    if len(task.needs) <= 1:
+        return need_by_need(task, _cheapest)
+
+    def merit(way: Solution) -> tuple[float, float]:
+        return sum(task.missing(way)), task.change_cost(way.counts)
+
+    orders = (task.by_choice, task.by_choice[::-1])
+    ways = [need_by_need(task, _cheapest, order) for order in orders]
+    quickly = partial(_cheapest, starting=_SHARED)
+    others = (need_by_need(task, quickly, first=first) for first in shared_firsts(task))
+    ways += sorted(others, key=merit)[:_SHARED]
+    return min([exchanged(task, way) for way in ways], key=merit)
+
+
+def need_by_need(
+    task: Task,
+    solve: Callable[[Task], Counts],
+    order: Sequence[int] | None = None,
+    first: tuple[int, int] = (0, 0),
+) -> Solution:
+    """Solve for each need with what the others before it have left over.
+
+    Args:
+        task: All of it.
+        solve: Answers for a task of one need.
+        order: Of the needs; None: those with the least choice first.
+        first: An option, and so many instances of it that there are to be for all of them.
+    """
+    counts = [0] * len(task.options)
+    left = [0.0] * len(task.options)
+    counts[first[0]] = first[1]
+    left[first[0]] = float(first[1])
+    shares: list[list[float]] = [[]] * len(task.needs)
+    for number in task.by_choice if order is None else order:
+        need = task.needs[number]
+        spare_rps = sum([there * worth for there, worth in zip(left, need.worth, strict=True)])
+        lacking = Need(need.lacking(spare_rps), need.worth)
+        for option, more in enumerate(solve(_rest(task, counts, lacking))):
+            counts[option] += more
+            left[option] += more
+        shares[number] = task.taken(need, left)
+    return Solution(tuple(counts), shares)
+
+
+def _rest(task: Task, counts: list[int], need: Need) -> Task:
+    """A task of one need, beside what has been decided on."""
+    pairs = list(zip(task.options, counts, strict=True))
+    cores = task.room[0] - sum([option.cpu * count for option, count in pairs])
+    gpu = task.room[1] - sum([option.gpu * count for option, count in pairs])
+    running = [max(there - n, 0) for there, n in zip(task.running, counts, strict=True)]
+    most = task.most - sum(counts)
+    return replace(task, running=tuple(running), needs=(need,), room=(cores, gpu), most=most)
+
+
+def _cheapest(task: Task, starting: float = math.inf) -> Counts:
+    """Of one need: from what runs and from nothing, by every first option, the cheapest.
+
+    Args:
+        task: Of one need.
+        starting: From so many of those alone, the cheapest, things are made cheaper.
+    """
+
+    def merit(counts: Counts) -> tuple[float, float, Counts]:
+        return lack(task, counts), task.change_cost(counts), counts
+
+    if not task.needs[0].rate_rps:
+        return (0,) * len(task.options)
+    firsts = _firsts(task)
+    pairs = [(first, first) for first in firsts] + list(permutations(firsts[:_PAIRED], 2))
+    starts = {
+        _covering(task, start, pair, firsts)
+        for start in {_within(task, task.running), (0,) * len(task.options)}
+        for pair in pairs
+    }
+    trimmed = {_trimmed(task, start) for start in starts}
+    if starting < len(trimmed):
+        trimmed = set(sorted(trimmed, key=merit)[: int(starting)])
+    return min([settled(task, start, firsts) for start in trimmed], key=merit)
+
+
+def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) -> Counts:
+    """The same for one need, without what is not needed, and cheaper ones in others' place.
+
+    Args:
+        task: What is to be decided.
+        counts: What is decided so far.
+        options: What may come in others' place; None: whatever is not worse than another in all.
+    """
+    counts = _trimmed(task, counts)
+    short, cost = lack(task, counts), task.change_cost(counts)
+    tried_ones = _firsts(task) if options is None else options
+    useful = [n for n in tried_ones if task.needs[0].worth[n]]
+    for _ in range(_STEPS):
+        ways = sorted(_replaced(task, counts, useful, cost))
+        better = next(
+            (way for way in ways if task.fits(way[1]) and lack(task, way[1]) <= short), None
+        )
+        if better is None:
+            break
+        cost, counts = better
+    return counts
+
+
+def lack(task: Task, counts: Counts) -> float:
+    """What a task's one need lacks."""
+    (need,) = task.needs
+    return need.lacking(sum([n * worth for n, worth in zip(counts, need.worth, strict=True)]))
+
+
+def _firsts(task: Task) -> list[int]:
+    """Options that no other is better than in all, those with the cheapest rate first."""
+    worths = task.needs[0].worth
+    usable = [number for number, worth in enumerate(worths) if worth]
+    best = [n for n in usable if not any(_better(task, m, n) for m in usable)] or [0]
+    return sorted(best, key=lambda n: task.options[n].cost / (worths[n] or 1.0))
+
+
+def _better(task: Task, one: int, other: int) -> bool:
+    """Whether there is no reason to start ``other`` while there is ``one``; of equals the first.
+
+    What runs already has a reason: it need not be loaded.
+    """
+    if task.running[other]:
+        return False
+    first, second, worth = task.options[one], task.options[other], task.needs[0].worth
+    merits = (
+        (worth[one], worth[other]),
+        (-first.cost, -second.cost),
+        (-first.cost * first.load_s, -second.cost * second.load_s),
+        (-first.cpu, -second.cpu),
+        (-first.gpu, -second.gpu),
+    )
+    no_worse = all(mine >= theirs for mine, theirs in merits)
+    return no_worse and (one < other or any(mine > theirs for mine, theirs in merits))
+
+
+def _within(task: Task, counts: Counts) -> Counts:
+    """As much of ``counts`` as there is room for, and use of."""
+    kept = (0,) * len(counts)
+    for option, count in enumerate(counts):
+        if task.needs[0].worth[option]:
+            kept = plus(kept, option, _room_for(task, kept, option, count))
+    return kept
+
+
+def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Sequence[int]) -> Counts:
+    """``counts`` and what they lack: whole instances of the one, the rest by the other.
+
+    Where there is no room for those, by any.
+    """
+    worth = task.needs[0].worth
+    whole = math.floor if firsts[0] != firsts[1] else math.ceil
+    for option, rounded in (
+        (firsts[0], whole),
+        *((o, math.ceil) for o in (firsts[1], *others)),
+    ):
+        lacking = lack(task, counts)
+        if lacking and worth[option]:
+            wanted = max(rounded(lacking / worth[option] - _ROUNDING), 0)
+            counts = plus(counts, option, _room_for(task, counts, option, wanted))
+    return counts
+
+
+def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
+    """How many more of an option there is room for, up to so many."""
+    if task.fits(plus(counts, option, wanted)):
+        return wanted
+    low, high = 0, wanted  # the one fits, the other does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if task.fits(plus(counts, option, middle)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _trimmed(task: Task, counts: Counts) -> Counts:
+    """Without what is not needed, the dearest gone first."""
+    worth = task.needs[0].worth
+    spare = sum([n * each for n, each in zip(counts, worth, strict=True)])
+    spare -= task.needs[0].rate_rps
+    for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
+        gone = counts[option]
+        if worth[option]:
+            gone = min(gone, max(math.floor(spare / worth[option] + _ROUNDING), 0))
+            spare -= gone * worth[option]
+        counts = plus(counts, option, -gone)
+    return counts
+
+
+def _replaced(
+    task: Task, counts: Counts, useful: list[int], cost: float
+) -> Iterator[tuple[float, Counts]]:
+    """One instance of an option less, or all of them, and others in their place, if cheaper."""
+    worth, least = task.needs[0].worth, cost - _ROUNDING * abs(cost)
+    for gone, there in enumerate(counts):
+        for fewer in {1, there} if there else ():
+            without = plus(counts, gone, -fewer)
+            lacking = lack(task, without)
+            saved = cost - task.cost_of(gone, there) + task.cost_of(gone, there - fewer)
+            for come in useful:
+                if come != gone:
+                    more = max(math.ceil(lacking / worth[come] - _ROUNDING), 0)
+                    tried = saved + dearer(task, counts, come, more)
+                    if tried < least:
+                        yield tried, plus(without, come, more)

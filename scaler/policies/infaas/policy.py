@@ -1,0 +1,221 @@
+"""INFaaS (ATC'21): applications say what they need, and variants of the model come and go for it.
+
+Each application has an objective and the least accuracy of its answers. A round looks whether what
+runs can take the load with the slack; if not, it adds instances of what runs or of other variants,
+whichever costs less with the time they take to load; if so, it takes away what the most of late
+would not need, and puts cheaper variants in the place of dearer ones.
+
+* ``greedy`` finds both by steps that are taken while they make it cheaper (`infaas.greedy`).
+* ``published`` takes one step a round, the paper's heuristic (`infaas.published`).
+* ``program`` solves the paper's integer program (`infaas.program`), which needs SciPy.
+
+Deviations from the paper: load is held to queueing at random arrivals too, not to the slack alone;
+applications with different demands share what suits both; scaling down waits for the longest
+loading time or ``calm_s``, whichever is longer; ``C`` is what an instance costs for a second by the
+scenario's prices, or its resource units where there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from carpool.latency.variant_set import VariantSet
+from scaler.policies.infaas.demand import Rates
+from scaler.policies.infaas.greedy import greedy
+from scaler.policies.infaas.node_rules import crowded
+from scaler.policies.infaas.offers import Offers, single_offers
+from scaler.policies.infaas.program import available, program
+from scaler.policies.infaas.published import SLACK, published
+from scaler.policies.infaas.task import Need, Option, Task
+from scaler.policies.infaas.variant_plan import running_offers, unplaced_rps, variant_proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Proposal, Size
+    from scaler.policies.infaas.offers import Offer
+    from scaler.policies.infaas.task import Solution
+
+__all__ = ["Infaas"]
+
+_PLANNERS = {"greedy": greedy, "published": published, "program": program}
+
+
+class Infaas:
+    """Variants of a model, replicated, upgraded and downgraded as applications need them."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Infaas`.
+
+        Attributes:
+            planner: what finds the instances: ``greedy``, the paper's ``published`` or ``program``.
+            scaling: ``variants``, or ``replicate`` the one that is the cheapest at first.
+            slack: how many times the load instances must be able to take.
+            loading: what a second of loading costs, in seconds of running: the paper's lambda.
+            reserve: whether instances are held for random arrivals, beside the slack.
+            smoothing_s: over how many seconds measured rates are averaged; 0: not at all.
+            calm_s: for how many seconds less must have been needed before anything goes.
+        """
+
+        planner: Literal["greedy", "published", "program"] = "greedy"
+        scaling: Literal["variants", "replicate"] = "variants"
+        slack: float = SLACK
+        loading: float = 0.1
+        reserve: bool = True
+        smoothing_s: float = 10.0
+        calm_s: float = 10.0
+
+        def __post_init__(self) -> None:
+            """Refuse a plan that could not hold."""
+            if not 1 <= self.slack < math.inf:
+                message = f"slack = {self.slack}: expected a number of at least 1"
+                raise ValueError(message)
+            for name in ("loading", "smoothing_s", "calm_s"):
+                value = getattr(self, name)
+                if not 0 <= value < math.inf:
+                    message = f"{name} = {value}: expected a number of at least 0"
+                    raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        if params.planner == "program":
+            available()
+        self._params = params
+        self._rates = Rates(params.smoothing_s, params.calm_s)
+        self._offers = Offers()
+        self._chosen: dict[str, str] = {}
+        self._solved: dict[str, tuple[Task, Solution]] = {}
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        proposals = {load.name: self._proposal(load, cluster) for load in loads}
+        advice = crowded(cluster)
+        return {
+            name: replace(each, because=[*each.because, *advice])
+            for name, each in proposals.items()
+        }
+
+    def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
+        offers = self._ranked(load)
+        task = self._task(load, offers, cluster)
+        solved = self._solution(load.name, task)
+        solution = self._placed(load, task, solved, offers, cluster)
+        missing_rps = unplaced_rps(load, task, solution)
+        return variant_proposal(load, offers, task, solution, missing_rps, _on_offer(load, offers))
+
+    def _ranked(self, view: FunctionLoad) -> list[Offer]:
+        """What may run, the cheapest first."""
+        offers = sorted(
+            self._offers.of(view),
+            key=lambda o: (o.size.price_s, o.size.exec_s, -o.size.batch, o.size.variant),
+        )
+        if self._params.scaling == "replicate":
+            return self._only(view, offers)
+        return offers
+
+    def _only(self, view: FunctionLoad, offers: list[Offer]) -> list[Offer]:
+        """The offer that all applications can use and that takes a request for the least."""
+        suiting = [offer for offer in offers if all(offer.suits(app) for app in view.apps)]
+        if view.name not in self._chosen and suiting:
+            best = min(suiting, key=_of_request)
+            self._chosen[view.name] = best.size.name
+        return [offer for offer in suiting if offer.size.name == self._chosen[view.name]]
+
+    def _task(self, view: FunctionLoad, offers: Sequence[Offer], room: ClusterView) -> Task:
+        """What is to be decided: for the rates of now if they need more, else for the peak."""
+        params = self._params
+        options = tuple(
+            Option(o.size.rate_rps, o.size.price_s, o.load_s, *o.size.resources[:2]) for o in offers
+        )
+        running = running_offers(view, offers)
+        demand = self._rates.of(view, view.now_s)
+        free = room.free()
+        used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
+        whole = (free[0] + used[0], free[1] + used[1])
+        task = Task(options, running, (), params.loading, whole, view.most)
+        costs = [_of_request(o) for o in offers]
+        now = replace(task, needs=self._needs(view, offers, costs, demand.now))
+        if any(now.missing(now.solution(running))):
+            return now
+        return replace(task, needs=self._needs(view, offers, costs, demand.peak))
+
+    def _needs(
+        self,
+        view: FunctionLoad,
+        offers: Sequence[Offer],
+        costs: Sequence[float],
+        rates_rps: Sequence[float],
+    ) -> tuple[Need, ...]:
+        miss = 1 - view.percentile if self._params.reserve else 1.0
+        needs = []
+        for app, rate_rps in zip(view.apps, rates_rps, strict=True):
+            need_rps = rate_rps * self._params.slack
+            worth = tuple(
+                o.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
+                for o, cost in zip(offers, costs, strict=True)
+            )
+            needs.append(Need(need_rps, worth))
+        return tuple(needs)
+
+    def _solution(self, function: str, task: Task) -> Solution:
+        """The planner's; what it said last if nothing has changed."""
+        known = self._solved.get(function)
+        if known is None or known[0] != task:
+            if not task.options:
+                return task.solution(())
+            known = self._solved[function] = (task, _PLANNERS[self._params.planner](task))
+        return known[1]
+
+    def _placed(
+        self,
+        view: FunctionLoad,
+        task: Task,
+        solution: Solution,
+        offers: Sequence[Offer],
+        room: ClusterView,
+    ) -> Solution:
+        """The part of it that there is room for; while some lacks room, nothing needed goes."""
+        wanted = list(solution.counts)
+        if offers and sum(wanted) < view.min_instances:
+            wanted[0] += view.min_instances - sum(wanted)
+        added = [
+            room.place_up_to(offer.size.resources, count - there) if count > there else 0
+            for offer, count, there in zip(offers, wanted, task.running, strict=True)
+        ]
+        counts = [
+            min(count, there) + more
+            for count, there, more in zip(wanted, task.running, added, strict=True)
+        ]
+        if counts != wanted and sum(task.running) + sum(added) <= task.most:
+            held = [there + more for there, more in zip(task.running, added, strict=True)]
+            counts = _without_idle(task, held, wanted, view.min_instances)
+        return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
+
+
+def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
+    """Without what nobody wants or needs, the dearest first, so that there will be room."""
+    counts = list(held)
+    lacking = task.missing(task.solution(tuple(counts)))
+    for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
+        while counts[option] > wanted[option] and sum(counts) > least:
+            counts[option] -= 1
+            if task.missing(task.solution(tuple(counts))) != lacking:
+                counts[option] += 1
+                break
+    return counts
+
+
+def _of_request(offer: Offer) -> float:
+    """What a request in a full batch costs."""
+    return offer.size.price_s / offer.size.rate_rps
+
+
+def _on_offer(view: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:
+    """What requests may choose from: the sizes there could be, and each variant one by one."""
+    if not isinstance(view.model, VariantSet):
+        return ()
+    return tuple(offer.size for offer in (*offers, *single_offers(view, offers)))

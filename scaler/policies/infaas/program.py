@@ -1,0 +1,141 @@
+"""Which variants should run, exactly: INFaaS's integer program, solved by HiGHS through SciPy.
+
+Whole numbers ``n`` of instances, of which ``u`` are to be loaded, shares ``y`` of them for each
+need, and what is left uncovered, ``s``, at a price that is paid only where there is no room:
+
+    min  sum C n + lambda C T u + M s
+    s.t. u >= n - N,  sum over needs of y <= n,  sum of worth y + s >= need,
+         cores and GPUs within the room there is, at most so many instances
+
+The paper found a commercial solver too slow for this, at 23 s for 50 architectures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carpool.errors import ConfigError, Problem
+from scaler.policies.infaas.task import Solution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scaler.policies.infaas.task import Task
+
+__all__ = ["available", "program"]
+
+_GAP = 1e-6  # of the optimum that a solution may be above it
+_STDOUT, _STDERR = 1, 2
+_DEAR = 1e4  # a request per second uncovered, in times the dearest way to take one
+
+
+def available() -> Any:  # noqa: ANN401  SciPy ships no types
+    """SciPy's module of solvers.
+
+    Raises:
+        ConfigError: SciPy is not installed.
+    """
+    try:
+        from scipy import optimize  # noqa: PLC0415  only who solves programs needs it
+    except ImportError as error:
+        expected = "another planner, or SciPy: pip install scipy"
+        raise ConfigError([Problem("planner", "program", expected, str(error))]) from error
+    return optimize
+
+
+def program(task: Task) -> Solution:
+    """So many instances of each option, at the least cost; as `greedy.greedy` otherwise.
+
+    Raises:
+        ConfigError: SciPy is not installed.
+    """
+    optimize = available()
+    kinds, needs = len(task.options), len(task.needs)
+    rows, least, most = _rows(task)
+    size = rows.shape[1]
+    costs = np.array([option.cost for option in task.options])
+    loads = np.array([option.load_s for option in task.options])
+    weights = np.zeros(size)
+    weights[:kinds] = costs
+    weights[kinds : 2 * kinds] = task.loading * costs * loads
+    weights[size - needs :] = _dearest(task) * _DEAR
+    upper = np.full(size, np.inf)
+    for number, need in enumerate(task.needs):
+        unfit = [2 * kinds + number * kinds + o for o, w in enumerate(need.worth) if not w]
+        upper[unfit] = 0.0
+    with _aside():
+        solved = optimize.milp(
+            weights,
+            constraints=optimize.LinearConstraint(rows, least, most),
+            integrality=np.arange(size) < kinds,
+            bounds=optimize.Bounds(np.zeros(size), upper),
+            options={"mip_rel_gap": _GAP},
+        )
+    counts = tuple(int(count) for count in np.rint(solved.x[:kinds]))
+    shares = solved.x[2 * kinds : size - needs].reshape(needs, kinds)
+    return Solution(counts, np.maximum(shares, 0.0).tolist())
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """What the solver prints goes to standard error: HiGHS does so however it is told not to."""
+    sys.stdout.flush()
+    library = ctypes.CDLL(None)
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield
+    finally:
+        library.fflush(None)  # or what it has printed would follow later
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
+    """Constraints on ``n``, ``u``, each need's ``y``, and ``s``."""
+    kinds, needs = len(task.options), len(task.needs)
+    size = 2 * kinds + needs * kinds + needs
+    rows: list[np.ndarray[Any, Any]] = []
+    least: list[float] = []
+    most: list[float] = []
+
+    def add(at_least: float, at_most: float) -> np.ndarray[Any, Any]:
+        rows.append(np.zeros(size))
+        least.append(at_least)
+        most.append(at_most)
+        return rows[-1]
+
+    for option, running in enumerate(task.running):
+        row = add(-running, np.inf)
+        row[kinds + option], row[option] = 1.0, -1.0
+        row = add(0.0, np.inf)
+        row[option] = 1.0
+        row[[2 * kinds + need * kinds + option for need in range(needs)]] = -1.0
+    for number, need in enumerate(task.needs):
+        row = add(need.rate_rps, np.inf)
+        row[2 * kinds + number * kinds : 2 * kinds + (number + 1) * kinds] = need.worth
+        row[size - needs + number] = 1.0
+    cores, gpu = task.room
+    add(-np.inf, cores)[:kinds] = [option.cpu for option in task.options]
+    add(-np.inf, gpu)[:kinds] = [option.gpu for option in task.options]
+    add(-np.inf, task.most)[:kinds] = 1.0
+    return np.array(rows), least, most
+
+
+def _dearest(task: Task) -> float:
+    """The most that taking a request per second may cost."""
+    return max(
+        [
+            option.cost * (1 + task.loading * option.load_s) / worth
+            for need in task.needs
+            for option, worth in zip(task.options, need.worth, strict=True)
+            if worth
+        ],
+        default=1.0,
+    )

@@ -1,0 +1,127 @@
+"""Instances of variants as a proposal, with each application's share of them.
+
+A route leads to what is accurate enough, and to nothing else: who asks for much never gets less
+because others run. Where nothing that suits an application runs, its route leads to what would have
+to be started for it. Requests of no application count as those that ask for most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from carpool.plan import Predicted
+from carpool.scaling import Proposal
+from scaler.policies.common.draft import running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import Application, FunctionLoad, Size
+    from scaler.policies.infaas.offers import Offer
+    from scaler.policies.infaas.task import Counts, Need, Solution, Task
+
+__all__ = ["running_offers", "unplaced_rps", "variant_proposal"]
+
+Fleet = Counter["Offer"]
+
+
+def variant_proposal(
+    view: FunctionLoad,
+    offers: Sequence[Offer],
+    task: Task,
+    solution: Solution,
+    missing_rps: float,
+    on_offer: Sequence[Size] = (),
+) -> Proposal:
+    """What was decided, as a proposal.
+
+    Args:
+        view: The function.
+        offers: What there is, the cheapest first; the options of the task.
+        task: What was to be decided, with a need for each application.
+        solution: What was.
+        missing_rps: Requests per second for which there is nothing.
+        on_offer: What requests may choose from.
+    """
+    fleet: Fleet = Counter(dict(zip(offers, solution.counts, strict=True)))
+    shares = [
+        _worked(offers, need, own) for need, own in zip(task.needs, solution.shares, strict=True)
+    ]
+    targets = {
+        app.name: _target(app, fleet, own, offers)
+        for app, own in zip(view.apps, shares, strict=True)
+    }
+    wanted = {offer.size: fleet[offer] for offer in offers if fleet[offer]}
+    for target in targets.values():
+        for offer in target:
+            wanted.setdefault(offer.size, 0)
+    explain = [
+        _said(app, need, own) for app, need, own in zip(view.apps, task.needs, shares, strict=True)
+    ]
+    if missing_rps:
+        explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
+    return Proposal(
+        wanted,
+        wait_s={"*": 0.0},
+        shares={
+            app: {offer.size: weight for offer, weight in target.items()}
+            for app, target in targets.items()
+            if target
+        },
+        because=explain,
+        unserved_rps=missing_rps,
+        predicted=_predicted(view, task, solution),
+        on_offer=on_offer,
+    )
+
+
+def running_offers(view: FunctionLoad, offers: Sequence[Offer]) -> Counts:
+    """Instances that there are of each offer."""
+    there = running(view, [offer.size for offer in offers])
+    return tuple(there[offer.size] for offer in offers)
+
+
+def unplaced_rps(view: FunctionLoad, task: Task, solution: Solution) -> float:
+    """Requests per second that nothing takes, of all applications."""
+    missing = task.missing(solution)
+    return sum(
+        app.rate_rps * lacking / need.rate_rps
+        for app, need, lacking in zip(view.apps, task.needs, missing, strict=True)
+        if lacking
+    )
+
+
+def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[Offer, float]:
+    """What each offer takes of a need, in requests per second."""
+    parts = zip(offers, own, need.worth, strict=True)
+    return {offer: part * worth for offer, part, worth in parts if part}
+
+
+def _predicted(view: FunctionLoad, task: Task, solution: Solution) -> Predicted:
+    cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
+    return Predicted(cost_per_request=cost_s / view.rate_rps if view.rate_rps else None)
+
+
+def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:
+    names = " and ".join(offer.size.name for offer in worked) or "nothing"
+    asked = f"within {app.slo_s * 1000:.4g} ms"
+    if app.accuracy:
+        asked += f" at an accuracy of {app.accuracy:.4g}"
+    return f"{app.name}: {need.rate_rps:.4g} requests/s with reserve, {asked}, by {names}."
+
+
+def _target(
+    app: Application, fleet: Fleet, shares: Mapping[Offer, float], offers: Sequence[Offer]
+) -> dict[Offer, float]:
+    """Where an application's requests go, in shares of 1."""
+    given = {offer: share for offer, share in shares.items() if share > 0 and fleet[offer]}
+    if not given:
+        given = {o: fleet[o] * o.size.rate_rps for o in offers if fleet[o] and o.suits(app)}
+    if not given:
+        accurate = [offer for offer in offers if offer.accuracy >= app.accuracy]
+        suiting = [offer for offer in accurate if offer.suits(app)]
+        late = [min(accurate, key=lambda offer: offer.size.exec_s)] if accurate else []
+        given = dict.fromkeys((suiting or late)[:1], 1.0)
+    total = sum(given.values())
+    return {offer: share / total for offer, share in given.items()}

@@ -1,0 +1,1 @@
+"""INFless (ASPLOS'22): the policy, and its searches."""

@@ -1,0 +1,218 @@
+"""Which instances take a rate at the least price: the search that replaces "largest batch first".
+
+Theory of operation
+-------------------
+INFless's Algorithm 1 tries large batches before small ones. On measured tables the largest feasible
+batch is often far from the most efficient, so here every size competes by its price for a request
+per second. Three things keep that from being a plain minimum:
+
+* The price of a size depends on what is scarce. It is ``core_price * cores + GPU percent``; with
+  INFless's weight of a core that is the resource unit, and a planner whose servers run out of cores
+  before GPUs asks again with a higher one.
+* A size leaves its own slack, and with it its own reserve (`staffing`): a cheap size that takes
+  nearly the whole objective may need so many spare instances that a quicker one is cheaper.
+* Instances are whole. Most of the rate is taken by instances of one size, the bulk; what is left of
+  it, less than two of those, by the cheapest few of any sizes that are no slower (`_Menu`).
+
+So for each size, in order of price per rate: what must be taken with it as the slowest, and the
+cheapest cover of that. A size whose bare rate is dearer than the best cover ends the search.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from carpool.scaling import CORE_WEIGHT
+from scaler.policies.common.rate_shares import rate_high
+from scaler.policies.common.staffing import needed_rps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from carpool.scaling import Size
+
+__all__ = ["Cover", "Demand", "Shop", "cheapest", "undominated"]
+
+_SHELF = 16  # sizes that the rest of a rate is covered from
+_ROUNDING = 1e-9
+
+
+class Demand(NamedTuple):
+    """What a function needs, and what it has.
+
+    Attributes:
+        rate_rps: Requests per second.
+        slo_s: Latency objective.
+        miss: Share of requests that may miss it.
+        kept_rps: What the instances that it keeps can take.
+        slowest: The size of the slowest of those; None: there are none.
+    """
+
+    rate_rps: float
+    slo_s: float
+    miss: float
+    kept_rps: float = 0.0
+    slowest: Size | None = None
+
+    def having(self, kept: Counter[Size]) -> Demand:
+        """The same, with these instances kept."""
+        slowest = max(kept, key=lambda size: size.exec_s, default=None)
+        return self._replace(kept_rps=rate_high(kept), slowest=slowest)
+
+    @property
+    def needed_rps(self) -> float:
+        """What instances must be able to take together, with nothing slower than is kept."""
+        slowest = self.slowest
+        if slowest is None:
+            return self.rate_rps
+        slack_s = self.slo_s - slowest.exec_s
+        return needed_rps(self.rate_rps, slowest.exec_s, slack_s, self.miss, slowest.batch)
+
+    def beyond_kept(self, size: Size) -> float:
+        """Requests per second still to be taken if there are instances of this size as well."""
+        slowest = self.slowest
+        if slowest is None or slowest.exec_s < size.exec_s:
+            slowest = size
+        return self._replace(slowest=slowest).needed_rps - self.kept_rps
+
+
+class Cover(NamedTuple):
+    """Instances that take a rate together, and their price."""
+
+    price: float
+    instances: Counter[Size]
+
+
+class _Combination(NamedTuple):
+    rate_rps: float
+    price: float
+    sizes: tuple[Size, ...]
+
+
+class Shop:
+    """The sizes of one model and objective at one price of a core."""
+
+    def __init__(self, sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> None:
+        price = {size: _price(size, core_price) for size in sizes}
+        self.sizes = tuple(sizes)
+        self._price = price
+        self._by_price_of_rate = sorted(sizes, key=lambda size: price[size] / size.rate_rps)
+        self._menus: dict[float, _Menu] = {}
+
+    def price(self, size: Size) -> float:
+        """What one instance of this size takes up, at this price of a core."""
+        return self._price[size]
+
+    def cover(self, demand: Demand, limit: float = math.inf) -> Cover | None:
+        """The cheapest instances found that take what is demanded, or with ``limit`` the most.
+
+        Returns:
+            None if there is no size at all that meets the objective with some slack.
+        """
+        if demand.slowest and demand.needed_rps <= demand.kept_rps:
+            return Cover(0.0, Counter())
+        best: Cover | None = None
+        bare_rps = max(demand.rate_rps - demand.kept_rps, 0.0)
+        for bulk in self._by_price_of_rate:
+            price_of_rate = self._price[bulk] / bulk.rate_rps
+            if best and best.price <= price_of_rate * bare_rps:
+                break
+            needed_rps = demand.beyond_kept(bulk)
+            if needed_rps == math.inf or (best and best.price <= price_of_rate * needed_rps):
+                continue
+            found = self._covered(needed_rps, bulk)
+            if found.instances.total() <= limit and (not best or found.price < best.price):
+                best = found
+        return best or self._most(demand, limit)
+
+    def _most(self, demand: Demand, limit: float) -> Cover | None:
+        """As many as there may be, of the size that takes the most."""
+        quick = [size for size in self._price if demand.beyond_kept(size) < math.inf]
+        if not quick or limit == math.inf:
+            return None
+        largest = max(quick, key=lambda size: (size.rate_rps, -self._price[size]))
+        return Cover(limit * self._price[largest], +Counter({largest: int(limit)}))
+
+    def _covered(self, rate_rps: float, bulk: Size) -> Cover:
+        menu = self._menu(bulk.exec_s)
+        beyond = max(math.floor(rate_rps / bulk.rate_rps) - 1, 0)
+        rest = menu.cheapest(rate_rps - beyond * bulk.rate_rps)
+        while rest is None:  # the menu has been cut short, or leads no further than one of these
+            beyond += 1
+            rest = menu.cheapest(rate_rps - beyond * bulk.rate_rps)
+        instances = Counter(rest.sizes)
+        instances[bulk] += beyond
+        return Cover(rest.price + beyond * self._price[bulk], +instances)
+
+    def _menu(self, exec_s: float) -> _Menu:
+        """Of everything that is no slower than ``exec_s``."""
+        if exec_s not in self._menus:
+            quick = [size for size in self._price if size.exec_s <= exec_s]
+            self._menus[exec_s] = _Menu(
+                _Combination(size.rate_rps, self._price[size], (size,)) for size in quick
+            )
+        return self._menus[exec_s]
+
+
+class _Menu:
+    """Up to three instances of any sizes, none of which is dearer than one that takes more."""
+
+    def __init__(self, singles: Iterable[_Combination]) -> None:
+        shelf = _thinned(_front(singles))
+        pairs = combinations_with_replacement(shelf, 2)
+        two = _front([*shelf, *(_sum(*pair) for pair in pairs)])
+        self._front = _front([*two, *(_sum(*pair) for pair in product(two, shelf))])
+        self._rates = [combination.rate_rps for combination in self._front]
+
+    def cheapest(self, rate_rps: float) -> _Combination | None:
+        """The cheapest that takes ``rate_rps``, the empty one if that is nothing."""
+        if rate_rps <= 0:
+            return _Combination(0.0, 0.0, ())
+        at = bisect_left(self._rates, rate_rps * (1 - _ROUNDING))
+        return self._front[at] if at < len(self._front) else None
+
+
+def _sum(a: _Combination, b: _Combination) -> _Combination:
+    return _Combination(a.rate_rps + b.rate_rps, a.price + b.price, a.sizes + b.sizes)
+
+
+def _front(combinations: Iterable[_Combination]) -> list[_Combination]:
+    """Those that take more than all that are as cheap, by rate."""
+    found: list[_Combination] = []
+    for combination in sorted(combinations, key=lambda c: (c.price, -c.rate_rps, len(c.sizes))):
+        if not found or combination.rate_rps > found[-1].rate_rps:
+            found.append(combination)
+    return found
+
+
+def _thinned(front: Sequence[_Combination]) -> Sequence[_Combination]:
+    """Every so many, and the one that takes the most."""
+    step = -(-len(front) // _SHELF)
+    return front if step <= 1 else [*front[:-1:step], front[-1]]
+
+
+def cheapest(sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> Size | None:
+    """The size with the lowest price for a request per second."""
+    return min(sizes, key=lambda size: _price(size, core_price) / size.rate_rps, default=None)
+
+
+def _price(size: Size, core_price: float) -> float:
+    return core_price * size.resources.cpu + size.resources.gpu
+
+
+def undominated(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """The sizes that no other beats or equals in all of resources, rate and execution time."""
+    if not sizes:
+        return ()
+    # Everything as an amount of which less is better.
+    rows = np.array([[*s.resources, -s.rate_rps, s.exec_s] for s in sizes])
+    as_good = (rows[:, np.newaxis] <= rows[np.newaxis]).all(axis=2)
+    before = np.triu(np.ones_like(as_good), 1)  # of twins the first is kept
+    beaten = np.any(as_good & (~as_good.T | before), axis=0)
+    return tuple(size for at, size in enumerate(sizes) if not beaten[at])

@@ -1,0 +1,189 @@
+"""INFless (ASPLOS'22): instances of several sizes for one function, each at an efficient rate.
+
+A round keeps the instances there are. Where the rate is beyond what they can take, more are added
+(the paper's case i); where it is below ``theta``, the least efficient are released until it is not
+(case iii); else they stay and only share the rate anew (case ii).
+
+What is added is found by one of two searches:
+
+* ``published`` is Algorithm 1 with Eq. 10, the largest feasible batch first (`published_search`).
+  It holds instances up to the last request per second that they can take.
+* ``priced`` is ours (`priced_search`): the cheapest cover of the rate and of a reserve for random
+  arrivals, at a price of cores that lets all functions fit on the servers. On the paper's measured
+  tables the largest batch is often not the most efficient size. Batches wait for company for as
+  long as they could still be served after a batch that has just begun. Below the least rate at
+  which batches fill in time (Eq. 1) they do not wait: there the paper has instances for single
+  requests, which cost no less.
+
+Deviations from the paper: rates are not rounded to whole batches per second unless asked; the
+objective of a function is that of its tightest application; an instance's release frees no room
+within the round, as nobody says where it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from carpool.scaling import Proposal
+from scaler.planning.sizing import Objective, SizeTable
+from scaler.policies.common import rate_shares
+from scaler.policies.common.draft import Draft, listed, running
+from scaler.policies.infless.covering import Demand
+from scaler.policies.infless.priced import PricedSearch, Task
+from scaler.policies.infless.published import add_published
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Mapping, Sequence
+
+    from carpool.scaling import ClusterView, FunctionLoad, Size
+
+__all__ = ["Infless"]
+
+_STILL = 0.9  # of the least rate at which batches fill: above it they go on waiting
+
+
+class Infless:
+    """Instances of several sizes, added and released one by one, each at an efficient rate."""
+
+    @dataclass(frozen=True, slots=True)
+    class Params:
+        """Parameters of `Infless`.
+
+        Attributes:
+            search: what finds new instances: ``priced``, or the paper's ``published``.
+            alpha: how near to the most they can take instances are held, from 0 to 1.
+            offset: part by which predicted execution times are raised, until it is measured how
+                far off they are.
+            rounded: whether rates are in whole batches per second, as printed.
+            aim: what ``priced`` saves: ``resources`` by INFless's weights, ``cost`` by the bill's
+                prices, or ``servers`` in use.
+            keep_alive_s: seconds an idle instance stays; null: as long as it is planned.
+        """
+
+        search: Literal["priced", "published"] = "priced"
+        alpha: float = 0.8
+        offset: float = 0.1
+        rounded: bool = False
+        aim: Literal["resources", "cost", "servers"] = "resources"
+        keep_alive_s: float | None = None
+
+        def __post_init__(self) -> None:
+            """Refuse what is no share."""
+            if not 0 <= self.alpha <= 1:
+                message = f"alpha = {self.alpha}: expected a number from 0 to 1"
+                raise ValueError(message)
+            if not 0 <= self.offset < math.inf:
+                message = f"offset = {self.offset}: expected a number of at least 0"
+                raise ValueError(message)
+            if self.keep_alive_s is not None and not 0 <= self.keep_alive_s < math.inf:
+                message = f"keep_alive_s = {self.keep_alive_s}: expected null or at least 0"
+                raise ValueError(message)
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._sizes = SizeTable()
+        self._priced = PricedSearch(params.aim) if params.search == "priced" else None
+
+    def propose(
+        self, loads: Sequence[FunctionLoad], cluster: ClusterView
+    ) -> Mapping[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        there = [self._running(load) for load in loads]
+        tasks = [self._kept(draft) for draft in there]
+        kept = [task.draft.instances.copy() for task in tasks]
+        cluster = self._add(tasks, cluster)
+        proposals: dict[str, Proposal] = {}
+        for task, before, after in zip(tasks, there, kept, strict=True):
+            draft, unserved_rps = task.draft, task.draft.unplaced_rps
+            self._add_least(draft, cluster)
+            draft.explain += _said(draft, before.instances - after)
+            proposals[draft.view.name] = self._proposal(draft, unserved_rps)
+        return proposals
+
+    def _running(self, view: FunctionLoad) -> Draft:
+        objective = Objective.of(view, self._params.offset, rounded=self._params.rounded)
+        sizes = self._sizes.of(view.model, objective, view.prices)
+        return Draft(view, sizes, running(view, sizes), view.rate_rps)
+
+    def _kept(self, there: Draft) -> Task:
+        """What is left once those with too little to do have been released."""
+        view = there.view
+        demand = Demand(view.rate_rps, view.tightest_s, 1 - view.percentile)
+
+        def needed_rps(instances: Counter[Size]) -> float:
+            return demand.having(instances).needed_rps if self._priced else view.rate_rps
+
+        most = view.most
+        instances = rate_shares.release(
+            there.instances, needed_rps, self._params.alpha, self._least(view), most
+        )
+        draft = replace(there, instances=instances)
+        return Task(draft, demand.having(instances), most - instances.total())
+
+    def _least(self, view: FunctionLoad) -> int:
+        """With a keep-alive one that is idle costs nothing, and can be woken."""
+        least = view.min_instances
+        return max(least, 1) if self._params.keep_alive_s is not None else least
+
+    def _add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
+        """Add what is missing; the cluster with all of it placed."""
+        if self._priced:
+            return self._priced.add(tasks, cluster)
+        for task in tasks:
+            add_published(task.draft, cluster, task.draft.instances.total() + task.limit)
+        return cluster
+
+    def _add_least(self, draft: Draft, cluster: ClusterView) -> None:
+        """The smallest size up to the least number; if that is none, to name what to start.
+
+        Of those as small the one that takes the most: it is there when the load comes.
+        """
+        if draft.sizes:
+            smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_rps))
+            lacking = self._least(draft.view) - draft.instances.total()
+            placed = cluster.place_up_to(smallest.resources, lacking) if lacking > 0 else 0
+            if placed or not draft.instances:
+                draft.instances[smallest] += placed
+
+    def _proposal(self, draft: Draft, unserved_rps: float) -> Proposal:
+        return Proposal(
+            draft.instances,
+            wait_s=self._wait_s(draft),
+            shares=_shares(draft),
+            because=draft.explain,
+            keep_alive_s=self._params.keep_alive_s,
+            unserved_rps=unserved_rps,
+        )
+
+    def _wait_s(self, draft: Draft) -> float:
+        """How long a request may wait for company; not at all where batches would not fill."""
+        batching = [size.exec_s for size in draft.instances if size.batch > 1]
+        plan = draft.view.plan
+        waits = plan is not None and any(route.max_wait_s for route in plan.routes)
+        share = _STILL if waits else 1.0  # or it would change with every rate near the least
+        if not batching or draft.view.rate_rps < share * rate_shares.rate_low(draft.instances):
+            return 0.0
+        executions = 2 if self._priced else 1
+        return max(draft.view.tightest_s - executions * max(batching), 0.0)
+
+
+def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
+    """What each size gets by INFless's dispatch; nothing where no instance runs."""
+    each = rate_shares.rates(draft.view.rate_rps, draft.instances)
+    shares = {size: each[size] * count for size, count in draft.instances.items()}
+    return {"*": shares} if sum(shares.values()) > 0 else {}
+
+
+def _said(draft: Draft, released: Counter[Size]) -> list[str]:
+    view = draft.view
+    slo_ms = view.tightest_s * 1000
+    said = f"{view.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
+    sentences = [f"{said}, which take {rate_shares.rate_high(draft.instances):.4g}."]
+    if released:
+        sentences.append(f"Released {listed(released)}, which had too little to do.")
+    if draft.unplaced_rps:
+        sentences.append(f"There is no room for {draft.unplaced_rps:.4g} requests/s.")
+    return sentences

@@ -1,0 +1,244 @@
+"""The better search: for every function the cheapest cover, at prices that let all of them fit.
+
+Theory of operation
+-------------------
+One round has three stages. First the price of a core, in percent of a GPU: INFless's weight, or if
+what is then best for every function does not fit into what the servers have left, one at which it
+does. (It is the dual variable of the linear programme "least resources that take all rates". Prices
+are tried on a grid; as in the programme's solution, a part of each rate is bought at the price on
+either side.) With the aim ``cost`` the price of a core is what the bill says instead of INFless's
+weight. With the aim ``servers`` it is the price at which cores and GPUs run out together, so that
+as few servers as possible do.
+
+Then every function's cover at that price (`covering`), and its placing: large shares of GPUs first,
+so that what needs none fills the cores left beside them, each instance by best fit. What found no
+room is covered anew, by the sizes that still have some, first the cheapest to take all of it with.
+
+The price is found without looking at single servers, so some rate may be left over while there is
+room of another kind. Then dearer cores are tried, and the best attempt counts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from carpool.latency import Resources
+from carpool.scaling import CORE_WEIGHT
+from scaler.policies.infless.covering import Shop, cheapest, undominated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.scaling import ClusterView, Size
+    from scaler.policies.common.draft import Draft
+    from scaler.policies.infless.covering import Demand
+
+__all__ = ["Aim", "PricedSearch", "Task"]
+
+Aim = Literal["resources", "cost", "servers"]
+
+_GRID = [CORE_WEIGHT * 2 ** (step / 2) for step in range(-10, 21)]
+_PLAIN = 10  # where on the grid a core has INFless's weight
+_FURTHER = (0, 2, 6)  # steps up the grid that are tried while something is left
+_ROUNDING = 1e-9
+_KEPT = 4096
+_NONE_FREE = 1e9  # times what is free; not infinite, to be reckoned with
+
+
+class Task(NamedTuple):
+    """A function's draft, what it demands, and how many more instances it may have."""
+
+    draft: Draft
+    demand: Demand
+    limit: float = math.inf
+
+
+class _Price(NamedTuple):
+    """A place on the grid, and which part of what a function needs is bought at the one below."""
+
+    at: int
+    below: float = 0.0
+
+
+class _Attempt(NamedTuple):
+    """What each task gets at one price, and the rate that is not taken after all."""
+
+    added: list[Counter[Size]]
+    missing_rps: float
+    cluster: ClusterView
+
+
+class PricedSearch:
+    """Adds instances to drafts; keeps what it has computed of models for the next round."""
+
+    def __init__(self, aim: Aim = "resources") -> None:
+        self._aim = aim
+        self._shops: dict[tuple[int, int], tuple[tuple[Size, ...], Shop]] = {}
+        self._useful_of: dict[int, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
+
+    def add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
+        """Add to the drafts what is missing and has room.
+
+        Returns:
+            A twin of the cluster with all of it placed.
+        """
+        plain = _billed(tasks) if self._aim == "cost" else _PLAIN
+        first = self._first_price(tasks, cluster, plain)
+        best = self._attempt(tasks, first, cluster)
+        for further in _FURTHER:
+            if best.missing_rps:
+                price = _Price(min(first.at + further, len(_GRID) - 1))
+                other = self._attempt(tasks, price, cluster)
+                best = other if other.missing_rps < best.missing_rps else best
+        for task, added in zip(tasks, best.added, strict=True):
+            task.draft.instances += added
+            task.draft.needed_rps = task.demand.having(task.draft.instances).needed_rps
+        return best.cluster
+
+    def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: ClusterView) -> _Attempt:
+        """Cover every task at one price and place what has room, on a twin of the cluster."""
+        cluster = cluster.copy()
+        shops = [self._shop(task.draft.sizes, price.at) for task in tasks]
+        added: list[Counter[Size]] = [Counter() for _ in tasks]
+        wanted: list[tuple[Size, int, int]] = []
+        for number, task in enumerate(tasks):
+            cover = self._cover(task, price)
+            wanted += [(size, count, number) for size, count in cover.items()]
+        wanted.sort(key=lambda entry: (-entry[0].resources.gpu, -entry[0].units))
+        short: set[int] = set()
+        for size, count, number in wanted:
+            placed = cluster.place_up_to(size.resources, count)
+            added[number][size] += placed
+            if placed < count:
+                short.add(number)
+        for number in sorted(short):
+            _fill(tasks[number], added[number], shops[number], cluster)
+        missing = [_missing_rps(tasks[number], added[number]) for number in short]
+        return _Attempt(added, math.fsum(missing), cluster)
+
+    def _cover(self, task: Task, price: _Price) -> Counter[Size]:
+        """What a task gets: whole instances for the part bought cheaper, and the rest."""
+        shop = self._shop(task.draft.sizes, price.at)
+        first: Counter[Size] = Counter()
+        if price.below:
+            cheaper = self._shop(task.draft.sizes, price.at - 1)
+            if self._best(task, price.at - 1) is not self._best(task, price.at):
+                found = cheaper.cover(task.demand, task.limit)
+                for size, count in found.instances.items() if found else ():
+                    first[size] = math.floor(count * price.below)
+        demand = task.demand.having(task.draft.instances + first)
+        rest = shop.cover(demand, task.limit - first.total())
+        return +first + (rest.instances if rest else Counter())
+
+    def _first_price(self, tasks: Sequence[Task], cluster: ClusterView, plain: int) -> _Price:
+        """Where on the grid to begin: at ``plain`` if all fits there."""
+        if not cluster.nodes:
+            return _Price(plain)
+        free_cores, free_gpu = cluster.free()
+        rates = [self._rate_to_add(task) for task in tasks]
+
+        def shares(at: int) -> tuple[float, float]:
+            cores, gpu = self._taken(tasks, rates, at)
+            return _share(cores, free_cores), _share(gpu, free_gpu)
+
+        cores, gpu = shares(plain)
+        if self._aim == "servers":
+            return _crossing(lambda at: shares(at)[0] - shares(at)[1])
+        if cores > 1:
+            return _crossing(lambda at: shares(at)[0] - 1)
+        return _crossing(lambda at: 1 - shares(at)[1]) if gpu > 1 else _Price(plain)
+
+    def _taken(self, tasks: Sequence[Task], rates: Sequence[float], at: int) -> tuple[float, float]:
+        """Cores and GPU percent if every task got the best size for it, in parts of instances."""
+        cores = gpu = 0.0
+        for task, rate_rps in zip(tasks, rates, strict=True):
+            best = self._best(task, at)
+            if best and rate_rps:
+                cores += best.resources.cpu * rate_rps / best.rate_rps
+                gpu += best.resources.gpu * rate_rps / best.rate_rps
+        return cores, gpu
+
+    def _rate_to_add(self, task: Task) -> float:
+        """Roughly what is to be taken, with the reserve that the plainly best size needs."""
+        best = self._best(task, _PLAIN)
+        beyond = task.demand.beyond_kept(best) if best else 0.0
+        bare = task.demand.rate_rps - task.demand.kept_rps
+        return max(beyond if beyond < math.inf else bare, 0.0)
+
+    def _best(self, task: Task, at: int) -> Size | None:
+        """The size with the lowest price for a request per second."""
+        return cheapest(self._useful(task.draft.sizes), _GRID[at])
+
+    def _useful(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+        """Those worth trying. All are kept beside them, so that no others get their id."""
+        known = self._useful_of.get(id(sizes))
+        if known is None:
+            if len(self._useful_of) >= _KEPT:
+                self._useful_of.clear()
+            known = self._useful_of[id(sizes)] = (sizes, undominated(sizes))
+        return known[1]
+
+    def _shop(self, sizes: tuple[Size, ...], at: int) -> Shop:
+        useful = self._useful(sizes)
+        key = (id(useful), at)
+        if key not in self._shops:
+            if len(self._shops) >= _KEPT:
+                self._shops.clear()
+            self._shops[key] = (useful, Shop(useful, _GRID[at]))
+        return self._shops[key][1]
+
+
+def _billed(tasks: Sequence[Task]) -> int:
+    """Where on the grid a core costs what it does on the bill, against a percent of a GPU."""
+    for task in tasks:
+        prices = task.draft.view.prices
+        core_s = prices.per_second(Resources(1.0)) - prices.per_second(Resources(0.0))
+        for size in (size for size in task.draft.sizes if size.resources.gpu):
+            bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)
+            per_second = prices.per_second(size.resources) - prices.per_second(bare)
+            percent_s = per_second / size.resources.gpu
+            if percent_s and core_s:
+                steps = 2 * math.log2(core_s / percent_s / _GRID[0])
+                return min(max(round(steps), 0), len(_GRID) - 1)
+    return _PLAIN
+
+
+def _crossing(cores_over: Callable[[int], float]) -> _Price:
+    """Where on the grid ``cores_over``, which falls with the price of a core, goes through 0."""
+    last = len(_GRID) - 1
+    at = bisect_left(range(last), 0.0, key=lambda place: -cores_over(place))
+    over = cores_over(at)
+    if at == 0 or over > 0:
+        return _Price(at)
+    return _Price(at, -over / (cores_over(at - 1) - over))
+
+
+def _share(taken: float, free: float) -> float:
+    if taken <= 0:
+        return 0.0
+    return taken / free if free > 0 else _NONE_FREE
+
+
+def _missing_rps(task: Task, added: Counter[Size]) -> float:
+    having = task.demand.having(task.draft.instances + added)
+    missing = having.needed_rps - having.kept_rps
+    return missing if missing > _ROUNDING * having.needed_rps else 0.0
+
+
+def _fill(task: Task, added: Counter[Size], shop: Shop, cluster: ClusterView) -> None:
+    """Take what is missing with what still has room, first the cheapest to take all of it with."""
+    while added.total() < task.limit and _missing_rps(task, added):
+        demand = task.demand.having(task.draft.instances + added)
+        chosen, lowest, count = None, math.inf, 0
+        for size in shop.sizes:
+            instances = max(demand.beyond_kept(size) / size.rate_rps, 1.0)
+            price = shop.price(size) * instances
+            if price < lowest and cluster.best_fit(size.resources) is not None:
+                chosen, lowest, count = size, price, math.floor(instances)
+        if chosen is None:
+            return
+        most = min(count, task.limit - added.total())
+        added[chosen] += cluster.place_up_to(chosen.resources, int(most))

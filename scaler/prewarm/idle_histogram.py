@@ -1,0 +1,187 @@
+"""A histogram of idle times, of all time or of a sliding window, that persists and merges.
+
+The window is a ring of smaller histograms, one for each slice of time; what has left the window is
+forgotten slice by slice, so that memory is bounded by slices times bins whatever the traffic. A
+slice holds nothing for empty bins. Slices lie on the one axis of time that ``now_s`` is on, so
+those of two replicas fall together, and merging adds them up: in any order the sum is the same.
+
+Counts are whole numbers throughout; nothing drifts, however long it runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.prewarm.idle_bins import Bins
+
+__all__ = ["IdleHistogram"]
+
+_SLICES = 24
+_ROUNDING = 1e-9  # 0.07 * 100 is a little more than 7
+
+_FORM = rules.record(
+    {
+        "edges_s": rules.each(rules.number("a number of seconds", lambda value: value >= 0)),
+        "window_s": rules.maybe(rules.number("a number of seconds above 0", lambda v: v > 0)),
+        "slices": rules.mapping(
+            rules.mapping(rules.number("a count of at least 1", lambda v: v >= 1, whole=True))
+        ),
+    },
+    required=frozenset({"edges_s", "window_s", "slices"}),
+)
+
+
+class IdleHistogram:
+    """Counts of idle times by bin.
+
+    Args:
+        bins: Where to count; what is beyond them is counted as out of bounds.
+        window_s: Idle times that ended longer ago are forgotten; None remembers all.
+    """
+
+    def __init__(self, bins: Bins, window_s: float | None = None) -> None:
+        self.bins = bins
+        self.window_s = window_s
+        self._slice_s = math.inf if window_s is None else window_s / _SLICES
+        self._slices: dict[int, dict[int, int]] = {}
+        self._counts = [0] * (len(bins) + 1)  # the last is out of bounds
+        self._total = 0
+        self._squares = 0  # of the counts that are in bounds
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Idle times in each bin, and last those out of bounds."""
+        return tuple(self._counts)
+
+    @property
+    def total(self) -> int:
+        """Idle times in all."""
+        return self._total
+
+    @property
+    def in_bounds(self) -> int:
+        """Idle times that are in a bin."""
+        return self._total - self._counts[-1]
+
+    @property
+    def out_of_bounds_share(self) -> float:
+        """Share of the idle times that is in no bin; 0 where there are none at all."""
+        return self._counts[-1] / self._total if self._total else 0.0
+
+    @property
+    def variation(self) -> float:
+        """Coefficient of variation of the bins' counts: 0 where all are alike, or empty."""
+        mean = self.in_bounds / len(self.bins)
+        if mean == 0:
+            return 0.0
+        return math.sqrt(max(0.0, self._squares / len(self.bins) - mean * mean)) / mean
+
+    def head_s(self, share: float) -> float:
+        """The lower edge of the bin with that quantile of what is in bounds (not empty)."""
+        return self.bins.edges_s[self._quantile_bin(share)]
+
+    def tail_s(self, share: float) -> float:
+        """The upper edge of the bin with that quantile of what is in bounds (not empty)."""
+        return self.bins.edges_s[self._quantile_bin(share) + 1]
+
+    def add(self, idle_s: float, now_s: float) -> None:
+        """Count an idle time that ended at ``now_s``."""
+        self._add_slice(self._slice_of(now_s), {self.bins.index(idle_s): 1})
+        self._drop_outdated()
+
+    def forget(self, now_s: float) -> None:
+        """Leave out what has left the window by ``now_s``."""
+        self._drop_before(self._slice_of(now_s) - _SLICES + 1)
+
+    def to_form(self) -> dict[str, Any]:
+        """The histogram as plain lists and dictionaries; equal histograms have equal forms."""
+        slices = {
+            str(number): {str(index): count for index, count in sorted(counts.items())}
+            for number, counts in sorted(self._slices.items())
+        }
+        return {"edges_s": list(self.bins.edges_s), "window_s": self.window_s, "slices": slices}
+
+    def read(self, form: object) -> IdleHistogram:
+        """One of the same bins and window, from what its `to_form` has written.
+
+        Raises:
+            ConfigError: it is no such form, or of other bins or another window.
+        """
+        found = IdleHistogram(self.bins, self.window_s)
+        for number, counts in self._checked(form).items():
+            found._add_slice(number, counts)
+        return found
+
+    def merge(self, other: IdleHistogram) -> None:
+        """Add what another one of the same bins and window has, less what is outdated by now."""
+        for number, counts in other._slices.items():
+            self._add_slice(number, counts)
+        self._drop_outdated()
+
+    def _checked(self, form: object) -> dict[int, dict[int, int]]:
+        problems = Problems()
+        _FORM(form, "", problems)
+        problems.raise_if_any()
+        assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
+        if form["edges_s"] != list(self.bins.edges_s):
+            expected = f"the edges of {len(self.bins)} bins to {self.bins.edges_s[-1]:g}"
+            problems.add("edges_s", f"{len(form['edges_s'])} edges", expected)
+        if form["window_s"] != self.window_s:
+            problems.add("window_s", form["window_s"], f"the same window, {self.window_s}")
+        for number, counts in form["slices"].items():
+            if not _is_whole(number):
+                problems.add("slices", number, "the whole number of a slice")
+            for index in counts:
+                if not (_is_whole(index) and 0 <= int(index) <= len(self.bins)):
+                    expected = f"the number of a bin, at most {len(self.bins)}"
+                    problems.add(f"slices.{number}", index, expected)
+        problems.raise_if_any()
+        return {
+            int(number): {int(index): count for index, count in counts.items()}
+            for number, counts in form["slices"].items()
+        }
+
+    def _slice_of(self, now_s: float) -> int:
+        return math.floor(now_s / self._slice_s)
+
+    def _add_slice(self, number: int, counts: Mapping[int, int]) -> None:
+        before = self._slices.setdefault(number, {})
+        for index, count in counts.items():
+            before[index] = before.get(index, 0) + count
+            self._shift(index, count)
+
+    def _drop_outdated(self) -> None:
+        self._drop_before(max(self._slices, default=0) - _SLICES + 1)
+
+    def _drop_before(self, first: int) -> None:
+        for number in [number for number in self._slices if number < first]:
+            for index, count in self._slices.pop(number).items():
+                self._shift(index, -count)
+
+    def _shift(self, index: int, by: int) -> None:
+        before = self._counts[index]
+        self._counts[index] = before + by
+        self._total += by
+        if index < len(self.bins):
+            self._squares += (before + by) ** 2 - before**2
+
+    def _quantile_bin(self, share: float) -> int:
+        rank = max(1, math.ceil(share * self.in_bounds - _ROUNDING))
+        for index, count in enumerate(self._counts):
+            rank -= count
+            if rank <= 0:
+                return index
+        raise AssertionError  # pragma: no cover  the ranks are those of the counts
+
+
+def _is_whole(key: str) -> bool:
+    """Whether it is a whole number as `str` writes one: two spellings would be two keys."""
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,17}", key) is not None

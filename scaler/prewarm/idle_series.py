@@ -1,0 +1,81 @@
+"""The latest idle times in order, and what the next one will be: where a histogram does not reach.
+
+The forecast is a first-order autoregression, ARIMA(1,0,0), fitted by moments: the mean, and from
+there as much of the latest deviation as idle times have kept from one to the next. With a handful
+of idle times of many hours each there is nothing to fit a higher order to, and what such functions
+do is caught: a timer (no deviation), work days and week-ends or two timers (deviations that
+alternate), a slow drift (deviations that stay), and none of it (the mean). Moments keep the
+coefficient between -1 and 1, so the forecast cannot run away.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from carpool.validation import rules
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+__all__ = ["IdleSeries"]
+
+_LATEST = 64
+_FORM = rules.each(rules.each(rules.number("a number of seconds", lambda _: True)))
+
+
+class IdleSeries:
+    """The latest few idle times, each with the time at which it ended."""
+
+    def __init__(self) -> None:
+        self._ended: list[tuple[float, float]] = []
+
+    def add(self, idle_s: float, now_s: float) -> None:
+        """One that ended at ``now_s``."""
+        self._keep([*self._ended, (now_s, idle_s)])
+
+    def forecast(self) -> float:
+        """The next idle time in seconds, within the range of the latest ones (there is one)."""
+        idle = [idle_s for _, idle_s in self._ended]
+        mean = sum(idle) / len(idle)
+        deviations = [idle_s - mean for idle_s in idle]
+        spread = sum(deviation**2 for deviation in deviations)
+        together = sum(one * next_ for one, next_ in itertools.pairwise(deviations))
+        kept = together / spread if spread > 0 else 0.0
+        return min(max(mean + kept * deviations[-1], min(idle)), max(idle))
+
+    def to_form(self) -> list[list[float]]:
+        """Pairs of when an idle time ended and how long it was."""
+        return [list(pair) for pair in self._ended]
+
+    @classmethod
+    def from_form(cls, form: object) -> Self:
+        """Read what `to_form` has written.
+
+        Raises:
+            ConfigError: it is no such form.
+        """
+        found = cls()
+        found._keep(_pairs(form))
+        return found
+
+    def merge(self, other: IdleSeries) -> None:
+        """Take in another series; the latest of both stay."""
+        self._keep([*self._ended, *other._ended])
+
+    def _keep(self, ended: Sequence[tuple[float, float]]) -> None:
+        self._ended = sorted(ended)[-_LATEST:]
+
+
+def _pairs(form: object) -> Sequence[tuple[float, float]]:
+    problems = Problems()
+    _FORM(form, "series", problems)
+    problems.raise_if_any()
+    assert isinstance(form, list)  # noqa: S101  the form has just said so; this tells mypy
+    for index, pair in enumerate(form):
+        if len(pair) != 2 or pair[1] < 0:  # noqa: PLR2004  a pair
+            problems.add(f"series[{index}]", pair, "when it ended, and seconds of at least 0")
+    problems.raise_if_any()
+    return [(float(now_s), float(idle_s)) for now_s, idle_s in form]

@@ -1,0 +1,1 @@
+"""Scenarios, from which planning and simulation start, and their files."""

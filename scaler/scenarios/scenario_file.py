@@ -1,0 +1,209 @@
+"""Scenario files: read, checked and built, with the files that they name.
+
+Read strictly: unknown keys, missing files and ill-formed values are reported together, each with
+its line. Relative paths are relative to the scenario file. Which policies there are, and what
+parameters they take, is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from carpool.errors import ConfigError
+from carpool.latency.coefficients_file import read_coefficients
+from carpool.latency.linear import Linear
+from carpool.latency.table import read_table
+from carpool.latency.variant_set import VariantSet
+from carpool.predictor.operators_file import read_operators
+from carpool.validation import yaml_values
+from carpool.validation.problems import Problems, nearest
+from carpool.variants.variant_file import read_variants
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import Poisson, read_trace
+from scaler.planning import cost
+from scaler.planning.cost import MB_PER_GB, Prices
+from scaler.planning.placement import Node
+from scaler.scenarios.scenario import App, Function, Scenario
+from scaler.scenarios.scenario_validation import SCENARIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from carpool.latency import LatencyModel
+    from carpool.validation.yaml_values import Document
+    from scaler.arrivals.processes import ArrivalProcess
+
+__all__ = ["read_scenario"]
+
+_MS_PER_S = 1000.0
+
+T = TypeVar("T")
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Read a scenario and the files it names.
+
+    Raises:
+        ConfigError: everything that is wrong with them, each with file and line.
+    """
+    document = yaml_values.load(path)
+    document.check(SCENARIO)
+    return _Reader(document).read()
+
+
+class _Reader:
+    """Builds a scenario from a document of the right form; checks what no key can know alone."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._problems = Problems()
+        self._form: Any = document.form
+
+    def read(self) -> Scenario:
+        form = self._form
+        prices = Prices(**form.get("prices", {}))
+        self._attempt("prices", lambda: cost.billing(prices))
+        models = {name: self._model(name, item) for name, item in form["models"].items()}
+        functions = [
+            self._function(f"functions[{index}]", item, models)
+            for index, item in enumerate(form["functions"])
+        ]
+        self._problems.raise_if_any()
+        return Scenario(
+            path=self._document.path,
+            nodes=tuple(self._nodes()),
+            prices=prices,
+            models={name: model for name, model in models.items() if model},
+            functions=tuple(function for function in functions if function),
+            policies={name: params or {} for name, params in form.get("policies", {}).items()},
+            **{name: form[name] for name in ("horizon_s", "seed") if name in form},
+        )
+
+    def _nodes(self) -> list[Node]:
+        groups = self._form.get("cluster", {}).get("nodes", ())
+        return [
+            Node(
+                name=f"{group['name']}-{number}",
+                cpu=group["cpus"],
+                gpus=group.get("gpus", 0),
+                memory_mb=group.get("memory_gb", float("inf")) * MB_PER_GB,
+            )
+            for group in groups
+            for number in range(group.get("count", 1))
+        ]
+
+    def _model(self, name: str, form: Mapping[str, Any]) -> LatencyModel | None:
+        path = f"models.{name}"
+        common = {key: form[key] for key in ("load_s", "memory_mb") if key in form}
+        if "table" in form:
+            return self._from_file(
+                f"{path}.table", form["table"], lambda file: read_table(file, **common)
+            )
+        if "variants" in form:
+            return self._from_file(
+                f"{path}.variants",
+                form["variants"],
+                lambda file: VariantSet(read_variants(file), form.get("default", "")),
+            )
+        if "coefficients" in form:
+            return self._from_file(
+                f"{path}.coefficients",
+                form["coefficients"],
+                lambda file: read_coefficients(file, **common),
+            )
+        if "operators" in form:
+            return self._operators(path, form, common)
+        line = dict(form["linear"])
+        base_s, per_item_s = (line.pop(key) / _MS_PER_S for key in ("base_ms", "per_item_ms"))
+        if base_s == per_item_s == 0:
+            self._wrong(f"{path}.linear", "0 and 0", "base_ms or per_item_ms above 0")
+            return None
+        return Linear(base_s, per_item_s, **line, **common)
+
+    def _operators(
+        self, path: str, form: Mapping[str, Any], common: Mapping[str, float]
+    ) -> LatencyModel | None:
+        database = None
+        if "database" in form:
+            database = self._from_file(f"{path}.database", form["database"], lambda file: file)
+            if database is None:
+                return None
+        return self._from_file(
+            f"{path}.operators",
+            form["operators"],
+            lambda file: read_operators(
+                file, database, form.get("dims"), form.get("measured", ()), **common
+            ),
+        )
+
+    def _function(
+        self, path: str, form: Mapping[str, Any], models: Mapping[str, LatencyModel | None]
+    ) -> Function | None:
+        name = form["model"]
+        if name not in models:
+            expected = f"a model of the scenario: {', '.join(models) or 'it has none'}"
+            self._wrong(f"{path}.model", name, expected, nearest(name, models))
+        slo_s = form["slo_ms"] / _MS_PER_S
+        apps = [
+            self._app(f"{path}.apps[{index}]", item, slo_s)
+            for index, item in enumerate(form["apps"])
+        ]
+        model = models.get(name)
+        if model is None:
+            return None
+        self._check_accuracy(path, form["apps"], model)
+        return Function(
+            name=form["name"],
+            model_name=name,
+            model=model,
+            slo_s=slo_s,
+            percentile=form.get("percentile", 0.99),
+            max_batch=form.get("max_batch", 32),
+            apps=tuple(app for app in apps if app),
+            **{name: form[name] for name in ("executor", "stages") if name in form},
+        )
+
+    def _app(self, path: str, form: Mapping[str, Any], slo_s: float) -> App | None:
+        arrivals = self._arrivals(f"{path}.arrivals", form["arrivals"])
+        if arrivals is None:
+            return None
+        own_s = form["slo_ms"] / _MS_PER_S if "slo_ms" in form else slo_s
+        return App(form["name"], own_s, arrivals, form.get("accuracy", 0.0))
+
+    def _check_accuracy(
+        self, path: str, apps: Sequence[Mapping[str, Any]], model: LatencyModel
+    ) -> None:
+        """Nobody may ask for what no variant gives, nor for anything where there are none."""
+        variants = model.variants if isinstance(model, VariantSet) else ()
+        best = max([variant.accuracy for variant in variants], default=0.0)
+        for index, app in enumerate(apps):
+            if app.get("accuracy", 0.0) > best:
+                expected = f"at most {best:g}, the most that a variant of the model has"
+                self._wrong(f"{path}.apps[{index}].accuracy", str(app["accuracy"]), expected)
+
+    def _arrivals(self, path: str, form: Mapping[str, Any]) -> ArrivalProcess | None:
+        if "poisson" in form:
+            return Poisson(form["poisson"]["rate"])
+        if "mmpp2" in form:
+            return self._attempt(f"{path}.mmpp2", lambda: mmpp2(**form["mmpp2"]))
+        scale = form.get("scale", 1.0)
+        return self._from_file(f"{path}.trace", form["trace"], lambda file: read_trace(file, scale))
+
+    def _from_file(self, path: str, name: str, read: Callable[[Path], T]) -> T | None:
+        file = self._document.path.parent / name
+        if not file.is_file():
+            there = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+            self._wrong(path, name, "an existing file", nearest(file.name, there))
+            return None
+        return self._problems.attempt(lambda: read(file))
+
+    def _attempt(self, path: str, build: Callable[[], T]) -> T | None:
+        try:
+            return build()
+        except ConfigError as error:
+            self._problems.extend(f"{self._document.name(path)}.", error)
+            return None
+
+    def _wrong(self, path: str, value: str, expected: str, hint: str = "") -> None:
+        self._problems.add(self._document.name(path), value, expected, hint)

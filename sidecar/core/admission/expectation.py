@@ -1,0 +1,109 @@
+"""What requests can expect: when they will be answered, and whether that is too late.
+
+A forecast is made when somebody asks, and kept until the instances or their batches are others.
+What is promised on arrival is compared with what came true, so that the margin which is added to
+predictions (`shedding`) follows their errors. Who is to be sent where is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sidecar.core.admission.forecast import Forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sidecar.core.admission.shedding import Judgement, Shedding
+    from sidecar.core.dispatch import Upstreams
+    from sidecar.core.in_flight import InFlight
+    from sidecar.core.queue import Queue
+    from sidecar.core.request import Request
+
+__all__ = ["Expectation"]
+
+
+class Expectation:
+    """Predicts, promises, and learns from what became of it.
+
+    Args:
+        queue: what waits.
+        upstreams: the instances.
+        flights: what they have to do.
+        shedding: whether what is predicted to be late is refused.
+    """
+
+    __slots__ = ("_flights", "_forecast", "_queue", "_shedding", "_upstreams")
+
+    def __init__(
+        self, queue: Queue, upstreams: Upstreams, flights: InFlight, shedding: Shedding
+    ) -> None:
+        self._queue = queue
+        self._upstreams = upstreams
+        self._flights = flights
+        self._shedding = shedding
+        self._forecast: Forecast | None = None
+
+    def changed(self) -> None:
+        """The instances, or what they have to do, are others than before."""
+        self._forecast = None
+
+    def finish(self, now: float) -> float:
+        """When an interactive request that arrives now can expect its answer.
+
+        ``now`` while little is known.
+        """
+        forecast = self._made(now)
+        return forecast.finish(self._queue.ahead, now) if forecast else now
+
+    def clear_s(self, now: float) -> float:
+        """Seconds in which what waits will have been worked through; 0 while little is known."""
+        forecast = self._made(now)
+        return forecast.clear_s(self._queue.seats) if forecast else 0.0
+
+    def refuses(self, request: Request, now: float) -> bool:
+        """Promise ``request`` an answer; whether it is refused, as that would be too late."""
+        forecast = self._forecast or self._made(now)  # on every request's way
+        shedding, queue = self._shedding, self._queue
+        if not request.background:
+            judgement, ahead = shedding.interactive, queue.ahead
+        else:
+            judgement, ahead = shedding.background, queue.seats
+        if forecast:
+            request.promised = forecast.finish(ahead, now)
+        return judgement.refuses(request, shedding.most, now)
+
+    def late(self, budget_s: float, now: float) -> bool:
+        """Whether an interactive request that arrives now would take longer than ``budget_s``."""
+        forecast = self._made(now)
+        if not forecast:
+            return budget_s <= 0
+        margin_s = self._shedding.interactive.margin(budget_s, now)
+        return forecast.finish(self._queue.ahead, now) + margin_s > now + budget_s
+
+    def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
+        """Compare when ``riders`` were answered with what they were promised.
+
+        Riders that were predicted to be late and got no answer are left out: they prove nothing.
+        """
+        if answered == math.inf:
+            riders = [rider for rider in riders if rider.promised <= rider.deadline]
+        background = [rider for rider in riders if rider.background]
+        if background:
+            self._learn(self._shedding.background, background, answered, exec_s)
+            riders = [rider for rider in riders if not rider.background]
+        self._learn(self._shedding.interactive, riders, answered, exec_s)
+
+    def _learn(
+        self, judgement: Judgement, riders: Sequence[Request], answered: float, exec_s: float
+    ) -> None:
+        promised = [rider.promised for rider in riders if rider.promised]
+        if promised:
+            budget_s = min([rider.deadline - rider.arrived for rider in riders])
+            judgement.learn(answered - min(promised), exec_s, budget_s)
+
+    def _made(self, now: float) -> Forecast | None:
+        if self._forecast is None:
+            self._forecast = Forecast.of(self._upstreams, self._flights, now)
+        return self._forecast

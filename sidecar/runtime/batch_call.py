@@ -1,0 +1,185 @@
+"""From a batch to its answers: one POST to an instance, in the batch wire format."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool import errors, wire
+from carpool.caching import SmallCache
+from carpool.errors import DeadlineMissed, FunctionFault
+from carpool.http.client import AnswerTooLarge, ConnectionFailed
+from carpool.rate_limited_log import Seldom
+
+if TYPE_CHECKING:
+    from carpool.http.client import Response
+    from sidecar.core.batch import Batch
+    from sidecar.runtime.upstream import Instance
+
+__all__ = ["AnswerHead", "Answers", "Sending", "hung"]
+
+log = logging.getLogger(__name__)
+
+_REASON_BYTES = 500
+_GATEWAY_TIMEOUT = 504
+
+
+class AnswerHead(NamedTuple):
+    """What an answer's head says, ready to be replied with."""
+
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+
+
+class Answers(NamedTuple):
+    """A batch's answers in the order of its requests, and its padded and useful elements."""
+
+    statuses: tuple[int, ...]
+    heads: list[AnswerHead]
+    bodies: list[memoryview]
+    padding: tuple[int, int]
+
+
+class Sending:
+    """A batch on its way; where a connection is idle it is sent at once.
+
+    Args:
+        batch: as the batcher closed it.
+        instance: where it goes.
+    """
+
+    def __init__(self, batch: Batch, instance: Instance) -> None:
+        requests = batch.requests
+        riders = [request.payload for request in requests]
+        self._ids = [request.id for request in requests]
+        self._message = wire.encode_request(
+            self._ids,
+            [request.deadline - batch.sent for request in requests],
+            [rider.head for rider in riders],
+            [rider.exchange.body for rider in riders],
+        )
+        self._instance = instance
+        self._begun = instance.pool.begin("POST", "/", instance.headers, self._message)
+        if self._begun:
+            self._message = b""  # as large as the batch; the socket has it
+
+    async def answers(self, timeout_s: float) -> Answers:
+        """Wait for the answers.
+
+        Args:
+            timeout_s: how long the function may take.
+
+        Raises:
+            FunctionFault: no answer, or not one for each member.
+            DeadlineMissed: not within ``timeout_s``.
+        """
+        timeout = timeout_s if timeout_s < math.inf else None
+        try:
+            if self._begun:
+                response = await self._begun.response(timeout)
+            else:
+                instance = self._instance
+                response = await instance.pool.request(
+                    "POST", "/", instance.headers, self._message, timeout
+                )
+        except TimeoutError as error:
+            msg = f"the function did not answer within {timeout_s:g} s"
+            raise DeadlineMissed(msg) from error
+        except AnswerTooLarge as error:
+            msg = f"the function: {error}; sidecar_answer_max_bytes raises the limit"
+            raise AnswerTooLarge(msg) from error
+        return _answers(response, self._ids)
+
+
+def hung(response: Response) -> bool:
+    """Whether what stands before the handler says that it did not answer a batch in time."""
+    internal = response.header(b"x-openfaas-internal")
+    return response.status == _GATEWAY_TIMEOUT and internal is not None
+
+
+@SmallCache
+def _answer_head(head: bytes) -> AnswerHead:
+    """The content type and the other headers of an answer; cached, as they repeat.
+
+    Raises:
+        WireError: it is none, or too large for whoever is on the way to the caller.
+    """
+    if len(head) > _HEAD_BYTES:
+        msg = f"the head of an answer has {len(head)} bytes, expected at most {_HEAD_BYTES}"
+        raise wire.WireError(msg)
+    headers = [(name.lower(), value) for name, value in wire.parse_head(head).headers]
+    content_type = next((value for name, value in headers if name == "content-type"), "")
+    rest = tuple((name, value) for name, value in headers if name not in _OURS)
+    return AnswerHead(content_type or "application/octet-stream", rest)
+
+
+_OURS = wire.FRAMING | {"content-type"}
+_HEAD_BYTES = 48 * 1024
+_complaints = Seldom()
+_FAILED = AnswerHead("application/json", ())
+_LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
+
+
+def _answers(response: Response, ids: list[int]) -> Answers:
+    if hung(response):
+        msg = "the function did not answer within exec_timeout"
+        raise DeadlineMissed(msg)
+    if response.header(b"x-openfaas-internal") == b"of-watchdog":
+        msg = "the handler behind the watchdog died of the batch, or was not there"
+        raise ConnectionFailed(msg, sent=True)
+    if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
+        reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
+        msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"
+        raise FunctionFault(msg)
+    columns = wire.decode_answer(response.body)
+    if list(columns.ids) != ids:
+        msg = f"the function answered {len(columns.ids)} items where {len(ids)} others were asked"
+        raise FunctionFault(msg)
+    padding = _padding(response.header(b"x-carpool-padding"))
+    statuses, bodies = columns.statuses, columns.bodies
+    try:
+        known = {head: _answer_head(head) for head in set(columns.heads)}
+        heads = [known[head] for head in columns.heads]
+        if min(statuses) < _LOWEST_STATUS or max(statuses) > _HIGHEST_STATUS:
+            statuses, heads, bodies = _each_by_itself(columns)
+    except wire.WireError:
+        statuses, heads, bodies = _each_by_itself(columns)
+    return Answers(statuses, heads, bodies, padding)
+
+
+def _each_by_itself(
+    columns: wire.AnswerColumns,
+) -> tuple[tuple[int, ...], list[AnswerHead], list[memoryview]]:
+    """The columns, with a failure in place of every answer that may not go back to a caller."""
+    found = [
+        _checked(status, head, body)
+        for status, head, body in zip(columns.statuses, columns.heads, columns.bodies, strict=True)
+    ]
+    statuses, heads, bodies = zip(*found, strict=True)
+    return statuses, list(heads), list(bodies)
+
+
+def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHead, memoryview]:
+    try:
+        return _status(status), _answer_head(head), body
+    except wire.WireError as error:
+        if times := _complaints.due(time.monotonic()):  # a function mostly repeats its mistakes
+            msg = "answers that cannot be passed on become 502s (%d since the last such line): %s"
+            log.error(msg, times, error)  # noqa: TRY400 - the function's fault, not ours
+        told = errors.body(f"the function's answer cannot be passed on: {error}")
+        return error.status, _FAILED, memoryview(told)
+
+
+def _status(status: int) -> int:
+    if not _LOWEST_STATUS <= status <= _HIGHEST_STATUS:
+        msg = f"its status is {status}, expected 200 to 599"
+        raise wire.WireError(msg)
+    return status
+
+
+def _padding(header: bytes | None) -> tuple[int, int]:
+    """``PADDED/USEFUL`` as a handler with ragged inputs tells it."""
+    padded, _, useful = (header or b"").partition(b"/")
+    return (int(padded), int(useful)) if padded.isdigit() and useful.isdigit() else (0, 0)

@@ -1,0 +1,278 @@
+"""The loop between sockets and the core: events in, actions out, one step per loop iteration.
+
+Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
+so that every request that was readable in it can join the batch. Only a batch that is full already
+leaves at once. There is no timer while nothing waits, and no task per request: one per batch.
+
+When thousands of sockets are readable, an iteration takes long, and what it reads has lain in its
+socket for up to the length of the one before, half of it on average. Requests are charged for that,
+or a sidecar that cannot keep up would take every one of them for fresh; but for no more than half
+of the objective, or after a long stall nobody would be fresh enough ever again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from carpool import errors, wire
+from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
+from carpool.http.exchange import whole
+from carpool.http.intake import Intake
+from sidecar.core.batch import Refusal
+from sidecar.runtime import variant_routing
+from sidecar.runtime.ingress import WAY
+from sidecar.runtime.readiness import Readiness
+from sidecar.runtime.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carpool.http.server import Exchange, Server
+    from sidecar.core.batcher import Batcher
+    from sidecar.core.load import Load
+    from sidecar.core.request import Request
+    from sidecar.runtime.cold_start import ColdStart
+    from sidecar.runtime.ingress import Ingress
+    from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.recent_batches import RecentBatches
+    from sidecar.runtime.relay import Relay
+    from sidecar.runtime.scaler_client.front import Front
+    from sidecar.runtime.upstreams import FunctionUpstreams
+
+__all__ = ["QUANTUM", "BatchLoop"]
+
+_NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
+QUANTUM = 1 / 16  # of the objective; after an iteration that took longer, requests are parked
+_RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
+
+
+class BatchLoop:
+    """Serves the requests of one function.
+
+    Args:
+        batcher: the core.
+        ingress: reads exchanges.
+        metrics: counts.
+        ledger: remembers batches.
+        fleet: the instances.
+        exec_timeout_s: how long one batch may take.
+
+    Attributes:
+        readiness: what probes are told, and callers while the function cannot be started.
+        load: counts what there is to do, for a scaler; None without one.
+        front: speaks with the scaler, where plans come from there; None elsewhere.
+        holding: holds requests while no instance can be reached; None where they are not held.
+        starving: called when somebody begins to wait while no instance can be reached.
+        relay: takes whole batches that another sidecar has formed; None where nobody does.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        ingress: Ingress,
+        metrics: Metrics,
+        ledger: RecentBatches,
+        fleet: FunctionUpstreams,
+        exec_timeout_s: float,
+    ) -> None:
+        self._batcher = batcher
+        self._ingress = ingress
+        self._metrics = metrics
+        self._fleet = fleet
+        self._loop = asyncio.get_running_loop()
+        self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
+        self._stepping = False
+        self._began = self._ended = 0.0
+        self._unread_s = 0.0  # of what is read in this iteration, on average
+        self._objective_s = math.inf
+        self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = math.inf
+        self._starved = False
+        self._rides = Sender(self, batcher, fleet, metrics, ledger, exec_timeout_s)
+        self.readiness = Readiness(fleet, metrics)
+        self.load: Load | None = None
+        self.front: Front | None = None
+        self.holding: ColdStart | None = None
+        self.starving: Callable[[], None] = lambda: None
+        self.relay: Relay | None = None
+        self._intake: Intake | None = None
+        metrics.watch(batcher)
+
+    def shed(self, server: Server, objective_s: float) -> None:
+        """Park what ``server`` reads and cannot serve in time.
+
+        Args:
+            server: whose application this is.
+            objective_s: the function's longest.
+        """
+        self._objective_s, loop = objective_s, self._loop
+
+        def refuse() -> bytes:
+            answer = self._refuse_unparsed()
+            return whole(answer, server.date) if answer else b""
+
+        self._intake = server.intake = Intake(
+            self._refuses, refuse, self._now, loop.call_soon, loop.call_later
+        )
+
+    def changed(self) -> None:
+        """An instance came up or went down, the plan is another, or the function cannot start."""
+        self._batcher.changed()
+        if self.holding:
+            self.holding.look()
+        if self.readiness.failing():
+            given_up, why = self._batcher.give_up(), self.readiness.does_not_start()
+            self._rides.end(given_up.waiting, why, "failed", _NOT_BEGUN)
+            self._rides.end(given_up.between, why, "failed")
+        self.step_soon()
+
+    def drain(self) -> None:
+        """Not ready any more; let what waits leave at once."""
+        self.readiness.draining = True
+        self._batcher.drain()
+        self.step_soon()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """The HTTP application."""
+        target = exchange.target
+        if target.startswith("/_/") or target == "/metrics":
+            self.readiness.answer(exchange)
+            return
+        if self.relay is not None and self.relay.takes(exchange):
+            return
+        if self.readiness.failing():
+            exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
+            return
+        self.step_soon(exchange.received)
+        waited_s = 0.0 if self._intake is None else self._intake.waited_s
+        request = self._ingress.read(exchange, self._unread_s + waited_s)
+        objection = None
+        if request.demand is not None or self._fleet.selecting is not None:
+            objection = self._chosen(request)
+        if self.load:
+            self.load.arrived(request.app, exchange.received)
+        if objection is not None:
+            self._metrics.refused("unfit")
+            exchange.fail(objection)
+            return
+        if self.holding:
+            self.holding.arrived(request)
+        refusal = self._batcher.admit(request, exchange.received)
+        if refusal:
+            self._refuse(exchange, refusal)
+            return
+        exchange.on_gone = partial(self._gone, request)
+        if self._batcher.full:
+            self.step_now()
+
+    def _chosen(self, request: Request) -> CarpoolError | None:
+        """Settle which variants may serve a request; why none can, if none can."""
+        began = time.perf_counter()
+        variant_routing.admitted(request, self._fleet, planned=self.front is not None)
+        demand, selecting = request.demand, self._fleet.selecting
+        if demand is None or selecting is None:
+            return None
+        selecting.route(demand)  # is remembered
+        self._metrics.selection.observe(time.perf_counter() - began)
+        return variant_routing.objection(demand, selecting)
+
+    def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
+        if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
+            refusal = Refusal.LATE  # its time passed here, while it was parked
+        if self._intake is not None:
+            self._intake.parking = True
+        self._metrics.refused(refusal.value)
+        answer = self._telling(refusal)
+        exchange.reply(answer.status, answer.body, headers=answer.headers)
+
+    def _telling(self, refusal: Refusal) -> errors.Answer:
+        answer = self._told.get(refusal)
+        if answer is None:
+            answer = self._told[refusal] = errors.answer(self._refusal(refusal))
+        return answer
+
+    def _refuses(self, waited_s: float) -> bool:
+        """Whether an interactive request that was parked for so long would be refused now."""
+        left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
+        return self._batcher.closed(left_s, self._now())
+
+    def _refuse_unparsed(self) -> errors.Answer | None:
+        """Count a parked request that is refused; the answer, None if it must pass."""
+        now = self._now()
+        refusal = self._batcher.turn_away(now)
+        if refusal is None:
+            return None
+        self.step_soon()
+        self._metrics.refused(refusal.value)
+        if self.load:
+            self.load.arrived("*", now)
+        return self._telling(refusal)
+
+    def _refusal(self, refusal: Refusal) -> CarpoolError:
+        if refusal is Refusal.EXPIRED:
+            return DeadlineMissed("the deadline had passed on arrival")
+        batcher = self._batcher
+        waiting, clear_s = batcher.queued, batcher.outlook.clear_s(self._now())
+        if refusal is Refusal.LATE:
+            msg = f"{waiting} requests wait: this one would be answered after its deadline"
+            return Overloaded(msg, clear_s)
+        return QueueFull(f"{waiting} requests wait already", clear_s)
+
+    def _gone(self, request: Request) -> None:
+        self._batcher.cancel(request)
+        self._metrics.ended("cancelled")
+
+    # -- stepping ---------------------------------------------------------------------------
+
+    def step_soon(self, since: float | None = None) -> None:
+        """Something happened, in the event-loop iteration that began at ``since``."""
+        if not self._stepping:
+            self._stepping = True
+            self._loop.call_soon(self._end_of_iteration)
+            self._began = since if since is not None else self._now()
+            waited = self._began - self._ended > _RESTED_S
+            self._unread_s = 0.0 if waited else self._unread_s
+
+    def _end_of_iteration(self) -> None:
+        self._stepping = False
+        self._ended = self._now()
+        took_s = self._ended - self._began
+        self._unread_s = min(took_s, self._objective_s) / 2
+        if self._intake is not None and took_s > QUANTUM * self._objective_s:
+            self._intake.parking = True
+        self._told.clear()
+        self.step_now()
+        if self.front and self.front.starving is not self._starved:
+            self._starved = not self._starved
+            if self._starved:
+                self.starving()
+
+    def step_now(self) -> None:
+        """Do what the batcher wants done at this moment."""
+        now = self._now()
+        actions = self._batcher.step(now)
+        for batch in actions.send:
+            self._rides.begin(batch)
+        if actions.expired:
+            msg = "the deadline passed before an instance had answered"
+            self._rides.end(actions.expired, DeadlineMissed(msg), "expired")
+        self._arm(self._batcher.wake_at(now))
+
+    def _arm(self, wake_at: float) -> None:
+        """Keep one timer; one that fires too early costs less than re-arming it every step."""
+        if wake_at >= self._wake_at:
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._wake_at = wake_at
+        self._timer = self._loop.call_at(wake_at, self._alarm)
+
+    def _alarm(self) -> None:
+        self._timer = None
+        self._wake_at = math.inf
+        self.step_now()

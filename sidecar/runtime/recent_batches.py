@@ -1,0 +1,89 @@
+"""The last batches, and why each left when it did: for operators who ask, in a ring.
+
+Entries keep ids and figures, never a request's body, so that the ring's size is bounded whatever
+callers send.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.batch import Batch
+
+__all__ = ["RecentBatches"]
+
+SIZE = 1024  # batches remembered
+
+
+class _Entry(NamedTuple):
+    """One batch that came back, as `RecentBatches.last` spells it out."""
+
+    ended_at: float
+    plan_version: int | None
+    batch: int
+    part: bool
+    attempt: int
+    upstream: str
+    instance_class: str
+    closed: str
+    outcome: str
+    seats: int
+    sent: float
+    expected_s: float
+    exec_s: float
+    riders: list[tuple[int, str, str, float]]
+
+
+class RecentBatches:
+    """Remembers the last batches.
+
+    Args:
+        wall_clock: seconds since the epoch.
+    """
+
+    def __init__(self, wall_clock: Callable[[], float]) -> None:
+        self._entries: deque[_Entry] = deque(maxlen=SIZE)
+        self._wall_clock = wall_clock
+
+    def record(self, batch: Batch, outcome: str) -> None:
+        """Remember ``batch``, which has just come back: ``answered``, or how it failed."""
+        riders = [(r.id, r.payload.call_id, r.app, r.arrived) for r in batch.requests]
+        self._entries.append(
+            _Entry(
+                self._wall_clock(),
+                batch.plan,
+                batch.id,
+                batch.lineage is not None,
+                batch.attempt,
+                batch.upstream.name,
+                batch.instance_class,
+                batch.closed.value,
+                outcome,
+                batch.seats,
+                batch.sent,
+                batch.expected_s,
+                batch.exec_s,
+                riders,
+            )
+        )
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """The last ``count`` batches, latest first, as JSON has them."""
+        return [_form(entry) for entry in islice(reversed(self._entries), count)]
+
+
+def _form(entry: _Entry) -> dict[str, Any]:
+    form = entry._asdict()
+    sent, riders = form.pop("sent"), form.pop("riders")
+    form["expected_s"] = entry.expected_s or None
+    form["wait_s"] = max((sent - arrived for *_, arrived in riders), default=0.0)
+    form["requests"] = [
+        {"id": id, "call_id": call_id, "app": app, "wait_s": sent - arrived}
+        for id, call_id, app, arrived in riders  # noqa: A001 - it is the request's id
+    ]
+    return form

@@ -1,0 +1,1 @@
+"""The sidecar's side of the sync call: what it reports to the scaler, and follows."""

@@ -1,0 +1,95 @@
+"""The sidecar of one instance, as the scaler is told of it: where it is, and whether it can serve.
+
+It announces its address once its model has answered, and that it is leaving before it leaves.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from carpool import address
+from carpool.sync import Announcement, SyncAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.runtime.upstream import Instance
+
+__all__ = ["Announcer", "own_address"]
+
+_REASON_CHARACTERS = 500
+
+
+class Announcer:
+    """Speaks for an instance (`sidecar.runtime.scaler_client.sync.Speaker`).
+
+    Args:
+        function: What the user calls.
+        name: The instance's class.
+        where: Where it takes batches.
+        local: The handler beside this sidecar.
+        failing: Why that cannot be started; empty while it can.
+
+    Attributes:
+        interval_s: What the scaler said last; the fronts know within about as long.
+    """
+
+    def __init__(
+        self, function: str, name: str, where: str, local: Instance, failing: Callable[[], str]
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._where = where
+        self._local = local
+        self._failing = failing
+        self._began = time.monotonic()
+        self._load_s: float | None = None
+        self._leaving = False
+        self.interval_s = 0.5
+
+    def leave(self) -> None:
+        """From now on it is about to go."""
+        self._leaving = True
+
+    def message(self, sender: str, sequence: int) -> Announcement:
+        """How it is."""
+        up = self._local.up
+        loaded_s = time.monotonic() - self._began
+        if up and self._load_s is None:
+            self._load_s = loaded_s
+        reason = "" if up else self._failing() or self._local.reason
+        return Announcement(
+            self._function,
+            sender,
+            sequence,
+            self._name,
+            self._where,
+            "leaving" if self._leaving else "ready" if up else "loading",
+            round(self._load_s if self._load_s is not None else loaded_s, 3),
+            reason[:_REASON_CHARACTERS],
+        )
+
+    def answered(self, answer: SyncAnswer) -> None:
+        """Nothing to follow but the interval."""
+        self.interval_s = answer.interval_s
+
+
+def own_address(listen: str, announce: str, scaler: str) -> str:
+    """Where others reach this sidecar: as it was told, or as the scaler sees it."""
+    where = address.parse(listen)
+    if announce or where.path:
+        return announce or str(where)
+    return str(address.Address(_host_towards(scaler), where.port, ""))
+
+
+def _host_towards(scaler: str) -> str:
+    """The address of this machine on the way to the scaler; nothing is sent."""
+    where = address.parse(scaler)
+    if where.path:
+        return "127.0.0.1"
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((where.host, where.port or 9))
+        return str(probe.getsockname()[0])

@@ -1,0 +1,104 @@
+"""A sidecar's place among those of its function, where there is a scaler: front or instance.
+
+A front has no handler of its own; its instances are where the scaler says. An instance has one, and
+takes whole batches for it beside plain requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carpool.sync import batch_key
+from sidecar.core.load import Load
+from sidecar.runtime.cold_start import ColdStart
+from sidecar.runtime.relay import Relay
+from sidecar.runtime.scaler_client.front import Front
+from sidecar.runtime.scaler_client.instance import Announcer, own_address
+from sidecar.runtime.scaler_client.sync import Sync
+
+if TYPE_CHECKING:
+    from sidecar.core.batcher import Batcher
+    from sidecar.options import Options
+    from sidecar.runtime.batch_loop import BatchLoop
+    from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.upstreams import FunctionUpstreams
+
+__all__ = ["Membership", "front", "instance"]
+
+_PROBED_S = 2.2  # a front that hears nothing of the scaler sees for itself by then
+_LONGEST_S = 5.0  # whoever stops this process does not wait for ever
+
+
+class Membership:
+    """The conversation with the scaler, from joining to leaving.
+
+    Args:
+        sync: The conversation.
+        announcer: Speaks for an instance; None for a front.
+    """
+
+    def __init__(self, sync: Sync, announcer: Announcer | None = None) -> None:
+        self._sync = sync
+        self._announcer = announcer
+
+    def join(self) -> None:
+        """Begin to talk."""
+        self._sync.start()
+
+    async def leave(self) -> None:
+        """Say that it leaves, and serve until nobody sends batches any more."""
+        if self._announcer:
+            self._announcer.leave()
+        await self._sync.once()
+        if self._announcer:
+            told_s = _PROBED_S if self._sync.lost else 2 * self._announcer.interval_s
+            await asyncio.sleep(min(told_s, _LONGEST_S))
+
+
+def front(
+    options: Options, shell: BatchLoop, batcher: Batcher, fleet: FunctionUpstreams, metrics: Metrics
+) -> Membership:
+    """Make this sidecar the front of a function."""
+    fleet.key = batch_key(options.scaler_token, options.function)
+    load = Load(time.monotonic())
+    speaker = Front(options.function, load, batcher, fleet, metrics, shell.changed)
+    if options.plan_folder:
+        speaker.remember(Path(options.plan_folder) / "plan.json")
+    sync = Sync(options.scaler, options.scaler_token, speaker)
+    shell.load, shell.front, shell.starving = load, speaker, sync.urgent
+    shell.holding = ColdStart(batcher, fleet)
+    load.surged = sync.urgent
+    shell.readiness.waits_for = speaker.waits_for
+    metrics.watch_sync(lambda: sync.refused)
+    return Membership(sync)
+
+
+def instance(
+    options: Options, shell: BatchLoop, fleet: FunctionUpstreams, metrics: Metrics
+) -> Membership:
+    """Make this sidecar that of one instance, its only one."""
+    (local,) = fleet
+    key = batch_key(options.scaler_token, options.function)
+    shell.relay = Relay(local, options.exec_timeout_s, key)
+    where = own_address(options.listen, options.announce, options.scaler)
+    announcer = Announcer(
+        options.function,
+        options.instance_class,
+        where,
+        local,
+        lambda: shell.readiness.failing(),  # noqa: PLW0108 - it is set later
+    )
+    sync = Sync(options.scaler, options.scaler_token, announcer)
+    metrics.watch_sync(lambda: sync.refused)
+    noticed = fleet.on_change
+
+    def changed(handler: Instance) -> None:
+        noticed(handler)
+        sync.urgent()  # those who send batches should know
+
+    fleet.on_change = changed
+    return Membership(sync, announcer)

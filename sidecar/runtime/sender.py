@@ -1,0 +1,180 @@
+"""Batches on their way: each is sent to its instance, and every member gets his own answer.
+
+There is one task for each batch, and none for a request. What a failed batch means for its members
+the core decides; here callers are told. When batches leave is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from carpool import errors
+from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
+from carpool.http.client import ConnectionFailed
+from sidecar.core.isolation import Fault
+from sidecar.runtime import batch_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sidecar.core.batch import Batch
+    from sidecar.core.batcher import Batcher
+    from sidecar.core.load import Load
+    from sidecar.core.request import Request
+    from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.recent_batches import RecentBatches
+    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.upstreams import FunctionUpstreams
+
+__all__ = ["Driver", "Sender"]
+
+log = logging.getLogger(__name__)
+
+_VARIANT_HEADER = "x-carpool-variant"
+_FAILED_FROM = 500  # an item's status from which it counts as failed by the function
+
+
+class Driver(Protocol):
+    """What rides need of whoever makes the batcher step."""
+
+    load: Load | None
+
+    def step_now(self) -> None:
+        """Let the batcher step at once."""
+
+    def step_soon(self) -> None:
+        """Let the batcher step when this iteration of the event loop ends."""
+
+
+class Sender:
+    """The batches in flight.
+
+    Args:
+        driver: makes the batcher step.
+        batcher: the core.
+        fleet: the instances.
+        metrics: counts.
+        ledger: remembers batches.
+        exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        batcher: Batcher,
+        fleet: FunctionUpstreams,
+        metrics: Metrics,
+        ledger: RecentBatches,
+        exec_timeout_s: float,
+    ) -> None:
+        self._driver = driver
+        self._batcher = batcher
+        self._fleet = fleet
+        self._metrics = metrics
+        self._ledger = ledger
+        self._exec_timeout_s = exec_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._now = time.monotonic
+        self._rides: set[asyncio.Task[None]] = set()
+
+    def begin(self, batch: Batch) -> None:
+        """Send ``batch`` now; its members are answered when the instance has."""
+        instance = self._fleet.of(batch.upstream)
+        sending = batch_call.Sending(batch, instance)
+        ride = self._loop.create_task(self._ride(batch, instance, sending))
+        self._rides.add(ride)
+        ride.add_done_callback(self._rides.discard)
+
+    def end(
+        self,
+        requests: Iterable[Request],
+        error: CarpoolError,
+        fate: str,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Tell callers that they get no answer; count them under ``fate``."""
+        status, body, own = errors.answer(error)
+        own = (*headers, *own)
+        for request in requests:
+            request.payload.exchange.reply(status, body, headers=own)
+            self._metrics.ended(fate)
+
+    async def _ride(self, batch: Batch, instance: Instance, sending: batch_call.Sending) -> None:
+        metrics = self._metrics
+        metrics.batch_closed(batch.closed.value)
+        metrics.size.observe(batch.seats)
+        for request in batch.requests:
+            metrics.wait.observe(batch.sent - request.arrived)
+        try:
+            answers = await sending.answers(self._exec_timeout_s)
+        except CarpoolError as error:
+            self._broken(batch, instance, error)
+        except Exception:
+            log.exception("sending a batch of %d failed", len(batch.requests))
+            self._broken(batch, instance, FunctionFault("internal error"))
+        else:
+            self._answered(batch, answers)
+            instance.answered(batch.exec_s)
+        self._fleet.let_go()
+        self._driver.step_soon()
+
+    def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
+        failed = [status >= _FAILED_FROM for status in answers.statuses]
+        now = self._now()
+        waiting = set(self._batcher.finished(batch, failed, now))
+        load = self._driver.load
+        if load:
+            load.executed(batch, now, idle=self._batcher.idle)
+        if self._batcher.full:
+            self._driver.step_now()  # the next batch first: the instance is idle
+        self._metrics.execution.observe(batch.exec_s)
+        self._metrics.padded(*answers.padding)
+        self._ledger.record(batch, "answered")
+        explained = _explained(batch)
+        variant = batch.upstream.variant
+        chosen = ((_VARIANT_HEADER, variant),) if variant else ()
+        failures = 0
+        for request, status, head, body in zip(batch.requests, *answers[:3], strict=True):
+            if request not in waiting:
+                continue
+            failures += status >= _FAILED_FROM
+            headers = (*head.headers, *chosen) if chosen else head.headers
+            if request.payload.template.explain:
+                wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
+                headers = (*headers, *explained, wait)
+            request.payload.exchange.reply(status, body, head.content_type, headers)
+        self._metrics.ended("done", len(waiting) - failures)
+        self._metrics.ended("failed", failures)
+
+    def _broken(self, batch: Batch, instance: Instance, error: CarpoolError) -> None:
+        self._metrics.broken += 1
+        if isinstance(error, ConnectionFailed):
+            instance.lost(str(error))
+        fault = _fault(error)
+        failed = self._batcher.broken(batch, fault, self._now())
+        if fault is Fault.HUNG:
+            instance.hung(str(error))
+        self._ledger.record(batch, fault.value)
+        self.end(failed, error, "failed")
+
+
+def _explained(batch: Batch) -> list[tuple[str, str]]:
+    """What callers who asked are told of the ride."""
+    told = {
+        "batch": len(batch.requests),
+        "closed": batch.closed.value,
+        "exec-seconds": f"{batch.exec_s:.6f}",
+        "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
+        "plan": batch.plan if batch.plan is not None else "",
+    }
+    return [(f"x-carpool-{name}", str(value)) for name, value in told.items() if value != ""]
+
+
+def _fault(error: CarpoolError) -> Fault:
+    """What an error of `egress.Sending` says about the batch."""
+    if isinstance(error, ConnectionFailed):
+        return Fault.DIED if error.sent else Fault.UNSENT
+    return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED

@@ -1,0 +1,218 @@
+"""The instances behind a sidecar, and the plan that they serve under.
+
+Without a plan every instance is alike and the function's own batch policy decides. A plan says
+which class each address belongs to, how large its batches are, which applications go there, and
+how long a request of each may wait; that is a window by application over the plan's routes. Plans
+replace each other under load: who waits goes on under the new one, and an instance that is not in
+it any more gives back what it has and is let go. How the instances of variants are, overloaded or
+interfered with, the scaler tells; it holds for a while, and then all are taken for well again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool import address
+from carpool.errors import ConfigError, Conflict, Problem
+from carpool.validation.problems import Problems
+from carpool.variants.instance_states import State
+from sidecar.core.dispatch import Upstream
+from sidecar.core.exec_time import ExecTime
+from sidecar.core.variant_routing import Selecting
+from sidecar.policies.planned import policy_of, routes_of
+from sidecar.runtime.upstream import Instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from carpool.plan import InstanceClass, OnOffer, Plan
+    from sidecar.core.batcher import Batcher
+
+__all__ = ["FunctionUpstreams"]
+
+_HOLDS_S = 10.0  # what the scaler said of instances; it says it anew with every answer
+
+
+class FunctionUpstreams:
+    """Instances by address.
+
+    Args:
+        batcher: the core, told of every change.
+        answer_bytes: largest answer to a batch.
+
+    Attributes:
+        key: what the instances ask to be shown with each batch; set before there is any.
+        on_change: called with an instance that came up or went down.
+        plan: the plan in force; None while the function's own policy decides.
+        selecting: chooses among the plan's variants; None where it has none.
+    """
+
+    def __init__(self, batcher: Batcher, answer_bytes: int) -> None:
+        self._batcher = batcher
+        self.key = ""
+        self._answer_bytes = answer_bytes
+        self.on_change: Callable[[Instance], None] = lambda _: None
+        self._by_address: dict[str, Instance] = {}
+        self._leaving: list[Instance] = []
+        self._exec_times: dict[InstanceClass, ExecTime] = {}
+        self.plan: Plan | None = None
+        self.selecting: Selecting | None = None
+        self._offered: tuple[OnOffer, ...] = ()
+        self._conditions: Mapping[str, State] = {}
+        self._forget: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[Instance]:
+        return iter(self._by_address.values())
+
+    def __len__(self) -> int:
+        return len(self._by_address)
+
+    def start(self, addresses: Iterable[str], batch_max: int) -> list[Instance]:
+        """Serve with the instances at ``addresses``, all alike."""
+        exec_time = ExecTime()
+        for name in addresses:
+            upstream = Upstream(name, batch_max, exec_time=exec_time)
+            self._join(upstream)
+            self._batcher.upstreams.add(upstream)
+        return list(self._by_address.values())
+
+    def apply(self, plan: Plan, addresses: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Serve under ``plan`` from now on.
+
+        Args:
+            plan: newer than the one in force, or the same with other addresses.
+            addresses: of the ready instances, by class; None: those that are here already, which
+                a plan of one class may leave unsaid.
+
+        Raises:
+            Conflict: another plan is in force that is as new or newer.
+            ConfigError: addresses of a class that the plan does not have, or of two classes, or of
+                none where the plan has several.
+        """
+        if self.plan and plan.version <= self.plan.version and plan != self.plan:
+            msg = f"version = {plan.version}: expected more than {self.plan.version}, now in force"
+            raise Conflict(msg)
+        members = _members(plan, addresses, list(self._by_address))
+        kinds = [_kind(instance_class) for instance_class in plan.classes]
+        self._exec_times = {kind: self._exec_times.get(kind, ExecTime()) for kind in kinds}
+        upstreams = [self._member(*member) for member in members.items()]
+        self.plan = plan
+        for gone in self._by_address.keys() - members.keys():
+            self._leaving.append(self._by_address.pop(gone))
+        self._choose_from(plan)
+        routes = routes_of(plan)
+        self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.selecting)
+        self.let_go()
+
+    def judged(self, conditions: Mapping[str, State]) -> None:
+        """Somebody who sees all fronts says how instances are: these so, the others well."""
+        if self._forget:
+            self._forget.cancel()
+            self._forget = None
+        if conditions:
+            self._forget = asyncio.get_running_loop().call_later(_HOLDS_S, self.judged, {})
+        if conditions != self._conditions:
+            self._conditions = conditions
+            self._look()
+
+    def let_go(self) -> None:
+        """Close the instances that left the plan and hold no batch any more."""
+        if self._leaving:
+            for instance in [i for i in self._leaving if not i.upstream.in_flight]:
+                instance.close()
+                self._batcher.heard(instance.upstream, silent=False)
+                self._leaving.remove(instance)
+
+    def of(self, upstream: Upstream) -> Instance:
+        """The instance that ``upstream`` stands for, in the plan or about to leave."""
+        instance = self._by_address.get(upstream.name)
+        if instance and instance.upstream is upstream:
+            return instance
+        return next(i for i in self._leaving if i.upstream is upstream)
+
+    def close(self) -> None:
+        """Stop probing and close all connections."""
+        if self._forget:
+            self._forget.cancel()
+        for instance in (*self._by_address.values(), *self._leaving):
+            instance.close()
+
+    def _member(self, name: str, instance_class: InstanceClass) -> Upstream:
+        known = self._by_address.get(name)
+        upstream = known.upstream if known else Upstream(name, instance_class.batch_size)
+        upstream.batch_max = instance_class.batch_size
+        upstream.instance_class = instance_class.name
+        upstream.variant = instance_class.variant
+        upstream.exec_time = self._exec_times[_kind(instance_class)]
+        if not known:
+            self._join(upstream)
+        return upstream
+
+    def _join(self, upstream: Upstream) -> None:
+        instance = Instance(upstream, self._changed, self._answer_bytes, self.key)
+        self._by_address[upstream.name] = instance
+        instance.watch()
+
+    def _choose_from(self, plan: Plan) -> None:
+        """Have a choice among what the plan offers, with the instances as they are."""
+        if not plan.variants:
+            self.selecting = None
+        elif self.selecting is None or plan.variants != self._offered:
+            self.selecting = Selecting(plan.variants)
+        self._offered = plan.variants
+        self._look(again=False)
+
+    def _look(self, *, again: bool = True) -> None:
+        """See how the instances are; choose again for those who wait, if that is news."""
+        by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
+        for instance in self:
+            if instance.up:
+                by_class[instance.upstream.instance_class].append(instance.upstream)
+        states = {}
+        for name, upstreams in by_class.items():
+            said = {u: self._conditions.get(u.name, State.ACTIVE) for u in upstreams}
+            well = State.ACTIVE in said.values()
+            for upstream, state in said.items():
+                states[name, upstream.name] = state
+                upstream.strained = state is State.OVERLOADED
+                upstream.shunned = state is State.INTERFERED and well
+        if self.selecting and self.selecting.see(states) and again:
+            self._batcher.choose_again()
+
+    def _changed(self, instance: Instance) -> None:
+        self._batcher.heard(instance.upstream, silent=instance.silent)
+        self._look()
+        self.on_change(instance)
+
+
+def _kind(instance_class: InstanceClass) -> InstanceClass:
+    """What determines an execution time: everything but how many there are."""
+    return replace(instance_class, replicas=0)
+
+
+def _members(
+    plan: Plan, addresses: Mapping[str, Sequence[str]] | None, present: list[str]
+) -> dict[str, InstanceClass]:
+    """The class of each address."""
+    classes = {instance_class.name: instance_class for instance_class in plan.classes}
+    if addresses is None:
+        if len(classes) != 1:
+            expected = "the addresses of each class, as the plan has not just one"
+            raise ConfigError([Problem("instances", "", expected)])
+        addresses = dict.fromkeys(classes, present)
+    problems = Problems()
+    members: dict[str, InstanceClass] = {}
+    for name, of_class in addresses.items():
+        if name not in classes:
+            problems.unknown(f"instances.{name}", classes, ", ".join(of_class))
+            continue
+        for text in of_class:
+            if text in members:
+                problems.add(f"instances.{name}", text, "an address in one class")
+            elif problems.attempt(lambda: address.parse(text, f"instances.{name}")):  # noqa: B023
+                members[text] = classes[name]
+    problems.raise_if_any()
+    return members

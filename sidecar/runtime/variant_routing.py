@@ -1,0 +1,128 @@
+"""Requests that choose their variant, before they queue: what they demand, or why they cannot.
+
+The core chooses the variant (`sidecar.core.variant_routing`); here are the names in paths, and the
+words of a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.errors import NotFound, Overloaded, Unfit
+from carpool.validation.problems import nearest
+from carpool.variants.demand import Demand
+from sidecar.runtime.variant_headers import stricter
+
+if TYPE_CHECKING:
+    from carpool.errors import CarpoolError
+    from carpool.plan import OnOffer
+    from carpool.variants.selection import Profile
+    from sidecar.core.request import Request
+    from sidecar.core.variant_routing import Selecting
+    from sidecar.runtime.upstreams import FunctionUpstreams
+
+__all__ = ["admitted", "objection"]
+
+_ONLY = "1"  # the version of a model that has no variants
+_SOON_S = 1.0
+
+
+def admitted(request: Request, fleet: FunctionUpstreams, *, planned: bool) -> None:
+    """Settle what a request demands; it is counted under that.
+
+    Args:
+        request: As it was read.
+        fleet: Has the choice.
+        planned: There is, or will be, a plan.
+
+    Raises:
+        CarpoolError: a variant that nobody knows, or a demand where there is nothing to choose.
+    """
+    selecting, demand = fleet.selecting, request.demand
+    if selecting is None:
+        if demand is not None:
+            _without_choice(demand, waits=planned and fleet.plan is None)
+            request.demand = None  # a latency alone is the request's deadline, and no more
+        return
+    known = selecting.variants
+    model, version = request.payload.template.names
+    named = version if version in known else model if model in known and not version else ""
+    if version not in ("", _ONLY) and not named:
+        raise _unknown(version, list(known))
+    if named and demand is None:
+        demand = (request.payload.template.least or Demand())._replace(variant=named)
+    elif named:
+        demand = stricter(demand, Demand(variant=named))
+    if demand is not None:
+        if demand.variant and demand.variant not in known:
+            raise _unknown(demand.variant, list(known))
+        request.demand = demand
+        request.app = selecting.name(demand)
+
+
+def objection(demand: Demand, selecting: Selecting) -> CarpoolError | None:
+    """Why a request with such a demand cannot be served; None: something fits."""
+    if demand.variant:
+        return _not_had(demand, selecting)
+    if selecting.fits(demand):
+        return None
+    asked = _asked(demand)
+    late = selecting.would_fit(demand)
+    if late is not None:
+        msg = (
+            f"nothing that runs now answers {asked}; {_figures(late)}, would: it is loaded in "
+            f"{late.load_s:.2g} s, or overloaded"
+        )
+        return Overloaded(msg, max(late.load_s, _SOON_S))
+    closest = selecting.closest(demand)
+    but = f"; the closest is {_figures(closest)}" if closest else ""
+    return Unfit(f"no variant answers {asked}{but}")
+
+
+def _not_had(demand: Demand, selecting: Selecting) -> CarpoolError | None:
+    """Why the variant that was named cannot be had; None: it can."""
+    named = selecting.named(demand.variant)
+    if named.accuracy < demand.accuracy:
+        return Unfit(f"{_figures(named)} was named, and {_asked(demand)} was asked for")
+    if selecting.runs(demand.variant) or named.load_s + named.latency_s <= demand.latency_s:
+        return None
+    msg = f"no instance of {demand.variant} runs now; one is loaded in {named.load_s:.2g} s"
+    return Overloaded(msg, max(named.load_s, _SOON_S))
+
+
+def _without_choice(demand: Demand, *, waits: bool) -> None:
+    if waits:
+        msg = "there is no plan yet that says which variants there are"
+        raise Overloaded(msg, _SOON_S)
+    if demand.accuracy or demand.cost < math.inf or demand.variant:
+        msg = (
+            "this function has no variants to choose from, so no accuracy, cost or variant can be "
+            "promised: leave these out, or have it scaled by the policy infaas, with variants"
+        )
+        raise Unfit(msg)
+
+
+def _unknown(name: str, known: list[str]) -> NotFound:
+    hint = nearest(name, known)
+    there = hint or f"there are {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}"  # noqa: PLR2004
+    return NotFound(f"variant {name[:80]!r} is not known; {there}")
+
+
+def _asked(demand: Demand) -> str:
+    parts = []
+    if demand.latency_s < math.inf:
+        parts.append(f"within {durations.format(round(demand.latency_s, 9))}")
+    if demand.accuracy:
+        parts.append(f"at an accuracy of {demand.accuracy:.4g} or more")
+    if demand.cost < math.inf:
+        parts.append(f"for {demand.cost:.4g} or less")
+    return " ".join(parts) or "that"
+
+
+def _figures(found: Profile | OnOffer) -> str:
+    return (
+        f"{found.name} (accuracy {found.accuracy:.4g}, answers within "
+        f"{found.latency_s * 1000:.3g} ms, costs {found.cost:.3g})"
+    )

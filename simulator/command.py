@@ -1,0 +1,81 @@
+"""``carpool simulate``: a scenario under one policy or several, side by side."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from scaler.command_policy import OnTrial
+from scaler.policy_choice import check_policies, chosen_policy, executed
+from scaler.scenarios.scenario_file import read_scenario
+from simulator import comparison_table, flags, report
+from simulator.arrivals import check_load
+from simulator.metrics import measured
+from simulator.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scaler.scenarios.scenario import Scenario
+    from simulator.results import Outcome
+
+__all__ = ["main", "tell"]
+
+_QUIET_S = 2.0  # a run that is over by then needs no progress
+_OFTEN_S, _SELDOM_S = 0.2, 10.0  # to a terminal, and to a file
+
+
+def main(argv: list[str]) -> int:
+    """Simulate, print, and write a report if one is asked for.
+
+    Raises:
+        ConfigError: flags, a scenario or policies that cannot be used, or a policy that fails.
+    """
+    chosen = flags.parse(argv)
+    scenario = chosen.applied(read_scenario(chosen.scenario))
+    check_policies(scenario)
+    check_load(scenario, chosen.settings.interval_s)
+    policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
+    scenarios = {name: executed(name, scenario) for name in chosen.policies}
+    outcomes: dict[str, Outcome] = {}
+    for name, policy in policies.items():
+        on_trial = OnTrial(name, policy)
+        simulation = Simulation(scenarios[name], on_trial, chosen.settings, _progress(name))
+        outcomes[name] = simulation.run()
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.writelines(f"{complaint}\n" for complaint in on_trial.complaints())
+    tell(chosen, scenario, outcomes)
+    return 0
+
+
+def tell(chosen: flags.Chosen, scenario: Scenario, outcomes: dict[str, Outcome]) -> None:
+    """Print what came of a scenario under each policy, and write a report if one is asked for."""
+    results = {name: measured(outcome) for name, outcome in outcomes.items()}
+    if chosen.report:
+        chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
+    if chosen.as_json:
+        sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
+    else:
+        sys.stdout.write(comparison_table.comparison(results, outcomes))
+
+
+def _progress(name: str) -> Callable[[float], None]:
+    """Says how far a long run is: on a terminal in one line that is written over."""
+    began = shown = time.monotonic()
+    terminal = sys.stderr.isatty()
+
+    def show(share: float) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - began < _QUIET_S or now - shown < (_OFTEN_S if terminal else _SELDOM_S):
+            return
+        shown = now
+        left_s = (now - began) * (1 - share) / share if share else 0.0
+        line = f"{name}: {share:.0%} simulated, about {left_s:.0f} s left"
+        sys.stderr.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    return show

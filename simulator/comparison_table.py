@@ -1,0 +1,90 @@
+"""Policies side by side on a terminal: a row for each number, a column for each policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from simulator.results import Outcome
+
+__all__ = ["ROWS", "comparison", "number"]
+
+_FEW_DIGITS, _MANY = 4, 1000
+
+
+def number(value: float | None) -> str:
+    """A number as a person reads it: four digits at most behind the first that is not 0."""
+    if value is None:
+        return "-"
+    if value == 0 or abs(value) >= _MANY or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.{_FEW_DIGITS}g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def _latency(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda result: number(result["latency_ms"][name])
+
+
+def _plain(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda result: number(result[name])
+
+
+def _share(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda result: _percent(result[name])
+
+
+ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "requests": _plain("requests"),
+    "done": _plain("done"),
+    "expired": _plain("expired"),
+    "refused": _plain("refused"),
+    "SLO missed": _share("slo_miss_ratio"),
+    "latency mean, ms": _latency("mean"),
+    "p50, ms": _latency("p50"),
+    "p95, ms": _latency("p95"),
+    "p99, ms": _latency("p99"),
+    "mean batch": _plain("mean_batch"),
+    "cost": _plain("cost"),
+    "cost per 1000": _plain("cost_per_1k"),
+    "core seconds": _plain("cpu_core_s"),
+    "GPU percent seconds": _plain("gpu_percent_s"),
+    "requests per unit s": _plain("rps_per_resource"),
+    "cold starts": _share("cold_start_ratio"),
+    "idle core seconds": _plain("idle_core_s"),
+    "fragmentation": _share("fragmentation"),
+    "planning, ms": _plain("planning_ms"),
+}
+
+
+def comparison(results: Mapping[str, Mapping[str, Any]], outcomes: Mapping[str, Outcome]) -> str:
+    """All policies, then their functions if there are several, then what found no room."""
+    rows = [["", *results]]
+    rows += [[name, *(show(result) for result in results.values())] for name, show in ROWS.items()]
+    text = _aligned(rows)
+    functions = list(next(iter(results.values()))["functions"])
+    if len(functions) > 1:
+        rows = [["missed, p99 ms", *results]]
+        for function in functions:
+            each = [result["functions"][function] for result in results.values()]
+            cells = (f"{ROWS['SLO missed'](one)}, {ROWS['p99, ms'](one)}" for one in each)
+            rows.append([function, *cells])
+        text += "\n" + _aligned(rows)
+    for policy, outcome in outcomes.items():
+        for function, rate_rps in outcome.unplaced.items():
+            text += f"\n{policy} found no room for up to {number(rate_rps)}/s of {function}"
+    return text.rstrip("\n") + "\n"
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]).rstrip())
+    return "\n".join(lines) + "\n"

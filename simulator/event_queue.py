@@ -1,0 +1,61 @@
+"""What will happen when: the only clock of a simulation.
+
+Calls that are due at the same moment are made in the order in which they were noted, so the same
+simulation goes the same way every time. Nothing here knows what the calls do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["EventQueue"]
+
+Entry: TypeAlias = "tuple[float, int, Callable[..., None], tuple[Any, ...]]"
+
+
+class EventQueue:
+    """Calls to come.
+
+    Attributes:
+        entries: A heap of them, for loops that cannot afford a call to find it empty.
+    """
+
+    __slots__ = ("_order", "entries")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._order = count()
+
+    def at(self, when_s: float, call: Callable[..., None], *arguments: object) -> None:
+        """Have ``call(when_s, *arguments)`` made when its time has come."""
+        heapq.heappush(self.entries, (when_s, next(self._order), call, arguments))
+
+    def postpone(self, owner: object, by_s: float) -> None:
+        """Make all calls of methods of ``owner`` so much later."""
+        self.entries[:] = [
+            (when_s + by_s, order, call, arguments)
+            if getattr(call, "__self__", None) is owner
+            else (when_s, order, call, arguments)
+            for when_s, order, call, arguments in self.entries
+        ]
+        heapq.heapify(self.entries)
+
+    def run(self, until_s: float) -> None:
+        """Make every call that is due by ``until_s``, those that are noted meanwhile too."""
+        entries = self.entries
+        while entries and entries[0][0] <= until_s:
+            when_s, _, call, arguments = heapq.heappop(entries)
+            call(when_s, *arguments)
+
+    def run_next(self) -> bool:
+        """Make the next call; False if there is none."""
+        if not self.entries:
+            return False
+        when_s, _, call, arguments = heapq.heappop(self.entries)
+        call(when_s, *arguments)
+        return True

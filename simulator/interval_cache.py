@@ -1,0 +1,126 @@
+"""Intervals that are like others before: what came of those is taken instead of simulating again.
+
+The rate-level mode. While a function's instances stay as they are, an interval depends on little
+more than how many requests come in it. The first intervals of a kind are simulated request by
+request; once enough is known of a kind, an interval of it gets the mean outcome of those, a request
+for a request. Intervals in which instances come or go, or may, are always simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from simulator.outcomes import Outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scaler.arrivals.processes import Times
+    from simulator.function_run import FunctionRun
+
+__all__ = ["IntervalCache"]
+
+Key: TypeAlias = "tuple[Any, ...]"
+
+_RATIO = math.log(1.05)  # rates within 5 % are alike
+_SHARES = 20  # shares of a route within 5 % too
+_DIGITS = 2  # of a longest wait
+_ENOUGH = ((4, 3_000), (1, 50_000))  # intervals and requests: few long ones will do as well
+_AGAIN = 32  # every so many intervals of a known kind, one is simulated all the same
+_FEW = 20  # requests in an interval: to simulate them costs less than to think about it
+
+
+@dataclass(slots=True)
+class _Regime:
+    """What is known of a kind of interval."""
+
+    intervals: int = 0
+    requests: int = 0
+    met: int = 0
+    served: Outcomes = field(default_factory=Outcomes)
+
+    @property
+    def known(self) -> bool:
+        return any(
+            self.intervals >= intervals and self.requests >= requests
+            for intervals, requests in _ENOUGH
+        )
+
+
+@dataclass(slots=True)
+class _Lesson:
+    """An interval that is being simulated, to learn from it if nothing changes."""
+
+    regime: _Regime
+    version: int
+    requests: int
+
+
+class IntervalCache:
+    """Tells intervals that need to be simulated from those that do not."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, _Regime] = {}
+        self._lessons: dict[str, _Lesson] = {}
+
+    def pick(
+        self, tracks: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
+    ) -> list[Times]:
+        """The arrivals to simulate; what comes of the others is added to what was served."""
+        picked: list[Times] = []
+        for track, own in zip(tracks, times, strict=True):
+            skipped = self._skips(track, [len(each) for each in own], start, end)
+            picked += [np.empty(0)] * len(own) if skipped else own
+        return picked
+
+    def learn(self, track: FunctionRun, served: Outcomes) -> None:
+        """What came of an interval that was simulated."""
+        lesson = self._lessons.pop(track.function.name, None)
+        if lesson and lesson.version == track.fleet.version:
+            lesson.regime.intervals += 1
+            lesson.regime.requests += lesson.requests
+            lesson.regime.served.add(served)
+
+    def _skips(self, track: FunctionRun, counts: list[int], start: float, end: float) -> bool:
+        requests = sum(counts)
+        if requests < _FEW or not track.fleet.steady:
+            return False
+        key = (track.function.name, *_load(counts, end - start), *_supply(track))
+        regime = self._known.setdefault(key, _Regime())
+        regime.met += 1
+        if not regime.known or regime.met % _AGAIN == 0:
+            self._lessons[track.function.name] = _Lesson(regime, track.fleet.version, requests)
+            return False
+        track.lane.served.add(regime.served, requests / regime.requests)
+        track.lane.skip(end - start)
+        for instance in track.fleet.serving:
+            instance.used = end
+        return True
+
+
+def _load(counts: Sequence[int], interval_s: float) -> tuple[Any, ...]:
+    """About how many requests come of which application."""
+    total = sum(counts)
+    shares = tuple(round(_SHARES * count / total) for count in counts)
+    return interval_s, round(math.log(total) / _RATIO), shares
+
+
+def _supply(track: FunctionRun) -> tuple[Any, ...]:
+    """What serves them."""
+    plan = track.fleet.plan
+    routes = plan.routes if plan else ()
+    present = Counter((i.key, i.kind.batch_size) for i in track.fleet.serving)
+    ways = [
+        (
+            route.app,
+            float(f"{route.max_wait_s:.{_DIGITS}g}"),
+            tuple(sorted((name, round(_SHARES * w)) for name, w in route.weights.items())),
+        )
+        for route in routes
+    ]
+    return frozenset(present.items()), tuple(ways)

@@ -1,0 +1,258 @@
+"""One function in simulated time: the sidecar's own batcher, and instances that execute.
+
+A lane can skip a stretch of time: who waits goes on waiting, and batches run on, as if it had not
+been. So it has a time of its own, which is behind that of the agenda by all that it has skipped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sidecar.core.admission.shedding import Shedding
+from sidecar.core.batcher import Batcher
+from sidecar.policies.planned import Planned, policy_of, routes_of
+from simulator.application import SendingApplication
+from simulator.instance import Phase
+from simulator.outcomes import Outcomes
+from simulator.upstreams import ManyUpstreams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from carpool.plan import Plan
+    from scaler.scenarios.scenario import App
+    from sidecar.core.batch import Batch
+    from sidecar.core.request import Request
+    from simulator.event_queue import EventQueue
+    from simulator.fleet import Fleet
+    from simulator.instance import Instance
+
+__all__ = ["SimulatedSidecar"]
+
+_ROUNDING_S = 1e-9  # an answer is late if it is later than that
+
+
+class SimulatedSidecar:
+    """The queue of one function and what its instances do with it.
+
+    Args:
+        apps: Who calls it.
+        fleet: Its instances.
+        agenda: Knows when batches will have been executed.
+        queue_max: Most requests waiting.
+        starving: Called when somebody waits, and no instance is there or coming.
+        way_s: What each answer takes longer than its execution.
+
+    Attributes:
+        served: What became of requests; whoever reads it may put another in its place.
+        callers: One an application.
+        requests: How many came.
+        waiting: Requests that wait.
+        free: Instances that execute nothing.
+        least: The smallest full batch of any instance; 0 without instances.
+        wakes_at: When it will step if nothing happens before, by its own time.
+        skipped_s: How far its own time is behind.
+    """
+
+    def __init__(
+        self,
+        apps: Sequence[App],
+        fleet: Fleet,
+        agenda: EventQueue,
+        queue_max: float,
+        starving: Callable[[float], None],
+        way_s: float = 0.0,
+    ) -> None:
+        nothing = Planned(Planned.Params({}))
+        self.batcher = Batcher(
+            nothing,
+            batch_max=2**31,  # each instance's own is less
+            queue_max=queue_max,  # type: ignore[arg-type]  # infinity compares like a number
+            shedding=Shedding("off"),
+        )
+        self.batcher.upstreams = self._upstreams = ManyUpstreams()
+        self._fleet = fleet
+        self._agenda = agenda
+        self._starving = starving
+        self._way_s = way_s
+        self._tightest_s = min(app.slo_s for app in apps)
+        self._no_failures: dict[int, list[bool]] = {}
+        self.least = self._largest = 0
+        self._single = 0
+        self._futile = False
+        self.wakes_at = math.inf
+        self.skipped_s = 0.0
+        self.requests = 0
+        self.served = Outcomes()
+        self.callers = [SendingApplication(self, app) for app in apps]
+        self.waiting = 0
+        self.free = 0
+
+    def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
+        """Go on under ``plan``, losing nothing."""
+        upstreams = [instance.upstream for instance in instances]
+        self.batcher.replan(policy_of(plan), routes_of(plan), upstreams, plan.version)
+        self._recount()
+        self.step(now - self.skipped_s)
+
+    def join(self, instance: Instance, now: float) -> None:
+        """One more instance; whoever waits while none is free has waited for it to load."""
+        own = now - self.skipped_s
+        if self.waiting and not self.free:
+            instance.cold_before = own
+        self.batcher.upstreams.add(instance.upstream)
+        self.batcher.changed()
+        self._recount()
+        self.step(own)
+
+    def leave(self, instance: Instance) -> None:
+        """One less; what it has comes back."""
+        gone = instance.upstream
+        self.batcher.upstreams.keep({u for u in self.batcher.upstreams if u is not gone})
+        self.batcher.changed()
+        self._recount()
+
+    def skip(self, by_s: float) -> None:
+        """Let so much time pass by."""
+        self.skipped_s += by_s
+        self._agenda.postpone(self, by_s)
+
+    def step(self, now: float) -> None:
+        """Let every batch leave that may at ``now`` of its own time; be woken when the next may."""
+        actions = self.batcher.step(now)
+        for batch in actions.send:
+            self._launch(batch, now)
+        if actions.expired:
+            expired = len(actions.expired)
+            self.waiting -= expired
+            self.served.expired += expired
+            for request in actions.expired:
+                self.served.miss(request.app)
+            if not self.least:  # no instance could have taken them
+                self.served.cold += expired
+        if self.waiting:
+            self._futile = not self.free and not actions.send and self.waiting >= self._largest
+            due = self.batcher.wake_at(now)
+            if due < self.wakes_at:
+                self.wake(due)
+
+    def crowded(self, now: float) -> bool:
+        """Somebody waits, and no instance is free: whether a batch may leave all the same."""
+        if not self.least or self._fleet.keep_alive.dormant:
+            coming = self._fleet.demand(self.waiting, now + self.skipped_s)
+            if not coming:
+                self._starving(now + self.skipped_s)
+        return self._single > 0 and self.waiting >= self.least and not self._futile
+
+    def wake(self, due: float) -> None:
+        """Step at ``due`` of its own time, whatever happens before."""
+        self.wakes_at = due
+        self._agenda.at(due + self.skipped_s, self._woken, due)
+
+    def _woken(self, now: float, due: float) -> None:
+        del now
+        if due == self.wakes_at:
+            self.wakes_at = math.inf
+            if self.waiting:
+                self.step(due)
+
+    def _launch(self, batch: Batch, now: float) -> None:
+        instance = self._fleet.alive[batch.upstream.name]
+        self._upstreams.moved(batch.upstream)
+        self.waiting -= len(batch.requests)
+        if instance.device:
+            self.free -= not batch.upstream.free
+            instance.device.take(batch)
+            if not instance.device.busy:
+                self._run_stage(instance, now)
+            return
+        if batch.upstream.in_flight == 1:
+            self.free -= 1
+            self._single += 1
+        else:
+            self._single -= 1
+        exec_s, cost = instance.execution.run(batch.seats)
+        start = max(instance.busy_until, now)
+        instance.busy_until = end = instance.end(start, exec_s)
+        if instance.budget:
+            exec_s, cost = end - start, instance.execution.cost(end - start)
+        self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
+
+    def _run_stage(self, instance: Instance, now: float) -> None:
+        assert instance.device is not None  # noqa: S101  whoever calls has looked
+        stage_s = instance.device.begin(now)
+        if stage_s is not None:
+            instance.busy_until = end = instance.end(now, stage_s)
+            self._agenda.at(end + self.skipped_s, self._stage_ran, instance, end)
+
+    def _stage_ran(self, at_s: float, instance: Instance, now: float) -> None:
+        device = instance.device
+        assert device is not None  # noqa: S101  its stage has run
+        for batch, exec_s, cost in device.end():
+            self._land(at_s, batch, instance, now, exec_s, cost)
+        device.busy = False  # not before: who comes in place of those joins at this boundary
+        self._run_stage(instance, now)
+
+    def _land(
+        self,
+        at_s: float,
+        batch: Batch,
+        instance: Instance,
+        now: float,
+        exec_s: float,
+        cost: float,
+    ) -> None:
+        requests = batch.requests
+        count = len(requests)
+        failed = self._no_failures.get(count)
+        if failed is None:
+            failed = self._no_failures[count] = [False] * count
+        self.batcher.finished(batch, failed, now)
+        self._upstreams.moved(batch.upstream)
+        served = self.served
+        served.cost += cost
+        served.busy_core_s += exec_s * instance.execution.size.cpu
+        company = instance.device.company if instance.device else count
+        served.batches += count / company
+        served.sizes[company] = served.sizes.get(company, 0) + count / company
+        self._record(requests, instance, now)
+        self._futile = False
+        idle = not batch.upstream.in_flight
+        if instance.phase is Phase.SERVING:
+            if instance.device:
+                self.free += batch.upstream.in_flight == batch.upstream.at_once - 1
+            else:
+                self.free += idle
+                self._single += 1 - 2 * idle
+        if self.waiting:
+            self.step(now)
+        if idle and not batch.upstream.in_flight:
+            instance.used = at_s
+            self._fleet.keep_alive.rests(instance, at_s)
+            if self.batcher.idle:
+                self._fleet.keep_alive.fell_idle(at_s)
+
+    def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
+        served = self.served
+        served.done += len(requests)
+        now += self._way_s
+        served.fresh_s += [now - request.arrived for request in requests]
+        first = requests[0].arrived  # nobody has waited longer
+        if now - first > self._tightest_s:
+            latest = now - _ROUNDING_S
+            late = [request.app for request in requests if request.deadline < latest]
+            served.late += len(late)
+            for app in late:
+                served.miss(app)
+        if first < instance.cold_before:
+            cold = instance.cold_before
+            served.cold += sum([request.arrived < cold for request in requests])
+
+    def _recount(self) -> None:
+        upstreams = list(self.batcher.upstreams)
+        sizes = [1 if each.at_once > 1 else each.batch_max for each in upstreams]
+        self.free = sum(each.free for each in upstreams)
+        self._single = sum(each.in_flight == each.at_once == 1 for each in upstreams)
+        self.least, self._largest = min(sizes, default=0), max(sizes, default=0)
+        self._futile = False

@@ -1,0 +1,84 @@
+"""Drives a scheduler in simulated time: one device, nodes that take as long as they say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from carpool.lazy_batching.program import Kind, Node, Program
+from carpool.lazy_batching.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.rules import Rules
+
+__all__ = ["Drive", "program"]
+
+
+def program(*seconds: float, batch_max: int = 64, per_item: float = 0.0) -> Program:
+    """A model of static nodes; each item but the first adds ``per_item`` of a node's seconds."""
+    return Program(
+        "model",
+        [
+            Node([each * (1 + per_item * (size - 1)) for size in range(1, batch_max + 1)])
+            for each in seconds
+        ],
+    )
+
+
+@dataclass
+class Drive:
+    """What happened.
+
+    Attributes:
+        ended: when each request ended.
+        batches: (time, requests) of every node that ran.
+        steps: how often a decoder's end has run, by request.
+    """
+
+    rules: Rules | None = None
+    lengths: Mapping[int, int] = field(default_factory=dict)
+    ended: dict[int, float] = field(default_factory=dict)
+    batches: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
+    nodes: dict[int, list[int]] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
+
+    def run(self, riders: Sequence[Rider], free_at: float = 0.0) -> Drive:
+        """Run all of them, the device being busy with something else until ``free_at``."""
+        scheduler = Scheduler(self.rules)
+        coming = sorted(riders, key=lambda rider: rider.arrived)
+        now = free_at
+        while coming or scheduler.waiting or scheduler.table.top:
+            while coming and coming[0].arrived <= now:
+                scheduler.add(coming.pop(0))
+            entry = scheduler.next(now)
+            if entry is None:
+                assert coming, "nothing runs, though somebody waits"
+                now = max(now, coming[0].arrived)
+                continue
+            members = list(entry.riders)
+            assert sum(r.seats for r in members) == entry.seats <= entry.program.batch_max
+            self.batches.append((now, tuple(r.id for r in members)))
+            for rider in members:
+                self.nodes.setdefault(rider.id, []).append(entry.node)
+            now += entry.program.node_s(entry.node, entry.seats)
+            for rider in scheduler.ran(self._done(entry.program, entry.node, members)):
+                assert rider.id not in self.ended
+                self.ended[rider.id] = now
+        return self
+
+    def _done(self, of: Program, node: int, members: Sequence[Rider]) -> list[Rider]:
+        block = of.block(node)
+        if block.kind is not Kind.DECODER or node + 1 < block.end:
+            return []
+        for rider in members:
+            self.steps[rider.id] = self.steps.get(rider.id, 0) + 1
+        return [r for r in members if self.steps[r.id] >= self.lengths.get(r.id, 1)]
+
+    @property
+    def last(self) -> float:
+        """When all was done."""
+        return max(self.ended.values(), default=-math.inf)

@@ -1,0 +1,177 @@
+"""What comes between: who waits is cancelled, a stage fails for some, a state goes bad."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.rules import PAPER, Rules
+from carpool.lazy_batching.scheduler import Scheduler
+from tests.carpool.lazy_batching.drive import program
+from tests.effort import scaled
+from watchdog_plugin.protocols.tensors import Signature, TensorSpec
+from watchdog_plugin.staged.executor import Executor, Lane, Ticket
+from watchdog_plugin.staged.model import Step
+from watchdog_plugin.staged.profile import measured
+
+if TYPE_CHECKING:
+    from watchdog_plugin.protocols.tensors import Arrays
+
+RULES = [Rules(), Rules(pays=False), Rules(estimate="serial"), PAPER]
+KINDS = [Kind.STATIC, Kind.ENCODER, Kind.DECODER]
+
+
+@given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
+@settings(max_examples=scaled(200))
+def test_everybody_ends_once_whatever_comes_between(
+    data: st.DataObject, rules: Rules, kinds: list[Kind]
+) -> None:
+    """Answered, failed or cancelled, and each only once; nothing is left behind."""
+    models = [Program(name, [Node([1.0, 1.5, 1.7], kind) for kind in kinds]) for name in "ab"]
+    scheduler, now, number = Scheduler(rules), 0.0, 0
+    waiting: set[Rider] = set()
+    some: st.SearchStrategy[set[Rider]]
+    there: set[Rider] = set()
+    ended: list[Rider] = []
+    for _ in range(data.draw(st.integers(1, 60))):
+        for _ in range(data.draw(st.integers(0, 3))):
+            model = data.draw(st.sampled_from(models))
+            left = Left(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
+            budget_s = data.draw(st.sampled_from([0.0, 9.0, math.inf]))
+            seats = data.draw(st.integers(1, 2))
+            rider = Rider(number, model, now, deadline=now + budget_s, left=left, seats=seats)
+            number += 1
+            scheduler.add(rider)
+            waiting.add(rider)
+            there.add(rider)
+        leaves: bool = data.draw(st.booleans())
+        if waiting and leaves:
+            chosen = data.draw(st.sampled_from(sorted(waiting, key=lambda each: each.id)))
+            assert scheduler.cancel(chosen)
+            waiting.discard(chosen)
+            ended.append(chosen)
+        entry = scheduler.next(now)
+        if entry is None:
+            continue
+        waiting.difference_update(entry.riders)
+        for below in scheduler.table:
+            waiting.difference_update(below.riders)
+        some = st.sets(st.sampled_from(entry.riders))
+        failed: set[Rider] = data.draw(some) if data.draw(st.integers(0, 3)) == 0 else set()
+        now += entry.program.node_s(entry.node, entry.seats)
+        done = data.draw(some) - failed
+        ended += [*failed, *scheduler.ran(done, failed)]
+    while entry := scheduler.next(now):
+        now += entry.program.node_s(entry.node, entry.seats)
+        ended += scheduler.ran(set(entry.riders))
+
+    assert sorted(rider.id for rider in ended) == list(range(number))
+    assert there == set(ended)
+    assert (0, 0) == (scheduler.waiting, len(scheduler.table))
+    assert [0, 0] == [scheduler.table.seats(model) for model in models]
+
+
+def test_who_fails_leaves_room_for_who_waits() -> None:
+    """His seats are free at that boundary."""
+    model = program(1.0, 1.0, batch_max=2)
+    scheduler = Scheduler(Rules(pays=False))
+    first, second, third = (Rider(n, model, 0.0) for n in range(3))
+    for rider in (first, second, third):
+        scheduler.add(rider)
+    entry = scheduler.next(0.0)
+    assert entry is not None
+    assert [first, second] == entry.riders
+    scheduler.ran((), {second})
+    entry = scheduler.next(1.0)
+
+    assert entry is not None
+    assert [third] == entry.riders
+
+
+def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join() -> None:
+    """Another shape cannot join; it begins once those who run have ended."""
+    model = Program("words", [Node([1.0] * 8, Kind.DECODER)])
+    scheduler, now = Scheduler(), 0.0
+    scheduler.add(Rider(0, model, 0.0, left=Left(1, 5), key="a"))
+    assert scheduler.next(0.0) is not None
+    odd = Rider(1, model, 0.5, left=Left(1, 5), key="b")
+    scheduler.add(odd)
+    steps: dict[Rider, int] = {}
+    for number in range(2, 200):
+        scheduler.add(Rider(number, model, now, left=Left(1, 5), key="a"))
+        entry = scheduler.next(now)
+        assert entry is not None
+        for rider in entry.riders:
+            steps[rider] = steps.get(rider, 0) + 1
+        now += 1.0
+        if odd in scheduler.ran({rider for rider in entry.riders if steps[rider] >= 5}):
+            break
+
+    assert now <= 3 * 5 + 1
+
+
+class Counting:
+    """Adds one to its state until that is ten; a state that is no number never gets there."""
+
+    signature = Signature(
+        [TensorSpec("x", "FP32", ("batch",))], [TensorSpec("seen", "FP32", ("batch", None))]
+    )
+    kinds = (Kind.STATIC, Kind.DECODER)
+    steps_max = 12
+
+    def run(self, stage: int, values: Arrays) -> Step:
+        """A step for each row; a state of thirteen cannot be run in any company."""
+        if stage == 0:
+            return Step(values)
+        following = values["x"] + 1
+        if np.any(following == 14):
+            msg = "thirteen"
+            raise ValueError(msg)
+        return Step({"x": following}, following >= 10, {"seen": following})
+
+
+@pytest.fixture
+def lane() -> Lane:
+    """A model that counts, with its times."""
+    model: Any = Counting()
+    return Lane(model, measured("counting", model, feeds, 4))
+
+
+def feeds(rows: int) -> Arrays:
+    """States that may be tried."""
+    return {"x": np.zeros(rows, np.float32)}
+
+
+def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: Lane) -> None:
+    """It is stopped at the most steps; the neighbours get what they get alone."""
+    executor, starts = Executor(), [3.0, math.nan, 7.0, 5.5]
+    ticket = Ticket(len(starts))
+    requests = [({"x": np.array([x], np.float32)}, 1, math.inf) for x in starts]
+    members = executor.submit(lane, requests, "key", ticket)
+    ticket.wait()
+    seen = [member.outcome["seen"][0] for member in members if isinstance(member.outcome, dict)]
+
+    assert [7, 12, 3, 5] == [len(each) for each in seen]
+    assert [4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0] == list(seen[0])
+    assert np.isnan(seen[1]).all()
+
+
+def test_who_fails_in_a_later_step_takes_nobody_with_him(lane: Lane) -> None:
+    """Thirteen raises for everybody in its batch; alone, it is the only one that does."""
+    executor, ticket = Executor(), Ticket(4)
+    made = partial(np.array, dtype=np.float32)
+    requests = [({"x": made([x])}, 1, 5.0) for x in (1.0, 13.0, 4.0, 2.0)]
+    members = executor.submit(lane, requests, "key", ticket)
+    ticket.wait()
+    outcomes = [member.outcome for member in members]
+
+    assert [False, True, False, False] == [isinstance(each, Exception) for each in outcomes]
+    assert [9, 6, 8] == [len(o["seen"][0]) for o in outcomes if isinstance(o, dict)]

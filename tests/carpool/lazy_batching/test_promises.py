@@ -1,0 +1,167 @@
+"""What the scheduler promises whatever comes: everybody ends once, in order, in bounded time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.rules import PAPER, Rules
+from carpool.lazy_batching.scheduler import Scheduler
+from tests.carpool.lazy_batching.drive import Drive, program
+from tests.effort import scaled
+
+RULES = [
+    Rules(),
+    Rules(pays=False),
+    Rules(pays=False, lost="block", partial=False),
+    Rules(estimate="serial"),
+    PAPER,
+]
+
+
+def _program(name: str, kinds: list[Kind], batch_max: int) -> Program:
+    seconds = [1.0 + 0.3 * size for size in range(batch_max)]
+    return Program(name, [Node(seconds, kind) for kind in kinds])
+
+
+PROGRAMS = st.lists(
+    st.tuples(st.lists(st.sampled_from(Kind), min_size=1, max_size=5), st.integers(1, 4)),
+    min_size=1,
+    max_size=3,
+)
+COMING = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # its model
+        st.floats(0, 40),  # when
+        st.sampled_from([0.5, 10.0, 60.0, math.inf]),  # seconds to its deadline
+        st.integers(1, 3),  # length of its input
+        st.integers(1, 6),  # length of its answer
+        st.integers(1, 6),  # as predicted
+        st.integers(1, 2),  # rows
+        st.sampled_from("ab"),  # its shape
+    ),
+    max_size=25,
+)
+
+
+@given(programs=PROGRAMS, coming=COMING, rules=st.sampled_from(RULES))
+@settings(max_examples=scaled(300))
+def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
+    programs: list[tuple[list[Kind], int]],
+    coming: list[tuple[int, float, float, int, int, int, int, str]],
+    rules: Rules,
+) -> None:
+    """No leak, no loss, no batch too large, nobody's node run twice or left out."""
+    made = [_program(str(n), *each) for n, each in enumerate(programs)]
+    riders, inputs, lengths = [], {}, {}
+    for number, (which, at, budget, encoder, decoder, predicted, seats, key) in enumerate(coming):
+        model = made[which % len(made)]
+        inputs[number], lengths[number] = encoder, decoder
+        riders.append(
+            Rider(
+                number,
+                model,
+                at,
+                deadline=at + budget,
+                left=Left(encoder, predicted),
+                key=key,
+                seats=min(seats, model.batch_max),
+            )
+        )
+    sizes = {rider.id: rider.program for rider in riders}
+    drive = Drive(rules, lengths).run(riders)
+
+    assert set(sizes) == set(drive.ended)
+    for number, model in sizes.items():
+        times = {Kind.STATIC: 1, Kind.ENCODER: inputs[number], Kind.DECODER: lengths[number]}
+        decoders = sum(block.kind is Kind.DECODER for block in model.blocks)
+        if decoders > 1 or sum(block.kind is Kind.ENCODER for block in model.blocks) > 1:
+            continue  # one loop of each kind is what a request's lengths speak of
+        expected = Counter(
+            {
+                node: times[block.kind]
+                for block in model.blocks
+                for node in range(block.start, block.end)
+            }
+        )
+        assert expected == Counter(drive.nodes[number])
+
+
+@pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
+def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rules) -> None:
+    """A short model's requests could go on top for ever; they may not."""
+    short = _program("short", [Kind.STATIC], 4)
+    long = _program("long", [Kind.STATIC] * 5, 4)
+    stream = [Rider(number, short, 0.9 * number) for number in range(1, 400)]
+    drive = Drive(rules).run([Rider(0, long, 0.0), *stream])
+
+    nodes, batches, longest_s = 5, rules.overtaken_max, 1.9
+    assert drive.ended[0] <= nodes * (batches + 1) * longest_s
+
+
+def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
+    """Where one has no room, nobody of his model gets in before him, of another shape either."""
+    model = program(1.0, 1.0, 1.0, batch_max=4)
+    wide = Rider(1, model, 0.5, seats=4, key="wide")
+    narrow = [Rider(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
+    drive = Drive(Rules(pays=False)).run([Rider(0, model, 0.0, key="narrow"), wide, *narrow])
+
+    assert drive.ended[1] <= 8.0
+
+
+def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
+    """Steps of 1: the short answer ends at its own step; who comes meanwhile is in the next one."""
+    model = Program("words", [Node([1.0] * 4, Kind.DECODER)])
+    riders = [Rider(n, model, at, left=Left(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
+    drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(riders)
+
+    assert {0: 2.0, 1: 6.0, 2: 5.0} == drive.ended
+    assert (2.0, (1, 2)) in drive.batches
+
+
+def test_company_that_does_not_pay_is_not_sought() -> None:
+    """Where two take twice as long as one, requests run one after the other; else together."""
+    alone, cheap = program(*[1.0] * 4, per_item=1.0), program(*[1.0] * 4, per_item=0.1)
+    for model, together in ((alone, False), (cheap, True)):
+        drive = Drive().run([Rider(0, model, 0.0), Rider(1, model, 0.5)])
+
+        assert together is any(len(members) > 1 for _, members in drive.batches)
+
+
+def test_a_lost_request_blocks_nobody_unless_it_shall() -> None:
+    """It is late whatever happens, so its slack says nothing; the paper leaves it open."""
+    ended = {}
+    for lost in ("ignore", "block"):
+        model = program(*[1.0] * 8)
+        riders = [Rider(0, model, 0.0, deadline=1.0), Rider(1, model, 0.5, deadline=99.0)]
+        ended[lost] = Drive(Rules(lost=lost, pays=False)).run(riders).ended
+
+    assert {0: 9.0, 1: 9.0} == ended["ignore"]
+    assert {0: 8.0, 1: 16.0} == ended["block"]
+
+
+def test_slack_of_every_model_on_the_device_is_checked() -> None:
+    """A newcomer of another model that would make one that runs late has to wait."""
+    first, other = program(*[1.0] * 8), program(*[1.0] * 8)
+    riders = [Rider(0, first, 0.0, deadline=10.0), Rider(1, other, 0.5)]
+    drive = Drive(Rules(pays=False)).run(riders)
+
+    assert {0: 8.0, 1: 16.0} == drive.ended
+
+
+def test_who_waits_can_be_cancelled() -> None:
+    """He is forgotten; who runs is not touched."""
+    model = program(1.0, 1.0)
+    scheduler = Scheduler()
+    waits = Rider(0, model, 0.0)
+    scheduler.add(waits)
+
+    assert scheduler.cancel(waits)
+    assert not scheduler.cancel(waits)
+    assert scheduler.next(0.0) is None

@@ -1,0 +1,215 @@
+"""Whatever joins whatever when: everybody gets what the whole model gives him alone."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from carpool.lazy_batching.program import Left, Node, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.rules import PAPER, Rules
+from carpool.lazy_batching.scheduler import Scheduler
+from examples import models as examples
+from examples import sequences
+from tests.effort import scaled
+from tests.watchdog_plugin import models
+from tests.watchdog_plugin.cutting import cut
+from watchdog_plugin.onnx.session import OnnxSession
+from watchdog_plugin.staged.executor import Executor, Lane, Member, Ticket, run_stage
+from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
+from watchdog_plugin.stages import sample
+from watchdog_plugin.stages.chain import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from watchdog_plugin.protocols.tensors import Arrays
+
+BATCH_MAX = 6
+
+
+def staged(path: Path) -> ChainModel:
+    """A perceptron of many layers in four stages."""
+    whole = OnnxSession(models.deep(path / "deep.onnx"), 1)
+    sessions = [OnnxSession(file, 1) for file in cut(path / "deep.onnx", 4, path / "stages")]
+    return ChainModel(Chain(sessions, list(whole.signature.outputs)), whole.signature)
+
+
+def iterative(path: Path) -> IterativeModel:
+    """An encoder and a decoder of the examples."""
+    encoder = OnnxSession(path / "model.onnx", 1)
+    decoder = OnnxSession(path / "decoder.onnx", 1)
+    chain = Chain([encoder], list(decoder.signature.inputs))
+    state = chain.run_all(sample.feeds(encoder.signature, 2))
+    made = emits("decoder", state, decoder.run(state))
+    return IterativeModel(chain, list(encoder.signature.inputs.values()), decoder.run, made, 40)
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, Lane]:
+    """Three models, with times by which batches pay and newcomers may join."""
+    folder = tmp_path_factory.mktemp("models")
+    made: dict[str, StagedModel] = {
+        "deep": staged(folder),
+        "recurrent": iterative(recurrent),
+        "transformer": iterative(examples.build("transformer", folder).parent),
+    }
+    return {name: Lane(model, times(name, model)) for name, model in made.items()}
+
+
+def times(name: str, model: StagedModel) -> Program:
+    """A millisecond a stage, and a tenth of it for each more row."""
+    rising = [1e-3 * (1 + 0.1 * more) for more in range(BATCH_MAX)]
+    return Program(name, [Node(rising, kind) for kind in model.kinds])
+
+
+def request(lane: Lane, seed: int, rows: int) -> Arrays:
+    """An input; of a sequence, the first number says how long the answer is."""
+    rng = np.random.default_rng(seed)
+    spec = next(iter(lane.model.signature.inputs.values()))
+    if spec.datatype == "INT64":
+        return {spec.name: rng.integers(1, 9, (rows, sequences.LENGTH_MAX))}
+    return {spec.name: rng.standard_normal((rows, 16)).astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def alone(lanes: dict[str, Lane]) -> Callable[[str, int, int], Arrays]:
+    """What a model of `lanes` gives for one request by itself; each is asked once."""
+
+    @cache
+    def ask(name: str, seed: int, rows: int) -> Arrays:
+        lane = lanes[name]
+        member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
+        rider = Rider(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
+        scheduler = Scheduler()
+        scheduler.add(rider)
+        while entry := scheduler.next(0.0):
+            failed = run_stage(list(entry.riders), entry.node)
+            assert not failed
+            scheduler.ran({rider} if member.ended else ())
+        member.end()
+        assert isinstance(member.outcome, dict)
+        return member.outcome
+
+    return ask
+
+
+def equal(expected: Arrays, found: Arrays) -> None:
+    """To the fifth digit; words to the letter."""
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        assert array.shape == found[name].shape
+        scale = float(np.max(np.abs(array)))
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 * scale)
+
+
+COMING = st.lists(
+    st.tuples(
+        st.sampled_from(["deep", "recurrent", "transformer"]),
+        st.integers(0, 7),  # which input
+        st.integers(1, 3),  # its rows
+        st.integers(0, 6),  # boundaries that pass before it comes
+        st.sampled_from([0.0, 0.01, 1.0, float("inf")]),  # seconds to its deadline
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(coming=COMING, rules=st.sampled_from([Rules(), Rules(pays=False), PAPER]))
+@settings(max_examples=scaled(60), suppress_health_check=list(HealthCheck))
+def test_any_interleaving_gives_the_whole_models_answers(
+    lanes: dict[str, Lane],
+    alone: Callable[[str, int, int], Arrays],
+    coming: list[tuple[str, int, int, int, float]],
+    rules: Rules,
+) -> None:
+    """Three models on one scheduler, newcomers at any boundary, with and without deadlines."""
+    scheduler = Scheduler(rules)
+    waiting = list(coming)
+    members: dict[int, tuple[Member, str, int, int]] = {}
+    passed = 0
+    while waiting or scheduler.waiting or scheduler.table.top:
+        while waiting and (waiting[0][3] <= passed or not scheduler.table.top):
+            name, seed, rows, _, budget = waiting.pop(0)
+            rows = rows if name == "deep" else 1
+            lane = lanes[name]
+            member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
+            number = len(members)
+            members[number] = (member, name, seed, rows)
+            scheduler.add(
+                Rider(
+                    number,
+                    lane.program,
+                    0.0,
+                    deadline=budget,
+                    left=Left(1, 8),
+                    seats=rows,
+                    payload=member,
+                )
+            )
+            passed = 0
+        entry = scheduler.next(0.0)
+        assert entry is not None
+        riders = list(entry.riders)
+        assert not run_stage(riders, entry.node)
+        for rider in scheduler.ran({rider for rider in riders if rider.payload.ended}):
+            rider.payload.end()
+        passed += 1
+
+    for member, name, seed, rows in members.values():
+        assert isinstance(member.outcome, dict)
+        equal(alone(name, seed, rows), member.outcome)
+
+
+def test_threads_that_come_at_any_time_get_their_own_answers(
+    lanes: dict[str, Lane], alone: Callable[[str, int, int], Arrays]
+) -> None:
+    """The executor itself: eight threads, three models, one device."""
+    executor = Executor()
+    found: dict[tuple[str, int], object] = {}
+
+    def call(thread: int) -> None:
+        for turn in range(6):
+            name = ("deep", "recurrent", "transformer")[(thread + turn) % 3]
+            lane, seed = lanes[name], 10 * thread + turn
+            ticket = Ticket(1)
+            (member,) = executor.submit(lane, [(request(lane, seed, 1), 1, 5.0)], name, ticket)
+            ticket.wait()
+            found[name, seed] = member.outcome
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert 48 == len(found)
+    for (name, seed), outcome in found.items():
+        assert isinstance(outcome, dict)
+        equal(alone(name, seed, 1), outcome)
+
+
+def test_who_is_at_fault_fails_alone(tmp_path: Path) -> None:
+    """A row that no table has spoils the batch; its neighbours are answered all the same."""
+    whole = OnnxSession(models.lookup(tmp_path / "lookup.onnx"), 1)
+    model = ChainModel(Chain([whole], ["value"]), whole.signature)
+    executor, ticket, lane = Executor(), Ticket(3), Lane(model, times("lookup", model))
+    indices = [3, 77, 5]
+    members = executor.submit(
+        lane, [({"index": np.array([i])}, 1, 5.0) for i in indices], "k", ticket
+    )
+    ticket.wait()
+
+    first, bad, last = (member.outcome for member in members)
+    assert isinstance(first, dict)
+    assert isinstance(last, dict)
+    assert [30.0, 50.0] == [float(first["value"][0]), float(last["value"][0])]
+    assert isinstance(bad, Exception)

@@ -1,0 +1,80 @@
+"""The paper's own examples: Fig. 10, Eq. 1 and 2, Algorithm 1."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from carpool.lazy_batching.lengths import Lengths
+from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.request import Rider
+from carpool.lazy_batching.rules import PAPER, Rules
+from carpool.lazy_batching.slack import slack_s
+from tests.carpool.lazy_batching.drive import Drive, program
+
+ORACLE = dataclasses.replace(PAPER, estimate="batched")
+EIGHT = program(*[1.0] * 8)
+
+
+def fig_10(sla: float, rules: Rules = PAPER) -> Drive:
+    """Three requests; the device is free at 2."""
+    riders = [
+        Rider(number, EIGHT, at, deadline=at + sla) for number, at in enumerate((0.0, 3.5, 4.5), 1)
+    ]
+    return Drive(rules).run(riders, free_at=2.0)
+
+
+def test_figure_10_step_by_step() -> None:
+    """R1 from 2 on, R2 on top at 4, R3 at 5; R2 and R3 merge at node B, all at node C."""
+    batches = dict(fig_10(30).batches)
+
+    assert [(1,), (1,), (2,), (3,), (2, 3)] == [batches[at] for at in (2.0, 3.0, 4.0, 5.0, 6.0)]
+    assert {1, 2, 3} == set(batches[7.0])
+    assert {1: 13.0, 2: 13.0, 3: 13.0} == fig_10(30).ended
+
+
+def test_slack_of_figure_10() -> None:
+    """Slack is 20, 12 and 4 with one, two and three requests of 8, so three are the most."""
+    waited = 2.0
+    slacks = [slack_s(30 - waited, [8.0] * count) for count in (1, 2, 3, 4)]
+
+    assert [20, 12, 4] == slacks[:3]
+    assert slacks[3] < 0
+
+
+@pytest.mark.parametrize(
+    ("sla", "rules", "ended"),
+    [
+        pytest.param(20, PAPER, (12, 12, 20), id="20-R3 refused as 20 - (5 + 24) < 0"),
+        pytest.param(20, ORACLE, (13, 13, 13), id="20-the oracle knows better"),
+        pytest.param(12, ORACLE, (12, 12, 20), id="12-too tight for the oracle too"),
+    ],
+)
+def test_figure_10_with_tighter_agreements(
+    sla: float, rules: Rules, ended: tuple[float, ...]
+) -> None:
+    """Who would make another late is not let in until the table is empty."""
+    assert ended == tuple(fig_10(sla, rules).ended[number] for number in (1, 2, 3))
+
+
+def test_single_exec_by_algorithm_1() -> None:
+    """Static 2, encoder 0.5 x 10, decoder 1.0 x 30 are 37; with the actual 12 outputs 19."""
+    model = Program(
+        "translate",
+        [Node([2.0]), Node([0.5], Kind.ENCODER), Node([1.0], Kind.DECODER)],
+    )
+
+    assert 37.0 == model.seconds(0, Left(10, 30))
+    assert 19.0 == model.seconds(0, Left(10, 12))
+
+
+@pytest.mark.parametrize(("cover", "steps"), [(0.16, 5), (0.5, 15), (0.9, 25), (0.99, 35)])
+def test_predicted_steps_cover_so_many_of_the_lengths(cover: float, steps: int) -> None:
+    """Of lengths 5 x 20, 15 x 45, 25 x 25, 35 x 10: 16 % are covered by 5, 90 % by 25."""
+    lengths = Lengths(cover)
+    for length, count in ((5, 20), (15, 45), (25, 25), (35, 10)):
+        for _ in range(count):
+            lengths.observe(length)
+
+    assert steps == lengths.predicted()

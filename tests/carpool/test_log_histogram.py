@@ -1,0 +1,37 @@
+"""Histograms whose bins grow: any time has its bin, and its bin stands for it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool import log_histogram
+from carpool.validation.problems import Problems
+
+
+@given(st.floats(log_histogram.FIRST_S, 1e6))
+def test_a_bin_stands_for_its_times(time_s: float) -> None:
+    """The middle of a time's bin is within a tenth of it."""
+    assert log_histogram.middle_s(log_histogram.bin_of(time_s)) == pytest.approx(time_s, rel=0.1)
+
+
+@given(st.floats(0, 1e12))
+def test_every_time_has_a_bin(time_s: float) -> None:
+    """No time is too short or too long."""
+    assert 0 <= log_histogram.bin_of(time_s) < log_histogram.BINS
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=2, max_size=2))
+def test_longer_times_have_later_bins(times_s: list[float]) -> None:
+    """Bins are in order."""
+    shorter, longer = sorted(times_s)
+    assert log_histogram.bin_of(shorter) <= log_histogram.bin_of(longer)
+
+
+@pytest.mark.parametrize("form", [{"222": 1}, {"-1": 1}, {"01": 1}, {"1": 0}, {"x": 1}, [1]])
+def test_what_is_no_spread_is_refused(form: object) -> None:
+    """Unknown bins and counts that are none are named."""
+    problems = Problems()
+    log_histogram.counts_rule(form, "idle", problems)
+    assert 1 == len(problems)

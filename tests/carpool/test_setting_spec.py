@@ -1,0 +1,56 @@
+"""A row of the settings table: one rule for its names, one for reading texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from carpool import setting_spec, setting_types, settings
+from carpool.setting_spec import Row
+from carpool.validation.problems import Problems
+
+SEATS = Row(
+    field="seats",
+    key="car.seats",
+    kind=setting_types.integer("a whole number of at least 1", lambda value: value >= 1),
+    default=4,
+    unset="",
+    meaning="How many ride.",
+    annotation_only=False,
+)
+
+
+def _read(**texts: str) -> tuple[dict[str, Any], list[str]]:
+    problems = Problems()
+    values = setting_spec.read({SEATS.env: SEATS}, texts, problems)
+    return values, [str(problem) for problem in problems.found]
+
+
+def test_one_rule_leads_from_label_to_variable() -> None:
+    """``com.carpool.X.Y`` is ``carpool_x_y``, for every setting and without an exception."""
+    for row in settings.rows():
+        assert row.env == row.label.replace("com.", "", 1).replace(".", "_")
+
+
+def test_a_text_becomes_the_value_of_its_field() -> None:
+    """What is well-formed is read by the row's kind, and no problem is noted."""
+    assert ({"seats": 5}, []) == _read(carpool_car_seats="5")
+    assert ({}, []) == _read()
+
+
+def test_what_cannot_be_read_is_a_problem_and_no_value() -> None:
+    """Unknown, ill-formed and out of range: each is named with what was expected."""
+    for texts, expected in (
+        ({"carpool_car_seat": "5"}, "did you mean 'carpool_car_seats'?"),
+        ({"carpool_car_seats": "five"}, "a whole number of at least 1"),
+        ({"carpool_car_seats": "0"}, "a whole number of at least 1"),
+    ):
+        values, (problem,) = _read(**texts)
+        assert {} == values
+        assert expected in problem
+
+
+def test_other_peoples_names_are_left_alone() -> None:
+    """Only names with the prefix count; no labels at all are none."""
+    texts = {"carpool_slo": "1s", "PATH": "/bin", "my_carpool_slo": "2s"}
+    assert {"carpool_slo": "1s"} == setting_spec.with_prefix(texts, setting_spec.ENV_PREFIX)
+    assert {} == setting_spec.with_prefix(None, setting_spec.LABEL_PREFIX)

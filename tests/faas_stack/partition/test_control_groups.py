@@ -1,0 +1,93 @@
+"""What the dead have left in control groups: what is removed, and what is not touched.
+
+The trees are plain folders, which are removed as groups are.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.cgroups import Group, Place
+from faas_stack.partition import control_groups
+from faas_stack.partition.cgroups import Unusable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEAD, LIVING = "carpool-dead0000", "carpool-live0000"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Two trees, in which this process is in groups of different names."""
+    own = {"cpu": tmp_path / "cpu" / "here", "memory": tmp_path / "memory" / "there" / "in"}
+    for folder in own.values():
+        folder.mkdir(parents=True)
+    return Place({name: Group(folder, tmp_path / name) for name, folder in own.items()})
+
+
+def make(place: Place, name: str) -> list[Path]:
+    """A provider's folders with an instance's in each."""
+    folders = [group.folder / name for group in place.v1.values()]
+    for folder in folders:
+        (folder / "1").mkdir(parents=True)
+    return folders
+
+
+def test_only_our_own_groups_are_swept(place: Place, tmp_path: Path) -> None:
+    """What others have in the tree stays, whatever its name; so does what is no provider's."""
+    dead = make(place, DEAD)
+    others = [tmp_path / "cpu" / "other" / DEAD, tmp_path / "cpu" / DEAD]
+    others.append(tmp_path / "cpu" / "here" / "carpool-prod.slice")
+    for folder in others:
+        folder.mkdir(parents=True)
+    control_groups._sweep(place)
+    assert [False, False] == [folder.exists() for folder in dead]
+    assert all(folder.exists() for folder in others)
+
+
+@pytest.mark.parametrize("tree", [0, 1])
+def test_a_lock_in_one_tree_is_enough(place: Place, tree: int) -> None:
+    """Whichever of a living provider's folders the next one can see."""
+    folders = make(place, LIVING)
+    lock = control_groups._lock(folders[tree])
+    control_groups._sweep(place)
+    assert [True, True] == [folder.exists() for folder in folders]
+    os.close(lock)
+    control_groups._sweep(place)
+    assert [False, False] == [folder.exists() for folder in folders]
+
+
+def test_a_provider_locks_all_its_folders(place: Place) -> None:
+    """So that each of them tells that it lives."""
+    tree, locks = control_groups.open_tree(place, LIVING)
+    assert [True, True] == [control_groups._is_locked(root) for root in tree.roots]
+    for lock in locks:
+        os.close(lock)
+    assert [False, False] == [control_groups._is_locked(root) for root in tree.roots]
+
+
+def test_groups_may_vanish(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our own, and what was seen a moment ago: nothing is swept then, and no start fails."""
+    dead = make(place, DEAD)
+    seen = control_groups._below
+
+    def vanishing(folder: Path) -> list[str]:
+        names = seen(folder)
+        for each in dead:
+            if each.parent == folder:
+                (each / "1").rmdir()
+                each.rmdir()
+        return names
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control_groups, "_below", vanishing)
+        control_groups._sweep(place)
+    for group in place.v1.values():
+        group.folder.rmdir()
+    control_groups._sweep(place)
+    with pytest.raises(Unusable):
+        control_groups.open_tree(place, LIVING)

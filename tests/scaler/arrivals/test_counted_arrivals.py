@@ -1,0 +1,63 @@
+"""A policy learns from the rates of its rounds whether arrivals come in bursts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scaler.arrivals.counted import CountedArrivals
+from scaler.arrivals.markov import mmpp2
+from scaler.arrivals.processes import ArrivalProcess, Poisson, timestamps
+
+BURSTY = mmpp2((10, 120), (0.05, 0.05))
+
+
+def told(process: ArrivalProcess, rounds: int, least: int = 60) -> CountedArrivals:
+    """After so many rounds of ten seconds."""
+    times = timestamps(process, 10.0 * rounds, seed=1)
+    counts = np.histogram(times, bins=np.arange(rounds + 1) * 10.0)[0]
+    counted = CountedArrivals(least)
+    counted.note(0.0, process.mean_rate)
+    for number, count in enumerate(counts.tolist(), 1):
+        counted.note(10.0 * number, count / 10.0)
+    return counted
+
+
+def test_bursts_are_learned() -> None:
+    """With rates near those there are."""
+    process = told(BURSTY, 1500).bursty
+    assert process is not None
+    assert pytest.approx(120, rel=0.2) == process.arriving[1][1]
+    assert pytest.approx(65, rel=0.15) == process.mean_rate
+
+
+def test_poisson_arrivals_are_not() -> None:
+    """However often one looks."""
+    counted = told(Poisson(65.0), 1500)
+    assert counted.bursty is None
+    assert counted.fit is not None
+
+
+def test_nothing_is_said_too_early() -> None:
+    """Before the least number of intervals."""
+    assert told(BURSTY, 59).fit is None
+
+
+def test_rounds_out_of_turn_tell_nothing() -> None:
+    """The next in turn still counts."""
+    counted = CountedArrivals(30)
+    for number in range(40):
+        counted.note(10.0 * number, 5.0)
+        counted.note(10.0 * number + 3.0, 500.0)
+        counted.note(10.0 * number + 3.0, 500.0)
+    assert counted.fit is not None
+    assert counted.fit.process == Poisson(5.0)
+
+
+def test_a_round_left_out_is_no_end() -> None:
+    """Counting goes on with the next."""
+    counted = CountedArrivals(30)
+    times = [*range(0, 200, 10), *range(300, 500, 10)]
+    for now_s in times:
+        counted.note(float(now_s), 5.0)
+    assert counted.fit is not None

@@ -1,0 +1,241 @@
+"""One function under the scaler: views for policies, plans into actions and orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from carpool.latency.linear import Linear
+from carpool.log_histogram import bin_of
+from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
+from scaler.control.class_function import CLASS_LABEL, Status
+from scaler.control.controller import Controller
+from scaler.control.dependencies import Dependencies
+from scaler.prewarm.fixed import FixedKeepAlive
+
+LABELS = {
+    "com.carpool.slo": "200ms",
+    "com.carpool.scale.policy": "infless",
+    "com.carpool.scale.min": "0",
+    "com.carpool.batch.max": "8",
+    "com.carpool.cpu": "2",
+}
+MODEL = Linear(0.02, 0.002, cpu=2.0)
+
+
+def base(**labels: str) -> Status:
+    """The user's function."""
+    return Status.of({"name": "f", "image": "x", "replicas": 1, "labels": {**LABELS, **labels}})
+
+
+def report(**fields: Any) -> FrontReport:
+    """A front's report of a second."""
+    return FrontReport("f", "a" * 8, 1, period_s=1.0, **fields)
+
+
+def deployed(control: Controller, kind: str, replicas: int) -> dict[str, Status]:
+    """What a gateway lists after the actions that a control asks for first."""
+    (action,) = [a for a in control.step(0.0, 0.0) if a.kind == kind]
+    document = {**action.document, "name": action.name, "replicas": replicas}
+    return {kind: Status.of({**document, "availableReplicas": replicas})}
+
+
+def test_a_function_without_a_model_is_measured_first() -> None:
+    """One size, as it says of itself, until batches have been seen; then there is a view."""
+    control = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies("e"))
+    assert control.view(0.0) is None
+    first = control.first_plan()
+    assert ("first", 2.0, 8, 1) == (
+        first.classes[0].name,
+        first.classes[0].cpu,
+        first.classes[0].batch_size,
+        first.classes[0].replicas,
+    )
+    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    seen = control.view(1.0)
+    assert seen is not None
+    assert MODEL == seen.model
+
+
+def test_what_was_learned_stays_while_the_labels_do() -> None:
+    """Calls are counted in what the gateway lists; that makes no other function of it."""
+    control = Controller(base(), Dependencies("e"))
+    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    before = control.view(1.0)
+    control.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
+    after = control.view(1.0)
+    assert before is not None
+    assert after is not None
+    assert before.model is after.model
+
+
+def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
+    """Cores by the label, else by the platform's limit, else one; a limit that is none is not."""
+    for cores, labels, limits in (
+        (2.0, {"com.carpool.cpu": "2"}, {"cpu": "500m"}),
+        (0.5, {}, {"cpu": "500m"}),
+        (1.0, {}, {"cpu": "much", "memory": "1Gi"}),
+        (1.0, {}, {}),
+    ):
+        own = {name: t for name, t in base().labels.items() if name != "com.carpool.cpu"} | labels
+        status = Status.of({**base().document, "labels": own, "limits": limits})
+        control = Controller(status, Dependencies("e"))
+        assert cores == control.first_plan().classes[0].cpu
+        control.observe(Status.of({**status.document, "limits": {"cpu": "3"}}), {})
+        assert (cores if labels else 3.0) == control.first_plan().classes[0].cpu
+
+
+def test_a_view_shows_loads_and_bounds() -> None:
+    """Rates by application, requests without one apart, instances of the plan in force."""
+    labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}
+    status = base(**labels)
+    annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
+    status = Status.of({**status.document, "annotations": annotations})
+    control = Controller(status, Dependencies("e", models={"f": MODEL}))
+    apps = (AppReport("web", 30), AppReport("*", 10))
+    control.reported(report(apps=apps, queued=4), 1.0, 1.0)
+    seen = control.view(1.0)
+    assert seen is not None
+    rates = {app.name: app.rate_rps for app in seen.apps}
+    assert {"web": 0.09, "(no application)": 0.2} == {app.name: app.slo_s for app in seen.apps}
+    assert pytest.approx({"web": 30.0, "(no application)": 10.0}) == rates
+    assert (4, 1, 9, 8) == (seen.queued, seen.min_instances, seen.max_instances, seen.max_batch)
+
+
+def test_a_plan_becomes_actions_and_then_orders() -> None:
+    """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
+    control = Controller(
+        base(**{"com.carpool.scale.min": "1"}), Dependencies("e", models={"f": MODEL})
+    )
+    control.follow(control.first_plan(), 0.0)
+    listed = deployed(control, "first", 0)
+    assert "first" == listed["first"].labels[CLASS_LABEL]
+    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
+    assert ["scale f--first to 1"] == [str(action) for action in control.step(1.0, 1.0)]
+    listed = {"first": replace(listed["first"], replicas=1, available=1)}
+    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
+    assert not control.complete(2.0)
+    control.roll.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
+    assert control.complete(2.0)
+    assert [] == control.step(2.0, 2.0)
+    assert {"first": ("a:1",)} == control.orders.instances
+    assert not control.changing
+
+
+def test_what_runs_already_is_found_and_not_replaced() -> None:
+    """A scaler without a memory goes on with the instances that there are."""
+    control = Controller(base(), Dependencies("e"))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(starving=True, queued=1), 0.0, 0.0)
+    listed = deployed(control, "first", 3)
+    other = Controller(base(), Dependencies("e"))
+    other.observe(base(), listed)
+    found = other.first_plan()
+    assert ("found", 3, 8) == (found.policy, found.classes[0].replicas, found.classes[0].batch_size)
+    other.follow(found, 0.0)
+    assert [] == other.step(0.0, 0.0)
+
+
+def test_a_function_that_may_have_none_follows_its_windows() -> None:
+    """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
+    keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
+    control = Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: keep))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(idle_s=10.0), 1.0, 1.0)
+    control.step(1.0, 1.0)
+    assert 1 == sum(control.wanted.values())
+    control.reported(report(idle_s=31.0), 22.0, 22.0)
+    control.step(22.0, 22.0)
+    assert 0 == sum(control.wanted.values())
+    control.reported(report(queued=1, starving=True), 23.0, 23.0)
+    control.step(23.0, 23.0)
+    assert 1 == sum(control.wanted.values())
+
+
+def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
+    """What is available and does not announce itself is said after a quarter of a minute."""
+    control = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    control.follow(control.first_plan(), 0.0)
+    control.reported(report(starving=True, queued=1), 0.0, 0.0)
+    control.observe(base(), deployed(control, "first", 1))
+    control.step(1.0, 1.0)
+    assert [] == control.notes
+    control.reported(report(starving=True, queued=1), 17.0, 17.0)
+    control.step(17.0, 17.0)
+    assert "1 of f--first available, 0 have announced themselves" in control.notes[0]
+    assert control.notes[0] in [decision.text for decision in control.decisions]
+
+
+def test_what_was_kept_goes_on() -> None:
+    """Plan, version and what the prewarm policy has learned come back."""
+
+    def made() -> Controller:
+        return Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=_fixed))
+
+    before, after = made(), made()
+    before.follow(before.first_plan(), 0.0)
+    before.reported(report(starving=True, queued=1), 0.0, 0.0)
+    before.step(0.0, 0.0)
+    after.absorb(before.to_form(), before.prewarm_form(), 100.0)
+    assert before.plan == after.plan
+    assert before.orders.version == after.orders.version
+
+
+def _fixed() -> FixedKeepAlive:
+    return FixedKeepAlive(FixedKeepAlive.Params())
+
+
+def test_labels_that_cannot_be_used_are_said() -> None:
+    """A function whose settings are wrong does not end the scaler."""
+    control = Controller(
+        base(**{"com.carpool.slo": "soon"}), Dependencies("e", models={"f": MODEL})
+    )
+    assert "com.carpool.slo" in control.notes[0]
+
+
+class _Listener(FixedKeepAlive):
+    """A prewarm policy that writes down what it is told."""
+
+    def __init__(self, seen: list[float]) -> None:
+        super().__init__(FixedKeepAlive.Params())
+        self._seen = seen
+
+    def observe(self, idle_s: float, now_s: float) -> None:
+        """As `PrewarmPolicy.observe`."""
+        del now_s
+        self._seen.append(idle_s)
+
+
+def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
+    """Of two fronts' silences only what they have in common is one of the function."""
+    seen: list[float] = []
+    control = Controller(
+        base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: _Listener(seen))
+    )
+    minute = {bin_of(60.0): 1}
+
+    def other(**fields: Any) -> FrontReport:
+        return replace(report(**fields), sender="b" * 8)
+
+    control.reported(report(idle=minute), 100.0, 100.0)
+    assert 1 == len(seen)
+    control.reported(other(idle_s=None), 101.0, 101.0)
+    control.reported(report(idle=minute), 102.0, 102.0)
+    assert 1 == len(seen)  # the other one was busy
+    control.reported(other(idle_s=9.0), 103.0, 103.0)
+    control.reported(report(idle=minute), 104.0, 104.0)
+    assert 10.0 == seen[-1]  # the other one had only just fallen idle
+
+
+def test_a_second_count_that_differs_is_said() -> None:
+    """What the gateway counts is in its list."""
+    control = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    control.follow(control.first_plan(), 0.0)
+    for second in range(90):
+        control.reported(report(apps=(AppReport("*", 10),)), float(second), float(second))
+        listed = Status.of({**base().document, "invocationCount": 30.0 * second})
+        control.observe(listed, {}, float(second))
+        control.step(float(second), float(second))
+    assert any("the gateway counts 30/s where" in note for note in control.notes)

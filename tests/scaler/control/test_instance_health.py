@@ -1,0 +1,142 @@
+"""How instances of variants are, from what fronts report, and what is done about it."""
+
+from __future__ import annotations
+
+from carpool.latency.variant_set import VariantSet
+from carpool.plan import InstanceClass, OnOffer, Plan, Route
+from carpool.sync import FrontReport, InstanceReport
+from carpool.variants.variant import Variant
+from scaler.control.demanded_applications import demanded
+from scaler.control.instance_health import Ground, InstanceHealth
+from scaler.control.transition import interim
+
+SMALL = Variant("small", 0.70, {1: 0.020, 8: 0.100})
+LARGE = Variant("large", 0.80, {1: 0.050})
+KIND = InstanceClass("small-b8", 1, 8, 2, "small", exec_s=0.100, rate_high=80.0)
+OFFERS = (
+    OnOffer("small-b8", "small", 0.70, 0.2),
+    OnOffer("large-b1", "large", 0.80, 0.05),
+)
+
+
+def report(**seen: tuple[int, int, float]) -> FrontReport:
+    """A front that has got these batches, seats and seconds of each instance."""
+    instances = tuple(
+        InstanceReport(address, "small-b8", up=True, in_flight=0, idle_s=0.0, batches=b)
+        if not b
+        else InstanceReport(address, "small-b8", True, 0, 0.0, b, seats, exec_s)  # noqa: FBT003
+        for address, (b, seats, exec_s) in seen.items()
+    )
+    return FrontReport("vision", "a" * 8, 1, instances=instances)
+
+
+class Watch:
+    """A function with instances, second by second."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.conditions = InstanceHealth()
+        self.ready = {"small-b8": addresses}
+        self.now_s = 0.0
+
+    def second(self, **seen: tuple[int, int, float]) -> list[str]:
+        """A second later, after two fronts have reported the same."""
+        self.now_s += 1.0
+        for _ in range(2):
+            self.conditions.reported(report(**seen))
+        model = VariantSet((SMALL, LARGE))
+        return self.conditions.look(Ground(model, {"small-b8": KIND}, self.ready, {}), self.now_s)
+
+
+def test_two_seconds_at_its_saturation_make_an_instance_overloaded() -> None:
+    """Of all fronts together, and with hysteresis on the way back."""
+    watch = Watch("a", "b")
+    watch.second()
+    assert [] == watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
+    said = watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
+    assert {"a": "overloaded"} == watch.conditions.unwell
+    assert "small-b8 at a is overloaded" in said[0]
+    for _ in range(4):
+        watch.second(a=(5, 33, 0.45))  # 87 % is less than 95 %, and more than 80 %
+    assert {"a": "overloaded"} == watch.conditions.unwell
+    watch.second(a=(2, 10, 0.2))
+    assert "that is over" in watch.second(a=(2, 10, 0.2))[0]
+    assert {} == watch.conditions.unwell
+
+
+def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
+    """Where another of its class is well."""
+    watch, said = Watch("a", "b"), [""]
+    for _ in range(2):
+        said = watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
+    assert {"a": "interfered"} == watch.conditions.unwell
+    assert "Others of its class take its load." in said[0]
+    assert {"small-b8": 2} == watch.conditions.more({"small-b8": 2}, None)
+
+
+def test_without_another_that_is_well_a_place_is_asked_for() -> None:
+    """One more instance, until it has been over for a while; never more than there may be."""
+    watch, said = Watch("a"), [""]
+    for _ in range(2):
+        said = watch.second(a=(2, 2, 0.09))
+    assert "another place is asked for" in said[0]
+    assert {"small-b8": 2} == watch.conditions.more({"small-b8": 1}, None)
+    assert {"small-b8": 1} == watch.conditions.more({"small-b8": 1}, 1)
+    watch.ready = {"small-b8": ("a", "b")}
+    for _ in range(8):
+        watch.second(b=(2, 2, 0.05))
+    assert {"a": "interfered"} == watch.conditions.unwell, "it rests before it is tried again"
+    for _ in range(8):
+        watch.second(b=(2, 2, 0.05))
+    assert {} == watch.conditions.unwell
+    assert {"small-b8": 2} == watch.conditions.more({"small-b8": 1}, None)
+    for _ in range(40):
+        watch.second(a=(2, 2, 0.05), b=(2, 2, 0.05))
+    assert {"small-b8": 1} == watch.conditions.more({"small-b8": 1}, None)
+
+
+def test_quick_models_are_not_called_slow_for_their_way() -> None:
+    """A few milliseconds to the handler and back are no interference."""
+    watch = Watch("a")
+    for _ in range(4):
+        watch.second(a=(2, 2, 0.05))
+    assert {} == watch.conditions.unwell
+
+
+def test_an_instance_that_is_gone_is_forgotten() -> None:
+    """And one of the same address later begins anew."""
+    watch = Watch("a", "b")
+    for _ in range(3):
+        watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
+    watch.ready = {"small-b8": ("b",)}
+    watch.second(b=(2, 2, 0.05))
+    assert {} == watch.conditions.unwell
+
+
+def test_demands_are_loads_of_their_own() -> None:
+    """Which choose for themselves; other names are applications."""
+    rates = {"web": 3.0, "latency=0.1,accuracy=0.75": 2.0, "variant=small": 1.0}
+    loads, others = demanded(rates, 0.5)
+    assert {"web": 3.0} == others
+    asked = [(load.slo_s, load.accuracy, load.variant, load.chooses) for load in loads]
+    assert [(0.1, 0.75, "", True), (0.5, 0.0, "small", True)] == asked
+
+
+def test_an_instance_that_stands_in_is_as_accurate_as_the_route_it_joins() -> None:
+    """In a transition no request gets less than its application asks for."""
+    large = InstanceClass("large-b1", 1, 1, 1, "large", exec_s=0.05)
+    plan = Plan(
+        "vision",
+        1,
+        "infaas",
+        (large,),
+        (Route("*", {"large-b1": 1.0}, 0.0, 0.75), Route("lax", {"large-b1": 1.0}, 0.0)),
+        variants=OFFERS,
+    )
+    unknown = InstanceClass("first", 1, 8, 1, exec_s=0.1)
+    everybody, lax = interim(plan, [KIND, unknown]).routes
+    assert {"large-b1": 1.0} == everybody.weights
+    assert {"large-b1", "small-b8", "first"} == set(lax.weights)
+    upwards = Plan(
+        "vision", 2, "infaas", (KIND,), (Route("*", {"small-b8": 1.0}, 0.0, 0.7),), variants=OFFERS
+    )
+    assert {"large-b1", "small-b8"} == set(interim(upwards, [large]).routes[0].weights)

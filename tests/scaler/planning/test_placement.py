@@ -1,0 +1,308 @@
+"""Placing instances on servers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.errors import ConfigError
+from carpool.latency import Configuration, Resources
+from carpool.latency.table import Table, read_table
+from carpool.scaling import CORE_WEIGHT, resource_units
+from scaler.planning.placement import Cluster, Node, Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.measured import Data
+
+SIZES = [
+    Resources(cpu, gpu, memory_mb)
+    for cpu in (0.1, 1, 2.5, 4)
+    for gpu in (0, 100 / 24, 10, 35, 100)
+    for memory_mb in (0, 700)
+]
+CLUSTERS = st.lists(
+    st.builds(
+        Node,
+        st.just("n"),
+        st.sampled_from([1.0, 4.0, 10.3]),
+        st.integers(0, 3),
+        st.sampled_from([1500.0, 4096.0, math.inf]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=60)
+
+
+def run(cluster: Cluster, steps: list[tuple[bool, int]]) -> Iterator[dict[Placement, Resources]]:
+    """Place by best fit or release at random, and show what should be there after each step."""
+    placed: dict[Placement, Resources] = {}
+    for add, choice in steps:
+        if add or not placed:
+            size = SIZES[choice % len(SIZES)]
+            node = cluster.best_fit(size)
+            if node is not None:
+                placed[cluster.place(size, node)] = size
+        else:
+            gone = list(placed)[choice % len(placed)]
+            cluster.release(gone)
+            del placed[gone]
+        yield placed
+
+
+@given(nodes=CLUSTERS, steps=STEPS)
+def test_nothing_is_ever_over_committed(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
+    """After any placing and releasing, no server and no GPU holds more than it has."""
+    cluster = Cluster(nodes)
+    for placed in run(cluster, steps):
+        assert len(placed) == len(cluster)
+        for number, node in enumerate(nodes):
+            here = [(at, size) for at, size in placed.items() if at.node == number]
+            assert math.fsum(size.cpu for _, size in here) <= node.cpu + 1e-9
+            assert math.fsum(size.memory_mb for _, size in here) <= node.memory_mb + 1e-9
+            for gpu in range(node.gpus):
+                shares = [size.gpu for at, size in here if at.gpu == gpu]
+                assert math.fsum(shares) <= 100 + 1e-9
+            assert all((at.gpu == -1) == (size.gpu == 0) for at, size in here)
+            assert all(at.gpu < node.gpus for at, _ in here)
+
+
+@given(nodes=CLUSTERS, steps=STEPS)
+def test_the_best_fit_is_the_fullest_server_with_room(
+    nodes: list[Node], steps: list[tuple[bool, int]]
+) -> None:
+    """After any history the answer is that of looking at every server, the first of equals."""
+    cluster = Cluster(nodes)
+    for placed in run(cluster, steps):
+        rooms = [room(nodes, placed, number) for number in range(len(nodes))]
+        for size in SIZES:
+            fitting = [
+                (cluster.left(number), number)
+                for number, (cpu, shares, memory_mb) in enumerate(rooms)
+                if size.cpu <= cpu + 1e-9
+                and size.memory_mb <= memory_mb + 1e-9
+                and (not size.gpu or max(shares, default=0) >= size.gpu - 1e-9)
+            ]
+            assert (min(fitting)[1] if fitting else None) == cluster.best_fit(size)
+        for number, (cpu, shares, _) in enumerate(rooms):
+            left = resource_units(cpu, sum(shares))
+            assert pytest.approx(left, abs=1e-4) == cluster.left(number)
+
+
+def room(
+    nodes: list[Node], placed: dict[Placement, Resources], number: int
+) -> tuple[float, list[float], float]:
+    """What a server has left: cores, percent of each GPU, memory."""
+    node = nodes[number]
+    here = [(at, size) for at, size in placed.items() if at.node == number]
+    shares = [
+        100 - math.fsum(size.gpu for at, size in here if at.gpu == gpu) for gpu in range(node.gpus)
+    ]
+    cpu = node.cpu - math.fsum(size.cpu for _, size in here)
+    return cpu, shares, node.memory_mb - math.fsum(size.memory_mb for _, size in here)
+
+
+@given(nodes=CLUSTERS, steps=STEPS)
+def test_releasing_undoes_placing_exactly(nodes: list[Node], steps: list[tuple[bool, int]]) -> None:
+    """An emptied cluster is as good as new, to the last digit."""
+    cluster, new = Cluster(nodes), Cluster(nodes)
+    history = list(run(cluster, steps))
+    for placement in history[-1] if history else ():
+        cluster.release(placement)
+    numbers = range(len(nodes))
+    assert [new.left(n) for n in numbers] == [cluster.left(n) for n in numbers]
+    assert [new.best_fit(size) for size in SIZES] == [cluster.best_fit(size) for size in SIZES]
+    assert 0.0 == cluster.fragmentation()
+
+
+def test_shares_that_make_a_whole_fill_it() -> None:
+    """Twenty-four slices of 100/24 percent, and ten tenths of a core, fit; one more does not."""
+    for size, count in ((Resources(0, 100 / 24), 24), (Resources(0.1), 10), (Resources(1 / 3), 3)):
+        cluster = Cluster([Node("n", 1, 1)])
+        for _ in range(count):
+            cluster.place(size, 0)
+        assert cluster.best_fit(size) is None
+        with pytest.raises(ValueError, match="does not fit on n"):
+            cluster.place(size, 0)
+
+
+def test_a_share_is_on_one_gpu_the_tightest() -> None:
+    """Two halves of different GPUs are no whole one; of several GPUs the fullest is filled."""
+    cluster = Cluster([Node("n", 32, 2)])
+    half, small = Resources(1, 60), Resources(1, 30)
+    assert [0, 0, 1] == [cluster.place(size, 0).gpu for size in (half, small, half)]
+    assert cluster.best_fit(Resources(1, 50)) is None
+    assert pytest.approx(resource_units(29, 50)) == cluster.left(0)
+    assert 1 == cluster.place(small, 0).gpu
+
+
+def test_an_instance_can_be_put_where_it_runs() -> None:
+    """What runs already is placed on its own server and GPU; elsewhere there must be one."""
+    cluster = Cluster([Node("a", 4, 2), Node("b", 4)])
+    assert Placement(0, 0, 1) == cluster.place(Resources(1, 30), 0, gpu=1)
+    assert Placement(1, 1, -1) == cluster.place(Resources(1), 1)
+    for gpu in (-1, 2):
+        with pytest.raises(ValueError, match="does not fit on a"):
+            cluster.place(Resources(1, 30), 0, gpu=gpu)
+    with pytest.raises(ValueError, match="does not fit on b"):
+        cluster.place(Resources(1, 30), 1)
+    with pytest.raises(ValueError, match="does not fit on a"):
+        cluster.place(Resources(1), 0, gpu=0)
+
+
+def test_an_instance_is_released_once() -> None:
+    """Releasing twice, or what was never placed, is an error and frees nothing."""
+    cluster = Cluster([Node("n", 2)])
+    placement = cluster.place(Resources(1), 0)
+    cluster.release(placement)
+    for unknown in (placement, Placement(9, 0, -1)):
+        with pytest.raises(ValueError, match="is not placed here"):
+            cluster.release(unknown)
+    assert pytest.approx(2 * CORE_WEIGHT) == cluster.left(0)
+
+
+def test_a_twin_does_not_change_its_original() -> None:
+    """A plan can be tried on a copy, in which what is placed can be released."""
+    cluster = Cluster([Node("n", 2, 1)])
+    placement = cluster.place(Resources(1, 40), 0)
+    before = cluster.left(0)
+    twin = cluster.copy()
+    twin.place(Resources(1, 60), 0)
+    twin.release(placement)
+    assert before == cluster.left(0)
+    assert (1, 1) == (len(cluster), len(twin))
+    assert cluster.best_fit(Resources(2)) is None
+    cluster.release(placement)
+    assert 0 == cluster.best_fit(Resources(2))
+    assert twin.best_fit(Resources(2)) is None
+
+
+def test_fragmentation_is_the_unallocated_share_of_servers_in_use() -> None:
+    """Idle servers do not count, and a full one has none."""
+    cluster = Cluster([Node(str(number), 10, 1) for number in range(5)])
+    assert 0.0 == cluster.fragmentation()
+    cluster.place(Resources(5, 50), 0)
+    assert pytest.approx(0.5) == cluster.fragmentation()
+    cluster.place(Resources(10, 100), 1)
+    assert pytest.approx(0.25) == cluster.fragmentation()
+
+
+@pytest.mark.parametrize(
+    "size", [Resources(-1), Resources(1, -1), Resources(1, 0, math.inf), Resources(math.nan)]
+)
+def test_sizes_are_amounts(size: Resources) -> None:
+    """A size that is none is refused, by name."""
+    with pytest.raises(ValueError, match="expected amounts of at least 0"):
+        Cluster([Node("n", 1)]).best_fit(size)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpus", "memory_mb", "expected"),
+    [
+        (0, 1, 1, r"n.cpu = '0': expected a number of cores above 0"),
+        (1, -1, 1, r"n.gpus = '-1': expected a number of GPUs"),
+        (1, 1, 0, r"n.memory_mb = '0': expected an amount above 0"),
+    ],
+)
+def test_servers_have_capacity(cpu: float, gpus: int, memory_mb: float, expected: str) -> None:
+    """A server without capacity is refused."""
+    with pytest.raises(ConfigError, match=expected):
+        Node("n", cpu, gpus, memory_mb)
+
+
+class Chosen(NamedTuple):
+    """What Algorithm 1 chose: configuration, server, and its efficiency (Eq. 10)."""
+
+    config: Configuration
+    node: int
+    efficiency: float
+
+
+def printed_algorithm_1(table: Table, cluster: Cluster, rate: float, slo_s: float) -> list[Chosen]:
+    """INFless (ASPLOS'22), Algorithm 1 with the roundings of Eq. 1, to check the best fit by."""
+    chosen: list[Chosen] = []
+    while rate > 0:
+        best = None
+        for batch in (32, 16, 8, 4, 2, 1):
+            rates = {
+                config: math.floor(1 / exec_s) * batch
+                for config, exec_s in table.rows.items()
+                if config.batch == batch and feasible(config, exec_s, slo_s, rate)
+            }
+            best = most_efficient(rates, cluster) if rates else None
+            if best is not None:
+                break
+        if best is None:
+            break
+        config = best.config
+        cluster.place(Resources(config.cpu, config.gpu), best.node)
+        chosen.append(best)
+        rate -= math.floor(1 / table.rows[config]) * config.batch
+    return chosen
+
+
+def feasible(config: Configuration, exec_s: float, slo_s: float, rate: float) -> bool:
+    """Eq. 1: batches fill in time and are served in time."""
+    if config.batch == 1:
+        return exec_s <= slo_s
+    return exec_s <= slo_s / 2 and rate >= math.ceil(1 / (slo_s - exec_s)) * config.batch
+
+
+def most_efficient(rates: dict[Configuration, int], cluster: Cluster) -> Chosen | None:
+    """The argmax of Eq. 10 over configurations, each on its best server."""
+    most = max(rate / resource_units(config.cpu, config.gpu) for config, rate in rates.items())
+    found = []
+    for config, rate in rates.items():
+        node = cluster.best_fit(Resources(config.cpu, config.gpu))
+        if node is not None:
+            units = resource_units(config.cpu, config.gpu)
+            left = 1 - units / cluster.left(node)
+            gain = rate / units / most
+            found.append(Chosen(config, node, gain / left if left > 0 else math.inf))
+    return max(found, key=lambda each: each.efficiency, default=None)
+
+
+def test_algorithm_1_on_resnet(data: Data) -> None:
+    """ResNet-50 at 300 requests a second within 200 ms, on three servers with 20 threads each."""
+    table = read_table(data.table("resnet-50"))
+    cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
+    chosen = printed_algorithm_1(table, cluster, 300, 0.2)
+    small, large, one = (
+        Configuration(4, 4, 10),
+        Configuration(4, 4, 50),
+        Configuration(1, 2, 0),
+    )
+    assert [small] * 4 + [large] + [small] * 2 + [one] * 2 == [each.config for each in chosen]
+    assert [0] * 5 == [each.node for each in chosen[:5]]
+    last = data.either(1.6897, 1.8306)
+    assert pytest.approx([1.1214, 1.1382, 1.1604, 1.1910, last], abs=5e-5) == [
+        each.efficiency for each in chosen[:5]
+    ]
+
+
+def test_algorithm_1_with_an_exact_fit(data: Data) -> None:
+    """Within 350 ms: large batches; of those measured, one leaves nothing behind."""
+    table = read_table(data.table("resnet-50"))
+    cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
+    chosen = printed_algorithm_1(table, cluster, 300, 0.35)
+    expected = data.either(
+        [(16, 16, 40)] * 3 + [(8, 4, 50)],
+        [(16, 8, 40), (16, 8, 50), (16, 8, 40), (8, 4, 10), (2, 2, 50)],
+    )
+    assert expected == [tuple(each.config) for each in chosen]
+    assert data.measured == (math.inf == chosen[3].efficiency)
+
+
+def test_algorithm_1_on_ssd(data: Data) -> None:
+    """SSD at 60 requests a second within 600 ms runs without a GPU."""
+    table = read_table(data.table("ssd"))
+    cluster = Cluster([Node(str(number), 20, 1) for number in range(3)])
+    chosen = printed_algorithm_1(table, cluster, 60, 0.6)
+    expected = data.either([Configuration(8, 16, 0)] * 2, [Configuration(4, 8, 0)] * 4)
+    assert expected == [each.config for each in chosen]

@@ -1,0 +1,246 @@
+"""Batches that leave full or when a window is over: worked numbers, exactly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.errors import ConfigError
+from carpool.latency import Resources
+from scaler.arrivals.map_counts import Counting, Markovian, matrices
+from scaler.arrivals.markov import MarkovArrivals, mmpp2
+from scaler.arrivals.processes import Poisson, timestamps
+from scaler.planning.cost import PayPerUse, Prices
+from scaler.policies.batch.batch_law import BatchLaw, Service
+from tests.effort import scaled
+from tests.scaler import printed_batch as printed
+from tests.scaler.windows import mean_batch_and_wait
+
+BURSTY = mmpp2((5, 50), (0.5, 1.0))
+ERLANG = MarkovArrivals(((-2, 2), (0, -2)), ((0, 0), (2, 0)))
+THREE = MarkovArrivals(
+    ((-9, 1, 0), (0.5, -30, 0.5), (0, 2, -4)), ((7, 0, 1), (9, 15, 5), (0.5, 0.5, 1))
+)
+# The worked cases: batches of 4 within 0.2 s; batches of k take 0.05 s and 0.02 s for each request.
+TWENTY_MS = [0.05 + 0.02 * k for k in range(1, 5)]
+TEN_MS = [0.05 + 0.01 * k for k in range(1, 17)]
+
+
+def three(value: float) -> object:
+    """Equal to three digits."""
+    return pytest.approx(value, rel=1e-3)
+
+
+def test_eq1_cost_of_a_request() -> None:
+    """Two seconds on 1.5 GB for a batch of four, and for one alone."""
+    prices = Prices(memory_gb_s=1.66667e-5, call=2e-7)
+    batch = PayPerUse(prices).execution(Resources(0.0, 0.0, 1536), 2.0)
+    assert three(1.2550025e-5) == batch / 4
+    assert three(5.02001e-5) == batch
+
+
+@pytest.mark.parametrize(
+    ("rate", "sizes", "mean_size", "mean_wait_s"),
+    [
+        (10, [0.13534, 0.27067, 0.27067, 0.32332], 2.78198, 0.10865),
+        (20, [0.01832, 0.07326, 0.14653, 0.76190], 3.65200, 0.06961),
+    ],
+)
+def test_poisson_sizes_and_waits(
+    rate: float, sizes: list[float], mean_size: float, mean_wait_s: float
+) -> None:
+    """Eq. 7, and the mean size and wait that follow."""
+    law = BatchLaw(Poisson(rate), 4, 0.2)
+    assert pytest.approx(sizes, abs=6e-6) == law.sizes.tolist()
+    assert pytest.approx(printed.eq7(rate, 4, 0.2).tolist()) == law.sizes.tolist()
+    assert three(mean_size) == law.mean_size
+    assert three(mean_wait_s) == law.mean_wait_s
+
+
+@pytest.mark.parametrize(
+    ("rate", "window_s", "shares"),
+    [
+        (10, 0.2, [0.04865, 0.19459, 0.29188, 0.46488]),
+        (20, 0.05, [0.18611, 0.37222, 0.27917, 0.16250]),
+    ],
+)
+def test_poisson_sizes_by_request(rate: float, window_s: float, shares: list[float]) -> None:
+    """Eq. 8."""
+    law = BatchLaw(Poisson(rate), 4, window_s)
+    assert pytest.approx(shares, abs=6e-6) == printed.by_request(law.sizes).tolist()
+
+
+@pytest.mark.parametrize(("rate", "p50", "p95"), [(10, 0.2281, 0.3100), (20, 0.1824, 0.3100)])
+def test_poisson_latency(rate: float, p50: float, p95: float) -> None:
+    """Median and 95th percentile, exactly."""
+    found = BatchLaw(Poisson(rate), 4, 0.2).quantiles([0.5, 0.95], Service.fixed(TWENTY_MS))
+    assert three(p50) == found[0]
+    assert three(p95) == found[1]
+
+
+def test_eq9_is_no_distribution_where_batches_are_quick() -> None:
+    """It has the smaller batches done before they are: 0.547 at 0.135 s instead of 0.173."""
+    law, service = BatchLaw(Poisson(10), 4, 0.2), Service.fixed(TWENTY_MS)
+    requests = printed.by_request(law.sizes)
+    fill_s = min(printed.tau(Poisson(10), 4), 0.2)
+    assert pytest.approx(0.173, abs=5e-4) == 1 - law.late([0.135], service)[0]
+    assert pytest.approx(0.547, abs=5e-4) == printed.eq9(0.135, requests, TWENTY_MS, 0.2, fill_s)
+    quantiles = [printed.eq9_quantile(at, requests, TWENTY_MS, 0.2, fill_s) for at in (0.5, 0.95)]
+    assert pytest.approx([0.130, 0.3085], abs=5e-4) == quantiles
+
+
+def test_eq9_at_higher_rates_is_low_by_an_eighth() -> None:
+    """Its 95th percentile at 20 requests/s is 0.271 s instead of 0.310."""
+    law = BatchLaw(Poisson(20), 4, 0.2)
+    fill_s = printed.tau(Poisson(20), 4)
+    assert pytest.approx(0.15) == fill_s
+    requests = printed.by_request(law.sizes)
+    found = printed.eq9_quantile(0.95, requests, TWENTY_MS, 0.2, fill_s)
+    assert pytest.approx(0.271, abs=5e-4) == found
+
+
+def test_eq9_where_it_is_nearly_right() -> None:
+    """Where a request more takes longer than the window: 0.4346 s, exactly 0.4274."""
+    law, seconds = BatchLaw(Poisson(20), 4, 0.05), [0.1, 0.2, 0.3, 0.4]
+    requests = printed.by_request(law.sizes)
+    assert pytest.approx(0.4346, abs=5e-5) == printed.eq9_quantile(
+        0.95, requests, seconds, 0.05, 0.05
+    )
+    assert three(0.4274) == law.quantiles([0.95], Service.fixed(seconds))[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "window_s", "guessed", "exact"),
+    [
+        (8, 0.10, [0.5455, 0.4545], [0.4249, 0.5751]),
+        (4, 0.05, [0.3750, 0.6250], [0.3268, 0.6732]),
+        (16, 0.3, [0.6154, 0.3846], [0.5184, 0.4816]),
+    ],
+)
+def test_phase_in_which_a_batch_begins(
+    size: int, window_s: float, guessed: list[float], exact: list[float]
+) -> None:
+    """Exactly, and as the authors' solver guesses it."""
+    found = BatchLaw(BURSTY, size, window_s).first_phase
+    assert pytest.approx(exact, abs=6e-5) == found.tolist()
+    assert (
+        pytest.approx(guessed, abs=6e-5)
+        == printed.solver_phases((5, 50), (0.5, 1.0), size, window_s).tolist()
+    )
+
+
+def test_the_guess_makes_too_many_batches_of_one() -> None:
+    """0.327 of all batches instead of 0.259."""
+    guess = printed.solver_phases((5, 50), (0.5, 1.0), 8, 0.1)
+    assert pytest.approx(0.327, abs=5e-4) == printed.solver_sizes(BURSTY, guess, 8, 0.1)[0]
+    assert pytest.approx(0.259, abs=5e-4) == BatchLaw(BURSTY, 8, 0.1).sizes[0]
+
+
+def test_bursty_batches_of_8() -> None:
+    """Mean size and wait, and four percentiles; the solver's are up to 29 % off."""
+    law = BatchLaw(BURSTY, 8, 0.1)
+    assert three(3.8740) == law.mean_size
+    assert three(0.05868) == law.mean_wait_s
+    shares = [0.5, 0.9, 0.95, 0.99]
+    found = law.quantiles(shares, Service.fixed(TEN_MS)).tolist()
+    assert pytest.approx([0.1634, 0.2072, 0.2141, 0.2217], rel=1e-3) == found
+    guess = printed.solver_phases((5, 50), (0.5, 1.0), 8, 0.1)
+    requests = printed.by_request(printed.solver_sizes(BURSTY, guess, 8, 0.1))
+    solver = [printed.eq9_quantile(at, requests, TEN_MS[:8], 0.1, 0.1) for at in shares]
+    assert pytest.approx([0.1164, 0.1882, 0.2091, 0.2258], abs=2e-3) == solver
+
+
+def test_bursty_batches_of_16() -> None:
+    """Mean size, median and 95th percentile."""
+    law = BatchLaw(BURSTY, 16, 0.3)
+    assert three(8.0192) == law.mean_size
+    found = law.quantiles([0.5, 0.95], Service.fixed(TEN_MS)).tolist()
+    assert pytest.approx([0.3347, 0.4700], rel=1e-3) == found
+
+
+@pytest.mark.parametrize("process", [BURSTY, ERLANG, THREE, Poisson(3.0)])
+@pytest.mark.parametrize(("size", "window_s"), [(1, 0.5), (2, 0.3), (5, 0.2), (5, 2.0)])
+def test_the_law_adds_up(process: Markovian, size: int, window_s: float) -> None:
+    """The mean wait is the area below its distribution, whose ends are everybody and nobody."""
+    law = BatchLaw(process, size, window_s)
+    at = np.linspace(0, window_s, 401)[:-1] + window_s / 800
+    assert pytest.approx(law.mean_wait_s, abs=2e-4 * window_s) == law.late(at).mean() * window_s
+    assert [1.0, 0.0] == pytest.approx(law.late([-1e-9, window_s]).tolist())
+    assert pytest.approx(1) == law.sizes.sum()
+
+
+@pytest.mark.parametrize("process", [BURSTY, ERLANG, THREE])
+def test_the_law_agrees_with_a_sample(process: MarkovArrivals) -> None:
+    """Mean size and wait of sampled batches."""
+    law = BatchLaw(process, 5, 0.2)
+    times = timestamps(process, 60_000 / process.mean_rate, seed=3)
+    size, wait_s = mean_batch_and_wait(times, 5, 0.2)
+    assert pytest.approx(law.mean_size, rel=0.02) == size
+    assert pytest.approx(law.mean_wait_s, rel=0.03) == wait_s
+
+
+def test_random_times() -> None:
+    """A time of two values is the mean of both laws; a delay moves the latency."""
+    law = BatchLaw(BURSTY, 4, 0.1)
+    both = Service(np.array([[0.1, 0.3]] * 4), np.array([0.75, 0.25]))
+    quick, slow = (Service.fixed([exec_s] * 4) for exec_s in (0.1, 0.3))
+    at = [0.15, 0.35]
+    expected = 0.75 * law.late(at, quick) + 0.25 * law.late(at, slow)
+    assert pytest.approx(expected.tolist()) == law.late(at, both).tolist()
+    assert pytest.approx([0.15]) == both.mean_s()[:1].tolist()
+    moved = both.delayed(np.array([0.05]), np.ones(1))
+    assert pytest.approx(law.late([0.12], both).tolist()) == law.late([0.17], moved).tolist()
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-4, 1e5])
+@pytest.mark.parametrize("size", [1, 32])
+def test_extreme_rates(rate: float, size: int) -> None:
+    """Every number is one; hardly anybody has company, or every batch is full."""
+    law = BatchLaw(Poisson(rate), size, 0.5)
+    found = [law.mean_size, law.mean_wait_s, *law.quantiles([0.5, 0.99]).tolist()]
+    assert np.isfinite(found).all()
+    assert pytest.approx(size if rate > 1 else 1, rel=1e-3) == law.mean_size
+
+
+def test_extreme_bursts() -> None:
+    """Rates five orders apart that switch seldom."""
+    law = BatchLaw(mmpp2((1, 1e5), (1e-3, 1e-2)), 32, 0.5)
+    assert 0 < law.mean_wait_s < 0.5
+    assert pytest.approx(1) == law.first_phase.sum()
+    assert 1 < law.mean_size < 32
+
+
+@settings(max_examples=scaled(40))
+@given(st.floats(0.01, 1e4), st.floats(0, 10), st.integers(2, 32))
+def test_poisson_closed_form(rate: float, window_s: float, size: int) -> None:
+    """Mean size and wait of Poisson arrivals, from the tails of the Poisson distribution."""
+    law = BatchLaw(Poisson(rate), size, window_s)
+    mean = rate * window_s
+    logs = [k * math.log(mean) - mean - math.lgamma(k + 1) if mean else -k * 1e9 for k in range(32)]
+    tails = 1 - np.cumsum(np.exp(logs))[: size - 1]
+    assert pytest.approx(1 + tails.sum(), rel=1e-9) == law.mean_size
+    held = (np.arange(1, size) * tails).sum() / rate
+    assert pytest.approx(held / law.mean_size, rel=1e-6, abs=1e-12) == law.mean_wait_s
+
+
+def test_counts_and_their_integrals_on_a_grid() -> None:
+    """The same as one by one, and rows of probabilities add up to 1 with levels enough."""
+    counting = Counting(*matrices(BURSTY), 80)
+    grid, single = counting.on_grid(0.05, 12), counting.at([0.05 * n for n in range(13)])
+    assert pytest.approx(single.within.ravel().tolist()) == grid.within.ravel().tolist()
+    assert pytest.approx(single.spent.ravel().tolist()) == grid.spent.ravel().tolist()
+    assert np.allclose(1, grid.within.sum(axis=(1, 3)))
+    assert np.allclose((np.arange(13) * 0.05)[:, None], grid.spent.sum(axis=(1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("size", "window_s", "named"), [(0, 1.0, "size"), (1, -1.0, "window_s"), (1, math.nan, "w")]
+)
+def test_what_is_no_batch_is_refused(size: int, window_s: float, named: str) -> None:
+    """By name."""
+    with pytest.raises(ConfigError, match=named):
+        BatchLaw(Poisson(1), size, window_s)

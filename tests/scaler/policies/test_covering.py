@@ -1,0 +1,181 @@
+"""The cheapest instances that take a rate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.latency import Resources
+from carpool.latency.table import read_table
+from carpool.scaling import Size
+from scaler.planning.sizing import Objective, sizes
+from scaler.policies.common.rate_shares import rate_high
+from scaler.policies.infless.covering import Demand, Shop, cheapest, undominated
+from tests.scaler.views import size
+
+if TYPE_CHECKING:
+    from tests.measured import Data
+
+
+POOLS = itertools.count()
+
+
+def made(rate: float, cores: float, exec_s: float = 0.01, batch: int = 1, gpu: float = 0.0) -> Size:
+    """A size that takes this rate, and is no other."""
+    resources = Resources(cores, gpu)
+    return Size(
+        batch, cores, gpu, pool=next(POOLS), resources=resources, exec_s=exec_s, rate_rps=rate
+    )
+
+
+SIZES = st.lists(
+    st.builds(made, st.floats(1, 100), st.floats(0.5, 16), st.sampled_from([0.01, 0.02, 0.05])),
+    min_size=1,
+    max_size=6,
+)
+RATES = st.floats(0.1, 1000)
+
+
+def taken_in_time(instances: Counter[Size], demand: Demand) -> bool:
+    """Whether the instances can take what is demanded, with the reserve of the slowest."""
+    having = demand.having(instances)
+    return having.kept_rps >= having.needed_rps * (1 - 1e-9)
+
+
+@given(found=SIZES, rate=RATES)
+def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
+    """Rate and reserve, whatever is chosen."""
+    demand = Demand(rate, 0.1, 0.01)
+    cover = Shop(found, 1.0).cover(demand)
+    assert cover is not None
+    assert taken_in_time(cover.instances, demand)
+    cores = sum(one.cpu * count for one, count in cover.instances.items())
+    assert pytest.approx(cover.price) == cores
+
+
+@given(found=SIZES, rate=RATES)
+def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
+    """Mixing is never worse than as many of one size as it needs."""
+    demand = Demand(rate, 0.1, 0.01)
+    cover = Shop(found, 1.0).cover(demand)
+    assert cover is not None
+    for one in found:
+        alone = math.ceil(demand.beyond_kept(one) / one.rate_rps - 1e-9) * one.cpu
+        assert cover.price <= alone * (1 + 1e-9)
+
+
+@given(found=SIZES, rate=st.floats(0.1, 60))
+def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> None:
+    """Up to three instances of equal speed, tried out one by one."""
+    alike = [made(one.rate_rps, one.cpu) for one in found]
+    demand = Demand(rate, 0.1, 0.01)
+    cover = Shop(alike, 1.0).cover(demand)
+    assert cover is not None
+    tries = [c for n in (1, 2, 3) for c in itertools.combinations_with_replacement(alike, n)]
+    prices = [sum(one.cpu for one in c) for c in tries if taken_in_time(Counter(c), demand)]
+    assert cover.price <= min(prices, default=math.inf) * (1 + 1e-9)
+
+
+def test_what_is_kept_counts() -> None:
+    """Only what is missing is covered, and nothing if nothing is."""
+    one = made(10, 2)
+    demand = Demand(45, 0.5, 0.01)
+    all_new = Shop([one]).cover(demand)
+    rest = Shop([one]).cover(demand.having(Counter({one: 3})))
+    assert all_new is not None
+    assert rest is not None
+    assert all_new.instances.total() == rest.instances.total() + 3
+    assert Counter() == getattr(
+        Shop([one]).cover(demand.having(Counter({one: 30}))), "instances", 0
+    )
+
+
+def test_the_rest_goes_to_a_smaller_instance() -> None:
+    """A large one takes 100 for 8, a small one 12 for 1: 205 are two and one, not three."""
+    large, small = made(100, 8), made(12, 1.1)
+    cover = Shop([large, small], 1.0).cover(Demand(200, 0.5, 0.01))
+    assert cover is not None
+    assert Counter({large: 2, small: 1}) == cover.instances
+
+
+def test_a_quicker_size_may_need_less_reserve() -> None:
+    """At 20 requests/s 95 of 100 ms leave no slack worth naming; a dearer quick size is cheaper."""
+    slow, quick = made(10.5, 0.5, exec_s=0.095), made(50, 3.0, exec_s=0.02)
+    assert slow.efficiency > quick.efficiency
+    few = Shop([slow, quick], 1.0).cover(Demand(20, 0.1, 0.01))
+    many = Shop([slow, quick], 1.0).cover(Demand(2000, 0.1, 0.01))
+    assert few is not None
+    assert many is not None
+    assert Counter({quick: 1}) == few.instances
+    assert many.instances[slow] > many.instances[quick]
+
+
+def test_a_size_without_slack_is_none() -> None:
+    """It meets the objective only if nobody ever waits."""
+    assert None is Shop([made(10, 1, exec_s=0.1)]).cover(Demand(5, 0.1, 0.01))
+
+
+def test_a_limit_leads_to_few_large_instances() -> None:
+    """Six are too many of the cheap; where the largest are too few, as many as there may be."""
+    cheap, large = made(10, 1), made(100, 20)
+    shop = Shop([cheap, large], 1.0)
+    within = shop.cover(Demand(50, 0.5, 0.01), 2)
+    beyond = shop.cover(Demand(5000, 0.5, 0.01), 2)
+    assert within is not None
+    assert beyond is not None
+    assert Counter({large: 1}) == within.instances
+    assert Counter({large: 2}) == beyond.instances
+
+
+def test_dear_cores_turn_to_gpus() -> None:
+    """The classifier's cheapest is two cores; at ten times the price of a core it is the GPU."""
+    found = [size(1, 2, 0), size(2, 2, 10), size(4, 4, 20)]
+    assert found[0] is cheapest(found)
+    assert found[1] is cheapest(found, 5.0)
+    assert None is cheapest([])
+
+
+def test_resnet_is_most_efficient_without_batches(data: Data) -> None:
+    """Within 200 ms, as measured: 6.6 requests/s and unit on two threads, 1.9 at batch 4."""
+    found = sizes(read_table(data.table("resnet-50")), Objective(0.2))
+    best = cheapest(found)
+    assert best is not None
+    assert "b1-c2" == best.name
+    assert pytest.approx(data.either(6.7, 6.6), abs=0.05) == best.efficiency
+    fours = [one.efficiency for one in found if one.batch == 4]
+    assert pytest.approx(data.either(3.1, 1.9), abs=0.05) == max(fours)
+
+
+@given(found=SIZES)
+def test_only_what_another_beats_is_dropped(found: list[Size]) -> None:
+    """Each size dropped has one left that is as good in everything."""
+    left = undominated(found)
+    assert set(left) <= set(found)
+    for one in set(found) - set(left):
+        assert any(
+            other.cpu <= one.cpu and other.rate_rps >= one.rate_rps and other.exec_s <= one.exec_s
+            for other in left
+        )
+
+
+def test_equal_sizes_are_kept_once() -> None:
+    """Of twins one is enough."""
+    assert 1 == len(undominated([made(10, 1), made(10, 1)]))
+    assert () == undominated([])
+
+
+@given(found=SIZES, rate=RATES)
+def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
+    """Without what others beat, covers are as cheap."""
+    demand = Demand(rate, 0.1, 0.01)
+    every, few = Shop(found, 1.0).cover(demand), Shop(undominated(found), 1.0).cover(demand)
+    assert every is not None
+    assert few is not None
+    assert few.price <= every.price * (1 + 1e-9)
+    assert rate_high(few.instances) > 0

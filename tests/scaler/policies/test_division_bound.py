@@ -1,0 +1,45 @@
+"""What no division costs less than: near what is found, never above, and above one published."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.division_bound import least_cost
+from scaler.planning.cost import billing
+from scaler.policies.harmonybatch.provisioning import Provisioner
+from tests.scaler.vgg19 import CASES, PRICES, members, vgg19
+
+RULE = billing(PRICES)
+MISS = 0.01
+
+
+def least_and_found(slos_s: tuple[float, ...], rates_rps: tuple[float, ...]) -> tuple[float, float]:
+    """Money per request: the bound, and Carpool's plan with no late request to spare."""
+    riders, model, rate = members(slos_s, rates_rps), vgg19(), sum(rates_rps)
+    made = Provisioner(model, RULE, 32, MISS, 1e-3)
+    made.groups(riders, "optimal")
+    groups = made.groups(riders, "optimal")  # the second plan is sought more closely
+    found = sum(group.cost * group.rate_rps for group in groups)
+    return least_cost(riders, model, RULE, 32, MISS) / rate, found / rate
+
+
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_bound_is_near_and_never_above_what_is_found(seed: int) -> None:
+    """Of one to three applications at random, with objectives that cores or only a GPU meet."""
+    draw = np.random.default_rng(seed)
+    count = 1 + seed % 3
+    slos = tuple(sorted(draw.uniform(0.15, 1.2, count).tolist()))
+    least, found = least_and_found(slos, tuple((10 ** draw.uniform(0, 1.3, count)).tolist()))
+    assert 0.97 * found <= least <= found
+
+
+@pytest.mark.slow
+def test_a_published_cost_is_out_of_reach() -> None:
+    """It counts batches as full; nothing that is late 1 % of the time at most costs so little.
+
+    So is the one for eight applications (``python -m benchmarks grouping --bound``, minutes).
+    """
+    case = CASES["four"]
+    least, found = least_and_found(tuple(case.slos_s), tuple(case.rates_rps))
+    assert 2.854e-5 * 1.04 < least <= found

@@ -1,0 +1,74 @@
+"""How many instances are enough, and execution times by size of batch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from carpool.latency import Configuration
+from carpool.latency.coefficients import Coefficients, CpuCoefficients, Curve
+from carpool.latency.table import Table
+from scaler.planning.cost import PayPerUse, Prices
+from scaler.policies.common.erlang import enough, waiting_share
+from scaler.policies.harmonybatch.execution_times import SlicedTimes
+
+NORMAL = Coefficients(
+    CpuCoefficients({1: Curve(0, 1, 0.2)}, {1: Curve(0, 1, 0.3)}, 0.0, 100.0), None
+)
+
+
+@pytest.mark.parametrize(
+    ("instances", "busy", "share"), [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (10, 5.0, 0.0361)]
+)
+def test_erlang_s_c(instances: int, busy: float, share: float) -> None:
+    """Textbook values; one server waits as often as it is busy."""
+    assert pytest.approx(share, abs=1e-4) == waiting_share(instances, busy)
+
+
+def test_too_few_never_catch_up() -> None:
+    """Everybody waits where there is as much to do as can be done."""
+    assert 1 == waiting_share(2, 2.0) == waiting_share(0, 0.0)
+
+
+@pytest.mark.parametrize("busy", [1e-9, 0.01, 1.0, 7.3, 90.0, 999.0])
+def test_enough_is_the_least(busy: float) -> None:
+    """One less would have more waiting than may."""
+    count = enough(busy, 1e-3)
+    assert waiting_share(count, busy) <= 1e-3 < (waiting_share(count - 1, busy) if count > 1 else 1)
+
+
+def test_very_many_are_nearly_as_many_as_are_busy() -> None:
+    """From a thousand on by the square root, without counting up, and never too few."""
+    assert 0 == enough(0.0)
+    assert waiting_share(enough(2000.0), 2000.0) <= 1e-3
+    assert enough(1e6) <= 1e6 + 4e3
+
+
+def test_slices_have_the_tails_of_the_model() -> None:
+    """Normal on cores: mean, share beyond a time, and what is expected beyond it."""
+    spread = 0.1 / 2.3263
+    times = SlicedTimes(NORMAL, Configuration(1, 1.0, 0.0), PayPerUse(Prices(cpu_core_s=2.0)))
+    at = np.array([-1.0, 0.1, 0.2 + spread, 0.3, 9.0])
+    tails, beyond = times.tails(at)
+    assert pytest.approx([1, 1, 0.15866, 0.01, 0], abs=0.013) == tails[0]
+    assert pytest.approx(times.mean_s[0] + 1) == beyond[0, 0]
+    assert pytest.approx(0.0833 * spread, rel=0.05) == beyond[0, 2]
+    assert 0 == beyond[0, 4]
+    assert pytest.approx(2 * times.mean_s) == times.costs
+
+
+def test_a_size_that_is_not_known_is_padded() -> None:
+    """Batches of one to three run as one of four, at its price."""
+    few = Coefficients(
+        CpuCoefficients({4: Curve(0, 1, 0.4)}, {4: Curve(0, 1, 0.4)}, 0.0, 0.0), None
+    )
+    padded = SlicedTimes(few, Configuration(4, 1.0, 0.0), PayPerUse(Prices(cpu_core_s=1.0)))
+    assert pytest.approx([0.4] * 4) == padded.mean_s
+    assert pytest.approx([0.4] * 4) == padded.costs
+    assert pytest.approx([1, 0]) == padded.tails(np.array([0.4 - 1e-9, 0.4]))[0][2]
+    table = Table({Configuration(batch, 1.0, 0.0): 0.1 * batch for batch in (1, 2, 4)})
+    times = SlicedTimes(table, Configuration(4, 1.0, 0.0), PayPerUse(Prices(call=1.0)))
+    assert pytest.approx([0.1, 0.2, 0.3, 0.4]) == times.mean_s
+    assert math.isfinite(padded.tails(np.array(-1e9))[1].max())

@@ -1,0 +1,86 @@
+"""Divisions by exact costs: the best one is not dearer than any other, in order or not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from scaler.planning.cost import billing
+from scaler.policies.harmonybatch.neighbours import Neighbours
+from scaler.policies.harmonybatch.offers import Offers, offers
+from scaler.policies.harmonybatch.settling import Member, Settling
+from tests.scaler.vgg19 import PRICES, members, vgg19
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MISS = 0.0075
+# What a group more has to save, and how near windows and configurations are sought.
+DEARER = 3e-3
+
+
+@pytest.fixture(scope="module")
+def known() -> tuple[Offers, Settling]:
+    """VGG-19 on Function Compute."""
+    model, rule = vgg19(), billing(PRICES)
+    return offers(model, rule, 32, MISS), Settling(model, rule, MISS, 1e-3)
+
+
+def drawn(seed: int, count: int) -> list[Member]:
+    """Applications with objectives from .3 to 1.2 s, and rates from .1 to 20 a second."""
+    draw = np.random.default_rng(seed)
+    rates = 10 ** draw.uniform(-1, 1.3, count)
+    return members(sorted(draw.uniform(0.3, 1.2, count).tolist()), rates.tolist())
+
+
+class Money:
+    """What groups cost a second by the exact law, each settled once."""
+
+    def __init__(self, known: tuple[Offers, Settling]) -> None:
+        self._known = known
+        self._seen: dict[tuple[str, ...], float] = {}
+
+    def of(self, group: Sequence[Member]) -> float:
+        names = tuple(app for member in group for app in member.apps)
+        if names not in self._seen:
+            settled = Neighbours(group, *self._known).served((0, len(group) - 1))
+            alone = len(settled) == 1 and len(settled[0].members) == len(group)
+            self._seen[names] = settled[0].cost * settled[0].rate_rps if alone else math.inf
+        return self._seen[names]
+
+    def found(self, riders: Sequence[Member]) -> float:
+        """Of the division that is found."""
+        cuts = Neighbours(riders, *self._known).divided()
+        return sum(self.of(riders[first : last + 1]) for first, last in cuts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_division_of_the_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
+    """Of 6 to 9 applications; all groups of neighbours are settled."""
+    riders, money = drawn(seed, 6 + seed % 4), Money(known)
+    best = [0.0]
+    for end in range(1, len(riders) + 1):
+        best.append(min(best[begin] + money.of(riders[begin:end]) for begin in range(end)))
+    assert money.found(riders) <= best[-1] * (1 + DEARER)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_division_out_of_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
+    """Of the 52 partitions of five applications."""
+    riders, money = drawn(100 + seed, 5), Money(known)
+    every = (sum(map(money.of, parts)) for parts in partitions(riders))
+    assert money.found(riders) <= min(every) * (1 + DEARER)
+
+
+def partitions(riders: list[Member]) -> Iterator[list[list[Member]]]:
+    """Into any sets, each by objective."""
+    for labels in itertools.product(range(len(riders)), repeat=len(riders)):
+        if all(label <= max(labels[:at], default=-1) + 1 for at, label in enumerate(labels)):
+            yield [
+                [rider for rider, own in zip(riders, labels, strict=True) if own == label]
+                for label in range(max(labels) + 1)
+            ]

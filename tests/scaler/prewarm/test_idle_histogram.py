@@ -1,0 +1,209 @@
+"""Histograms of idle times: counting, forgetting, persisting, merging."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.errors import ConfigError
+from scaler.prewarm.idle_bins import Bins
+from scaler.prewarm.idle_histogram import IdleHistogram
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MINUTES = Bins.even(60, 600)
+WINDOW_S = 2400.0  # slices of 100 s
+OBSERVED = st.lists(st.tuples(st.floats(0, 900), st.integers(0, 10000)), max_size=40)
+
+
+def filled(
+    observed: Sequence[tuple[float, int]], window_s: float | None = WINDOW_S
+) -> IdleHistogram:
+    """A histogram of idle times, each with when it ended."""
+    histogram = IdleHistogram(MINUTES, window_s)
+    for idle_s, now_s in observed:
+        histogram.add(idle_s, now_s)
+    return histogram
+
+
+def merged(*parts: IdleHistogram) -> IdleHistogram:
+    """All of them in one."""
+    whole = IdleHistogram(MINUTES, WINDOW_S)
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
+def test_counts_by_bin_and_out_of_bounds() -> None:
+    """A bin holds its lower edge; what is not below the last edge is out of bounds."""
+    histogram = filled([(0, 0), (59.9, 0), (60, 0), (599, 0), (600, 0), (1e9, 0)], None)
+    assert (2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2) == histogram.counts
+    assert (6, 4) == (histogram.total, histogram.in_bounds)
+    assert 2 / 6 == histogram.out_of_bounds_share
+
+
+def test_an_empty_histogram() -> None:
+    """Nothing is out of bounds, and nothing varies."""
+    empty = IdleHistogram(MINUTES)
+    assert (0, 0, 0.0, 0.0) == (
+        empty.total,
+        empty.in_bounds,
+        empty.out_of_bounds_share,
+        empty.variation,
+    )
+
+
+def test_quantiles_are_edges_of_their_bin() -> None:
+    """The head is rounded down and the tail up; ranks that are whole numbers stay in their bin."""
+    histogram = filled([(30, 0)] * 7 + [(90, 0)] * 92 + [(300, 0)], None)
+    assert (0, 60) == (histogram.head_s(0.07), histogram.head_s(0.071))
+    assert (120, 360) == (histogram.tail_s(0.99), histogram.tail_s(0.991))
+    assert (0, 360) == (histogram.head_s(0), histogram.tail_s(1))
+
+
+@given(observed=OBSERVED, share=st.floats(0, 1))
+def test_a_quantile_is_that_of_the_sorted_idle_times(
+    observed: list[tuple[float, int]], share: float
+) -> None:
+    """The bin is the one that holds the idle time of the rank ``ceil(share * n)``."""
+    histogram = filled(observed, None)
+    inside = sorted(idle_s for idle_s, _ in observed if idle_s < 600)
+    if not inside:
+        return
+    of_rank = inside[max(1, math.ceil(share * len(inside) - 1e-9)) - 1]
+    assert histogram.head_s(share) <= of_rank < histogram.tail_s(share)
+    assert 60 == histogram.tail_s(share) - histogram.head_s(share)
+
+
+@given(observed=OBSERVED)
+def test_variation_is_that_of_the_counts(observed: list[tuple[float, int]]) -> None:
+    """Deviation over mean of the counts in bounds, empty bins included."""
+    histogram = filled(observed)
+    counts = histogram.counts[:-1]
+    mean = statistics.fmean(counts)
+    expected = statistics.pstdev(counts) / mean if mean else 0.0
+    assert expected == pytest.approx(histogram.variation, abs=1e-6)
+
+
+def test_what_left_the_window_is_forgotten_by_slices() -> None:
+    """A window of 2400 s forgets the first slice of 100 s once the 25th has begun."""
+    histogram = filled([(30, 50), (90, 150)])
+    histogram.forget(2399)
+    assert 2 == histogram.total
+    histogram.forget(2400)
+    assert (0, 1) == histogram.counts[:2]
+    histogram.forget(1e9)
+    assert 0 == histogram.total
+
+
+def test_without_a_window_nothing_is_forgotten() -> None:
+    """An idle time of the year before counts as much as today's."""
+    histogram = filled([(30, 0), (30, 365 * 86400)], None)
+    histogram.forget(1e12)
+    assert 2 == histogram.total
+
+
+def test_what_comes_after_its_window_is_left_out() -> None:
+    """An idle time told too late is outdated already."""
+    histogram = filled([(30, 5000), (90, 0)])
+    assert (1, 0) == histogram.counts[:2]
+
+
+@given(observed=OBSERVED)
+def test_the_window_holds_what_ended_within_it(observed: list[tuple[float, int]]) -> None:
+    """Whatever the order in which they were told: the last 24 slices, and no others."""
+    last = max((now_s for _, now_s in observed), default=0) // 100
+    inside = [idle_s for idle_s, now_s in observed if now_s // 100 > last - 24]
+    expected = filled([(idle_s, 0) for idle_s in inside], None)
+    assert expected.counts == filled(observed).counts
+
+
+def test_memory_is_bounded_whatever_the_traffic() -> None:
+    """A form has at most 24 slices of at most as many numbers as there are bins and one."""
+    histogram = IdleHistogram(MINUTES, WINDOW_S)
+    for step in range(20000):
+        histogram.add(step * 7 % 900, step * 5)
+    slices = histogram.to_form()["slices"]
+    assert 24 == len(slices)
+    assert max(len(counts) for counts in slices.values()) <= len(MINUTES) + 1
+
+
+@given(observed=OBSERVED)
+def test_a_form_survives_json(observed: list[tuple[float, int]]) -> None:
+    """What is written and read again is the same, and goes on the same."""
+    histogram = filled(observed)
+    read = histogram.read(json.loads(json.dumps(histogram.to_form())))
+    assert histogram.to_form() == read.to_form()
+    for each in (histogram, read):
+        each.add(77, 10500)
+    assert histogram.counts == read.counts
+    assert histogram.variation == read.variation
+
+
+@given(one=OBSERVED, other=OBSERVED)
+def test_merging_is_telling_one_what_the_other_was_told(
+    one: list[tuple[float, int]], other: list[tuple[float, int]]
+) -> None:
+    """Replicas that saw half each know together what one would that saw all."""
+    both = filled(one)
+    both.merge(filled(other))
+    assert filled(one + other).to_form() == both.to_form()
+
+
+@given(parts=st.lists(OBSERVED, min_size=3, max_size=3))
+def test_merging_is_commutative_and_associative(parts: list[list[tuple[float, int]]]) -> None:
+    """In whatever order and grouping, the sum is the same."""
+    first, *others = (
+        merged(*(filled(parts[index]) for index in order)).to_form()
+        for order in itertools.permutations(range(3))
+    )
+    assert [first] * 5 == others
+    a, b, c = (filled(part) for part in parts)
+    assert merged(merged(a, b), c).to_form() == merged(a, merged(b, c)).to_form()
+
+
+@given(observed=OBSERVED)
+def test_an_empty_histogram_adds_nothing(observed: list[tuple[float, int]]) -> None:
+    """It is the neutral element."""
+    histogram = filled(observed)
+    histogram.merge(IdleHistogram(MINUTES, WINDOW_S))
+    assert filled(observed).to_form() == histogram.to_form()
+
+
+GOOD: dict[str, Any] = {"edges_s": list(MINUTES.edges_s), "window_s": WINDOW_S, "slices": {}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"slices": {"3": {"11": 1}}}, "slices.3 = '11'"),
+        ({"slices": {"3": {"-1": 1}}}, "slices.3 = '-1'"),
+        ({"slices": {"3": {"1": 0}}}, "slices.3.1 = '0'"),
+        ({"slices": {"3": {"1": 1.5}}}, "slices.3.1 = '1.5'"),
+        ({"slices": {"3": {"01": 1}}}, "slices.3 = '01'"),
+        ({"slices": {"noon": {"1": 1}}}, "slices = 'noon'"),
+        ({"edges_s": [0, 60]}, "edges_s = '2 edges'"),
+        ({"window_s": 60}, "window_s = '60'"),
+        ({"window": 60}, "window"),
+    ],
+)
+def test_an_ill_formed_form_is_refused(changed: dict[str, Any], named: str) -> None:
+    """The error names what is wrong, and nothing is taken in."""
+    histogram = filled([(30, 0)])
+    with pytest.raises(ConfigError, match=named):
+        histogram.read({**GOOD, **changed})
+    assert 1 == histogram.total
+
+
+def test_no_form_at_all() -> None:
+    """What is no object is refused too."""
+    with pytest.raises(ConfigError):
+        IdleHistogram(MINUTES).read([])

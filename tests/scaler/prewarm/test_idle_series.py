@@ -1,0 +1,79 @@
+"""The forecast of the next idle time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carpool.errors import ConfigError
+from scaler.prewarm.idle_series import IdleSeries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+IDLE = st.lists(st.floats(0, 1e6), min_size=1, max_size=100)
+
+
+def series(idle: Sequence[float]) -> IdleSeries:
+    """Idle times that followed one another."""
+    made = IdleSeries()
+    for idle_s, now_s in zip(idle, itertools.accumulate(idle), strict=True):
+        made.add(idle_s, now_s)
+    return made
+
+
+@pytest.mark.parametrize("idle", [[20000.0], [20000.0] * 9])
+def test_a_timer_is_forecast_exactly(idle: list[float]) -> None:
+    """One idle time, or always the same: the next is the same."""
+    assert 20000 == series(idle).forecast()
+
+
+def test_alternation_is_caught() -> None:
+    """After a short one of two in turn the forecast is near the long one, and the other way."""
+    assert 45000 < series([20000, 50000] * 8 + [20000]).forecast() <= 50000
+    assert 20000 <= series([20000, 50000] * 8).forecast() < 25000
+
+
+def test_a_level_that_stays_is_followed() -> None:
+    """After idle times have grown and stayed so, the forecast is above their mean."""
+    idle = [20000.0] * 10 + [40000.0] * 10
+    assert 37000 < series(idle).forecast() <= 40000
+
+
+def test_without_memory_the_mean() -> None:
+    """Idle times that know nothing of one another: about their mean."""
+    idle = np.random.default_rng(1).uniform(15000, 45000, 64).tolist()
+    assert np.mean(idle) == pytest.approx(series(idle).forecast(), rel=0.15)
+
+
+@given(idle=IDLE)
+def test_a_forecast_is_within_the_range_of_the_latest(idle: list[float]) -> None:
+    """It cannot run away."""
+    latest = idle[-64:]
+    assert min(latest) <= series(idle).forecast() <= max(latest)
+
+
+@given(parts=st.lists(IDLE, min_size=3, max_size=3))
+def test_merging_has_no_order(parts: list[list[float]]) -> None:
+    """Whoever is merged first, the latest of all remain; a form in JSON is as good."""
+    forms = []
+    for order in itertools.permutations(parts):
+        whole = IdleSeries()
+        for part in order:
+            whole.merge(IdleSeries.from_form(json.loads(json.dumps(series(part).to_form()))))
+        forms.append(whole.to_form())
+    assert [forms[0]] * len(forms) == forms
+    assert min(64, sum(map(len, parts))) >= len(forms[0])
+
+
+@pytest.mark.parametrize("form", [{}, [1], [[1]], [[1, 2, 3]], [[1, -2]], [[1, "2"]]])
+def test_an_ill_formed_form_is_refused(form: object) -> None:
+    """The error names the pair."""
+    with pytest.raises(ConfigError, match="series"):
+        IdleSeries.from_form(form)

@@ -1,0 +1,130 @@
+"""A policy with bugs, at the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.__main__ import main
+from carpool.scaling import Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from carpool.scaling import ClusterView, FunctionLoad
+
+SCENARIO = """
+models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}
+functions:
+  - {name: classify, model: toy, slo_ms: 200, apps: [{name: web, arrivals: {poisson: {rate: 5}}}]}
+horizon_s: 10
+"""
+
+
+class Buggy:
+    """Does what it is told to do wrong."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """What."""
+
+        bug: str = ""
+
+    def __init__(self, params: Params) -> None:
+        self._bug = params.bug
+        self._rounds = 0
+        if params.bug == "made":
+            message = "no such file"
+            raise OSError(message)
+
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> Any:
+        """Somehow."""
+        del cluster
+        self._rounds += 1
+        if self._bug == "raises" or (self._bug == "later" and self._rounds > 2):
+            return 1 / 0
+        if self._bug == "exits":
+            sys.exit(7)
+        (load,) = loads
+        size = load.sizes[0]
+        invented = replace(size, variant="huge")
+        answers: dict[str, object] = {
+            "answers": "two, please",
+            "stranger": {"nobody": Proposal({size: 1})},
+            "million": {load.name: Proposal({size: 10**6})},
+            "nan": {load.name: Proposal({size: 1}, wait_s=math.nan)},
+            "invented": {load.name: Proposal({invented: 1})},
+        }
+        return answers.get(self._bug, {load.name: Proposal({size: 1})})
+
+
+class Before:
+    """A policy that makes plans itself."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """None."""
+
+    def plan(self, snapshot: object) -> object:
+        """Somehow."""
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+@pytest.mark.parametrize(
+    ("bug", "said"),
+    [
+        ("made", "OSError: no such file"),
+        ("raises", "ZeroDivisionError: division by zero (test_command_policy.py:"),
+        ("answers", "propose() answers 'two, please', not a Proposal by function"),
+        ("stranger", "for nobody: it proposes something for a function that it was not shown"),
+        ("nan", "routes[0].max_wait_s = 'NaN'"),
+        ("invented", "it names huge-b1, a size that was not offered"),
+        ("exits", "SystemExit: 7 (test_command_policy.py:"),
+        ("million", "it wants 1000000 instances, expected 0 to 100000"),
+    ],
+)
+def test_a_policy_with_a_bug_is_told_so_by_name(
+    command: str, bug: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One message, with what went wrong and where, and exit code 2; no traceback of ours."""
+    path = tmp_path / "scenario.yaml"
+    name = f"{__name__}:Buggy"
+    path.write_text(f"{SCENARIO}policies: {{{name}: {{bug: {bug}}}}}\n")
+    assert 2 == main([command, str(path), "--policy", name])
+    told = capsys.readouterr().err
+    assert "Buggy" in told
+    assert said in told
+
+
+def test_a_policy_that_fails_later_costs_its_function_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A simulation goes on with the plan in force, as live, and says why at the end."""
+    path = tmp_path / "scenario.yaml"
+    name = f"{__name__}:Buggy"
+    path.write_text(f"{SCENARIO}policies: {{{name}: {{bug: later}}, well: {{policy: {name}}}}}\n")
+    assert 0 == main(["simulate", str(path), "--policy", name, "--policy", "well", "--json"])
+    told = capsys.readouterr()
+    failing, well = json.loads(told.out)["policies"].values()
+    assert well["requests"] > 0
+    assert [well[key] for key in ("requests", "done", "cost")] == [
+        failing[key] for key in ("requests", "done", "cost")
+    ]
+    assert f"{name} failed for classify in 3 rounds" in told.err
+    assert "ZeroDivisionError: division by zero (test_command_policy.py:" in told.err
+
+
+def test_a_policy_of_the_contract_before_is_told_what_has_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the name of the method that it lacks."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    assert 2 == main(["plan", str(path), "--policy", f"{__name__}:Before"])
+    assert "the method propose of carpool.scaling" in capsys.readouterr().err

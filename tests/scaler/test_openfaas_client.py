@@ -1,0 +1,93 @@
+"""The scaler's calls, made to a real provider."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from carpool.basic_auth import credentials
+from carpool.plan import InstanceClass
+from faas_stack.provider.auth import BasicAuth
+from scaler.control.action import Action
+from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
+from scaler.openfaas_client import Gateway, GatewayError
+from tests.faas_stack.rig import IMAGE, ProcessStage, story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faas_stack.rig import Rig
+
+KIND = InstanceClass("b4-c1", cpu=1, batch_size=4, replicas=0)
+NAME = "echo--b4-c1"
+
+
+async def blocking(call: Callable[[], Any]) -> Any:
+    """As the scaler does it: in a thread, while the provider runs on."""
+    return await asyncio.to_thread(call)
+
+
+@story(ProcessStage())
+async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
+    """Each action does what it says, and the list shows it."""
+    await rig.deploy("echo", labels={"com.carpool.scale.policy": "infless"})
+    gateway = Gateway(f"http://{rig.provider.address}")
+
+    async def act(verb: Any, **fields: Any) -> dict[str, Status]:
+        action = Action(verb, KIND.name, NAME, **fields)
+        await blocking(lambda: gateway.carry_out(action))
+        found: dict[str, Status] = await blocking(gateway.functions)
+        return found
+
+    assert {"provider", "machine"} <= (await blocking(gateway.info)).keys()
+    base = (await blocking(gateway.functions))["echo"]
+    document = class_function(base, KIND)
+    listed = await act("deploy", document=document)
+    assert (0, "echo", IMAGE) == (
+        listed[NAME].replicas,
+        listed[NAME].labels[FUNCTION_LABEL],
+        listed[NAME].document["image"],
+    )
+    assert 2 == (await act("scale", replicas=2))[NAME].replicas
+    await rig.ready(NAME, 2)
+    newer = {**document, "envVars": {**document["envVars"], "word": "new"}}
+    updated = (await act("update", document=newer))[NAME]
+    assert "new" == updated.document["envVars"]["word"]
+    assert NAME not in await act("delete")
+    assert NAME not in await act("delete")  # gone is what was asked for
+    gateway.close()
+
+
+@story(ProcessStage())
+async def test_refusals_say_why(rig: Rig) -> None:
+    """What the provider answers is in the error; so is that nobody answers."""
+    gateway = Gateway(f"http://{rig.provider.address}")
+    scale = Action("scale", "b4-c1", NAME, replicas=2)
+    with pytest.raises(GatewayError, match="answered 404"):
+        await blocking(lambda: gateway.carry_out(scale))
+    dry = Gateway(f"http://{rig.provider.address}", dry=True)
+    await blocking(lambda: dry.carry_out(scale))
+    nowhere = Gateway("http://127.0.0.1:1")
+    with pytest.raises(GatewayError, match="cannot be reached"):
+        await blocking(nowhere.functions)
+
+
+@story(ProcessStage(), auth=BasicAuth("admin", "s3cret"))
+async def test_credentials_are_the_gateways(rig: Rig) -> None:
+    """With the gateway's own files it may; without it may not."""
+    folder = rig.folder / "auth"
+    folder.mkdir()
+    (folder / "basic-auth-user").write_text("admin\n")
+    (folder / "basic-auth-password").write_text("s3cret\n")
+    url = f"http://{rig.provider.address}"
+    assert {} == await blocking(Gateway(url, credentials(folder)).functions)
+    with pytest.raises(GatewayError, match="401"):
+        await blocking(Gateway(url).functions)
+
+
+def test_what_go_leaves_out_is_zero() -> None:
+    """Counts of zero are missing from a Go provider's list."""
+    status = Status.of({"name": "f", "labels": None})
+    assert (0, 0, {}) == (status.replicas, status.available, status.labels)

@@ -1,0 +1,104 @@
+"""What requests are promised, step by step: one quick instance, which is busy with one request."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.admission.expectation import Expectation
+from sidecar.core.admission.shedding import Shedding
+from sidecar.core.batch import Batch, Closed
+from sidecar.core.dispatch import Upstream, Upstreams
+from sidecar.core.in_flight import InFlight
+from sidecar.core.queue import Queue
+from sidecar.core.request import Request
+from sidecar.core.states import State, advance
+
+EXEC_S = 0.1  # of a batch of any size
+
+
+class Scene:
+    """An outlook and what it looks at."""
+
+    def __init__(self, mode: str = "on") -> None:
+        self.queue, self.upstreams, self.flights = Queue(), Upstreams(), InFlight()
+        self.shedding = Shedding(mode, cap=1.0)
+        self.outlook = Expectation(self.queue, self.upstreams, self.flights, self.shedding)
+        self.upstream = Upstream("a", 2, up=True)
+        self.upstreams.add(self.upstream)
+
+    def learn_times(self) -> None:
+        """Know how long batches take."""
+        for size in (1, 2) * 10:
+            self.upstream.exec_time.observe(size, EXEC_S)
+
+    def send(self) -> None:
+        """A batch of one leaves at time zero."""
+        batch = Batch(1, [Request(1, "k", 0.0)], 1, self.upstream, Closed.IDLE, 0.0, 0.0, EXEC_S)
+        self.flights.sent(batch)
+        self.outlook.changed()
+
+    def wait(self, count: int) -> None:
+        """So many wait."""
+        for number in range(count):
+            request = Request(10 + number, "k", 0.0)
+            advance(request, State.QUEUED)
+            self.queue.push(request)
+
+
+def test_nothing_is_foretold_while_times_are_unknown_or_an_instance_is_idle() -> None:
+    """An answer now, and nothing to clear."""
+    scene = Scene()
+    scene.send()
+    assert (7.0, 0.0) == (scene.outlook.finish(7.0), scene.outlook.clear_s(7.0))
+    scene = Scene()
+    scene.learn_times()
+    assert (7.0, 0.0) == (scene.outlook.finish(7.0), scene.outlook.clear_s(7.0))
+
+
+def test_who_comes_is_answered_after_those_who_wait() -> None:
+    """The ride that is under way, then one for every two who are ahead, then his own."""
+    scene = Scene()
+    scene.learn_times()
+    scene.send()
+    assert 2 * EXEC_S == pytest.approx(scene.outlook.finish(0.0))
+    scene.wait(4)
+    assert 4 * EXEC_S == pytest.approx(scene.outlook.finish(0.0))
+    assert 2 * EXEC_S == pytest.approx(scene.outlook.clear_s(0.0))
+
+
+def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
+    """What was made of the instances is kept; what waits is asked for each time."""
+    scene = Scene()
+    scene.learn_times()
+    scene.send()
+    before = scene.outlook.finish(0.0)
+    scene.upstream.up = False
+    assert before == scene.outlook.finish(0.0)
+    scene.outlook.changed()
+    assert 0.0 == scene.outlook.finish(0.0)
+
+
+def test_a_promise_that_is_too_late_is_a_refusal() -> None:
+    """What is promised is written down; whose deadline is before it is refused."""
+    scene = Scene()
+    scene.learn_times()
+    scene.send()
+    patient, hasty = (Request(n, "k", 0.0, deadline=limit) for n, limit in ((2, 0.21), (3, 0.19)))
+    assert not scene.outlook.refuses(patient, 0.0)
+    assert 2 * EXEC_S == pytest.approx(patient.promised)
+    assert scene.outlook.refuses(hasty, 0.0)
+    assert 1 == scene.shedding.late
+
+
+def test_a_broken_promise_widens_the_margin() -> None:
+    """Who was answered later than promised makes the next ones be promised less."""
+    scene = Scene()
+    scene.learn_times()
+    scene.send()
+    rider = Request(2, "k", 0.0, deadline=1.0)
+    assert not scene.outlook.refuses(rider, 0.0)
+    scene.outlook.learn([rider], rider.promised + 0.05, EXEC_S)
+    assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s)
+    assert scene.outlook.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
+    scene.outlook.learn([Request(4, "k", 0.0)], 9.0, EXEC_S)  # nobody promised him anything
+    assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s, rel=0.05)

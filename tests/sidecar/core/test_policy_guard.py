@@ -1,0 +1,63 @@
+"""A policy that fails is replaced, once, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.policy import Decision
+from sidecar.core.policy_guard import Guarded
+from sidecar.core.states import State
+from sidecar.policies.fixed import FixedWindow
+from sidecar.policies.none import NoBatching
+from sidecar.testing import Arrival, Drive, ScriptedFunction
+
+NONE = NoBatching(NoBatching.Params())
+
+
+class Faulty(NoBatching):
+    """Fails in one method, after a few good calls."""
+
+    def __init__(self, method: str, result: object) -> None:
+        self.method, self.result, self.calls = method, result, 0
+
+    def _fails(self, method: str) -> bool:
+        self.calls += method == self.method
+        if method != self.method or self.calls < 4:
+            return False
+        if isinstance(self.result, Exception):
+            raise self.result
+        return True
+
+    def depart(self, request):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        return self.result if self._fails("depart") else NONE.depart(request)
+
+    def decide(self, waiting):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        return self.result if self._fails("decide") else NONE.decide(waiting)
+
+    def observe(self, executed: object) -> None:
+        del executed
+        self._fails("observe")
+
+
+FAULTS = [
+    ("depart", ValueError("no")),
+    ("depart", float("nan")),
+    ("depart", "soon"),
+    ("decide", KeyError("x")),
+    ("decide", None),
+    ("decide", Decision(1.5)),  # type: ignore[arg-type]
+    ("observe", ZeroDivisionError()),
+]
+
+
+@pytest.mark.parametrize(("method", "result"), FAULTS, ids=[f"{m}-{r!r}" for m, r in FAULTS])
+def test_a_failing_policy_is_replaced_once_and_loses_nothing(method: str, result: object) -> None:
+    """All requests are answered, the reason is reported once."""
+    reasons: list[str] = []
+    fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
+    policy = Guarded(Faulty(method, result), fallback, reasons.append)
+    drive = Drive(policy, ScriptedFunction(lambda _: 0.01))
+    ends = drive.run([Arrival(0.001 * i) for i in range(50)])
+    assert [State.DONE] * 50 == [end.state for end in ends]
+    assert [policy.failure] == reasons
+    assert policy.failure

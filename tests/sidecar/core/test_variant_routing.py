@@ -1,0 +1,184 @@
+"""Requests that say what they need, through the batcher: the accuracy asked is never undercut."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.plan import OnOffer
+from carpool.variants.demand import Demand
+from carpool.variants.instance_states import State
+from sidecar.core.batcher import Batcher
+from sidecar.core.dispatch import Route, Upstream
+from sidecar.core.request import Request
+from sidecar.core.variant_routing import Selecting
+from sidecar.policies.planned import Planned
+from tests.effort import scaled
+
+SMALL = OnOffer("small-b4", "small", 0.70, 0.020, 1.0, 0.5)
+LARGE = OnOffer("large-b4", "large", 0.80, 0.060, 2.0, 1.0)
+HUGE = OnOffer("huge-b1", "huge", 0.95, 0.200, 9.0, 5.0)
+OFFERS = (SMALL, LARGE, HUGE)
+ACCURACY = {offer.name: offer.accuracy for offer in OFFERS}
+
+
+def active(*offers: OnOffer) -> dict[tuple[str, str], State]:
+    """One instance of each, all well."""
+    return {(offer.name, f"{offer.variant}-1"): State.ACTIVE for offer in offers}
+
+
+def chosen(selecting: Selecting, demand: Demand) -> set[str]:
+    """The classes that a demand leads to."""
+    route = selecting.route(demand)
+    return set(route.weights or ()) if route else set()
+
+
+def test_the_cheapest_active_one_that_fits_is_chosen() -> None:
+    """By accuracy, latency and cost."""
+    selecting = Selecting(OFFERS)
+    selecting.see(active(*OFFERS))
+    assert {"small-b4"} == chosen(selecting, Demand())
+    assert {"large-b4"} == chosen(selecting, Demand(accuracy=0.75))
+    assert {"huge-b1"} == chosen(selecting, Demand(accuracy=0.9))
+    assert set() == chosen(selecting, Demand(latency_s=0.1, accuracy=0.9))
+    assert set() == chosen(selecting, Demand(accuracy=0.75, cost=1.5))
+
+
+def test_overloaded_and_interfered_ones_are_never_chosen() -> None:
+    """A dearer one that is well takes their place."""
+    selecting = Selecting(OFFERS)
+    states = active(SMALL, LARGE)
+    for state in (State.OVERLOADED, State.INTERFERED):
+        assert selecting.see({**states, ("small-b4", "small-1"): state})
+        assert {"large-b4"} == chosen(selecting, Demand(latency_s=1.0))
+    assert not selecting.see({**states, ("small-b4", "small-1"): State.INTERFERED})
+    assert selecting.see(states)
+    assert {"small-b4"} == chosen(selecting, Demand(latency_s=1.0))
+
+
+def test_what_has_to_load_is_chosen_if_that_is_soon_enough() -> None:
+    """The one that would answer first."""
+    selecting = Selecting(OFFERS)
+    selecting.see(active(SMALL))
+    assert {"large-b4"} == chosen(selecting, Demand(latency_s=2.0, accuracy=0.75))
+    assert set() == chosen(selecting, Demand(latency_s=0.5, accuracy=0.75))
+    late = selecting.would_fit(Demand(latency_s=0.5, accuracy=0.75))
+    assert LARGE == late
+
+
+def test_a_named_variant_bypasses_selection() -> None:
+    """Whether or not it runs, or is the cheapest."""
+    selecting = Selecting(OFFERS)
+    selecting.see(active(SMALL))
+    assert {"huge-b1"} == chosen(selecting, Demand(variant="huge"))
+    assert set() == chosen(selecting, Demand(variant="unknown"))
+
+
+def test_who_gets_the_same_class_shares_batches() -> None:
+    """Different demands have one route, where they lead to the same."""
+    selecting = Selecting(OFFERS)
+    selecting.see(active(*OFFERS))
+    assert selecting.route(Demand(accuracy=0.75)) is selecting.route(Demand(accuracy=0.8))
+
+
+def test_demands_are_counted_under_few_names() -> None:
+    """Those that the same variants suit, and that are alike otherwise, under one."""
+    selecting = Selecting(OFFERS)
+    assert selecting.name(Demand(accuracy=0.71)) == selecting.name(Demand(accuracy=0.8))
+    assert "variant=huge" == selecting.name(Demand(0.1, 0.2, 3.0, "huge"))
+    names = {selecting.name(Demand(latency_s=1.5**n)) for n in range(-20, 100)}
+    assert len(names) <= 65
+    assert "*" in names
+
+
+class Run:
+    """Plays requests, plans and conditions against a batcher."""
+
+    def __init__(self) -> None:
+        self.batcher = Batcher(Planned(Planned.Params({"*": 0.0})), batch_max=4, queue_max=999)
+        self.upstreams = {
+            o.name: Upstream(f"{o.variant}-1", 4, o.name, up=True, variant=o.variant)
+            for o in OFFERS
+        }
+        self.now = 0.0
+        self.sent: list[tuple[Request, str]] = []
+        self.requests: list[Request] = []
+        self.selecting = Selecting(OFFERS)
+        self.plan({"small-b4", "large-b4"})
+
+    def plan(self, names: set[str]) -> None:
+        """These classes have an instance from now on; the ones of a transition included."""
+        there = [u for name, u in self.upstreams.items() if name in names]
+        states = {(u.instance_class, u.name): State.ACTIVE for u in there}
+        self.selecting = Selecting(OFFERS)
+        self.selecting.see(states)
+        weights = {u.instance_class: 1 / len(there) for u in there}
+        routes = {"*": Route(weights)} if weights else {"*": Route({"small-b4": 1.0})}
+        policy = Planned(Planned.Params({"*": 0.0}))
+        self.batcher.replan(policy, routes, there, None, self.selecting)
+
+    def judge(self, what: tuple[str, State]) -> None:
+        """An instance is like this from now on."""
+        name, state = what
+        states = {(u.instance_class, u.name): State.ACTIVE for u in self.batcher.upstreams}
+        key = (name, self.upstreams[name].name)
+        if key in states:
+            states[key] = state
+        if self.selecting.see(states):
+            self.batcher.choose_again()
+
+    def arrive(self, demand: Demand) -> None:
+        """A request comes."""
+        deadline = self.now + min(demand.latency_s, 100.0)
+        request = Request(len(self.requests), "k", self.now, deadline=deadline)
+        request.demand = demand
+        self.requests.append(request)
+        self.batcher.admit(request, self.now)
+
+    def step(self) -> None:
+        """What may leave leaves, and comes back at once."""
+        self.now += 0.01
+        while batches := self.batcher.step(self.now).send:
+            for batch in batches:
+                self.sent += [(r, batch.instance_class) for r in batch.requests]
+                self.batcher.finished(batch, [False] * len(batch.requests), self.now)
+
+
+DEMANDS = st.builds(
+    Demand,
+    st.sampled_from([0.05, 0.3, 3.0, math.inf]),
+    st.sampled_from([0.0, 0.7, 0.75, 0.8, 0.9, 0.95, 0.99]),
+    st.sampled_from([1.0, 5.0, math.inf]),
+)
+EVENTS = st.one_of(
+    st.tuples(st.just("arrive"), DEMANDS),
+    st.tuples(st.just("arrive"), DEMANDS),
+    st.tuples(st.just("plan"), st.sets(st.sampled_from([o.name for o in OFFERS]))),
+    st.tuples(
+        st.just("judge"),
+        st.tuples(st.sampled_from([o.name for o in OFFERS]), st.sampled_from(list(State))),
+    ),
+    st.tuples(st.just("step"), st.none()),
+)
+
+
+@settings(max_examples=scaled(300))
+@given(st.lists(EVENTS, max_size=80))
+def test_the_accuracy_asked_is_never_undercut(events: list[tuple[str, object]]) -> None:
+    """Whatever comes and goes, is overloaded or interfered with, while requests wait."""
+    run = Run()
+    for kind, what in events:
+        if kind == "step":
+            run.step()
+        else:
+            getattr(run, kind)(what)
+    run.plan(set(ACCURACY))
+    run.step()
+    for request, name in run.sent:
+        assert request.demand is not None
+        assert ACCURACY[name] >= request.demand.accuracy
+    sent = {request.id for request, _ in run.sent}
+    fits = [r for r in run.requests if r.deadline > run.now and run.selecting.route(r.demand)]  # type: ignore[arg-type]
+    assert {request.id for request in fits} <= sent

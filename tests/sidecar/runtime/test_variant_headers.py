@@ -1,0 +1,103 @@
+"""What requests say that they need, and what they are told if that cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from carpool.errors import BadRequest
+from carpool.variants.demand import Demand
+from sidecar.runtime import variant_headers
+
+
+def body(**parameters: object) -> bytes:
+    """An inference request with parameters."""
+    return json.dumps({"inputs": [], "parameters": parameters}).encode()
+
+
+def test_headers_and_parameters_say_the_same() -> None:
+    """Durations as Go writes them, shares and amounts as numbers."""
+    wanted = Demand(0.15, 0.75, 2e-5, "small")
+    headers = {
+        b"x-carpool-latency": b"150ms",
+        b"x-carpool-accuracy": b"0.75",
+        b"x-carpool-cost": b"2e-5",
+        b"x-carpool-variant": b"small",
+    }
+    assert wanted == variant_headers.in_headers(headers.items())
+    said = {f"carpool_{name}": value for name, value in (("latency", "150ms"), ("cost", 2e-5))}
+    assert wanted == variant_headers.in_body(
+        body(**said, carpool_accuracy=0.75, carpool_variant="small"), b""
+    )
+
+
+def test_of_what_is_said_twice_the_strictest_counts() -> None:
+    """Also within the headers; two variants cannot both be meant."""
+    twice = [(b"x-carpool-accuracy", b"0.9"), (b"x-carpool-accuracy", b"0.5")]
+    late = [(b"x-carpool-latency", b"1s"), (b"x-carpool-latency", b"150ms")]
+    assert Demand(0.15, 0.9) == variant_headers.in_headers(twice + late)
+    with pytest.raises(BadRequest, match="two variants are asked for, 'small' and 'large'"):
+        variant_headers.in_headers(
+            [(b"x-carpool-variant", b"small"), (b"x-carpool-variant", b"large")]
+        )
+
+
+def test_who_says_nothing_demands_nothing() -> None:
+    """Other headers and parameters are others' business."""
+    assert variant_headers.in_headers([(b"accept", b"*/*")]) is None
+    assert variant_headers.in_body(body(priority=1), b"") is None
+    assert variant_headers.in_body(b'{"carpool_', b"") is None
+    assert variant_headers.in_body(b'["carpool_accuracy"]', b"") is None
+
+
+def test_only_the_json_part_of_a_binary_body_is_read() -> None:
+    """What follows it are numbers."""
+    text = body(carpool_accuracy=0.5)
+    assert Demand(accuracy=0.5) == variant_headers.in_body(
+        text + b"\x00\xff", str(len(text)).encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("latency", "soon", "a duration"),
+        ("latency", "-1s", "a duration"),
+        ("accuracy", "75", "a share from 0 to 1"),
+        ("accuracy", "nan", "a share from 0 to 1"),
+        ("cost", "0", "an amount above 0"),
+        ("cost", "inf", "an amount above 0"),
+        ("variant", "", "the name of a variant"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(name: str, text: str, expected: str) -> None:
+    """With the header or parameter, its value, and what was expected."""
+    with pytest.raises(BadRequest, match=f"X-Carpool-{name.capitalize()} = .*{expected}"):
+        variant_headers.in_headers([(f"x-carpool-{name}".encode(), text.encode())])
+    with pytest.raises(BadRequest, match=f"parameter carpool_{name} = .*{expected}"):
+        variant_headers.in_body(body(**{f"carpool_{name}": text}), b"")
+
+
+def test_the_strictest_counts() -> None:
+    """Of two that both hold; two variants cannot."""
+    both = variant_headers.stricter(Demand(0.1, 0.5), Demand(0.2, 0.9, 3.0))
+    assert Demand(0.1, 0.9, 3.0) == both
+    assert Demand(latency_s=math.inf) == variant_headers.stricter(None, Demand())
+    with pytest.raises(BadRequest, match="two variants"):
+        variant_headers.stricter(Demand(variant="a"), Demand(variant="b"))
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("/v2/models/objects/infer", ("objects", "")),
+        ("/v2/models/objects/versions/small/infer?x=1", ("objects", "small")),
+        ("/v2/models/objects/ready", ("", "")),
+        ("/", ("", "")),
+    ],
+)
+def test_a_path_names_model_and_version(target: str, names: tuple[str, str]) -> None:
+    """Of requests that infer."""
+    assert names == variant_headers.names(target)

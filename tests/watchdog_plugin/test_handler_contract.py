@@ -1,0 +1,134 @@
+"""Loading handler.py: what is accepted, and what the author is told otherwise."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from watchdog_plugin import handler_contract
+from watchdog_plugin.function import LoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports() -> Iterator[None]:
+    """Leave the interpreter as it was: a real process loads one function only."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def read(folder: Path, text: str) -> handler_contract.Author:
+    """What is found in a handler.py of this text."""
+    (folder / "handler.py").write_text(text)
+    return handler_contract.read(folder)
+
+
+def test_a_folder_without_a_handler_defines_nothing(tmp_path: Path) -> None:
+    """An ONNX model needs no code."""
+    found = handler_contract.read(tmp_path)
+    assert (None, None, None, ()) == (
+        found.handle_batch,
+        found.preprocess,
+        found.load,
+        found.examples,
+    )
+
+
+def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    """The message names the setting."""
+    with pytest.raises(LoadError, match=r"function_dir = '.*none': expected the folder"):
+        handler_contract.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("package", [True, False], ids=["with __init__", "without"])
+@pytest.mark.parametrize(
+    "imports", ["import beside", "from . import beside", "from function import beside"]
+)
+def test_modules_beside_the_handler_are_found(
+    tmp_path: Path, imports: str, *, package: bool
+) -> None:
+    """By plain, relative and package imports alike."""
+    if package:
+        (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "beside.py").write_text("VALUE = 7")
+    found = read(tmp_path, f"{imports}\ndef handle_batch(items): return [beside.VALUE]")
+    assert found.handle_batch is not None
+    assert [7] == found.handle_batch([])
+
+
+def test_load_is_called_and_its_error_told(tmp_path: Path) -> None:
+    """With the author's own frames and not the runtime's."""
+    found = read(tmp_path, "def load():\n    raise KeyError('weights')\n")
+    with pytest.raises(LoadError) as raised:
+        handler_contract.call_load(found)
+    text = str(raised.value)
+    assert "handler.py: load() raised KeyError: 'weights'" in text
+    assert "line 2, in load" in text
+    assert "author.py" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("raise ValueError('broken')", "importing it raised ValueError: broken"),
+        ("import nothing_like_it", "add the package of 'nothing_like_it' to requirements.txt"),
+        ("def handle_batch(items)", "importing it raised SyntaxError"),
+        ("import sys; sys.exit(0)", "importing it raised SystemExit: 0"),
+        ("handle_batch = 5", "handle_batch is a int, expected a function handle_batch(items)"),
+        ("def handle_batch(): ...", "handle_batch() cannot be called as handle_batch(items)"),
+        ("def handle_batch(a, b): ...", "cannot be called as handle_batch(items)"),
+        ("async def handle_batch(items): ...", "handle_batch is async, expected a plain function"),
+        ("def load(path): ...", "load(path) cannot be called as load()"),
+        ("def handle_batch(i): ...\ndef preprocess(i): ...", "preprocess is never called"),
+        ("def handle_batch(i): ...\nragged = {'x': 1}", "ragged is never used beside handle_batch"),
+        ("example = 'text'", "example is str, expected bytes or a list of bytes"),
+        ("example = []", "example is list, expected bytes or a list of bytes"),
+    ],
+)
+def test_a_handler_that_breaks_the_contract_is_told_how(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    """Before the first request, with the file and what was expected."""
+    with pytest.raises(LoadError) as raised:
+        read(tmp_path, text)
+    assert str(tmp_path / "handler.py") in str(raised.value)
+    assert told in str(raised.value)
+
+
+def test_all_breaches_are_told_together(tmp_path: Path) -> None:
+    """An author mends them in one go."""
+    with pytest.raises(LoadError) as raised:
+        read(tmp_path, "def load(a): ...\ndef handle_batch(): ...\nexample = 1")
+    assert all(word in str(raised.value) for word in ("load(a)", "handle_batch()", "example"))
+
+
+def test_a_misspelt_hook_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be skipped silently otherwise; other functions are the author's own."""
+    read(tmp_path, "def pre_process(item): ...\ndef _prepocess(item): ...\ndef tokens(x): ...")
+    told = capsys.readouterr().err
+    assert "pre_process is a function Carpool does not call; did you mean 'preprocess'?" in told
+    assert 1 == told.count("does not call")
+    read(tmp_path, "def preprocess(item): ...\ndef process(item): ...")
+    assert "" == capsys.readouterr().err
+
+
+def test_variable_lengths_are_what_they_say(tmp_path: Path) -> None:
+    """Whether they fit is for the model to say; a pad value by itself declares nothing."""
+    declared = {"ragged": {"x": 1}, "pad_value": {"x": 7}, "ragged_waste": 0.2}
+    text = "".join(f"{name} = {value!r}\n" for name, value in declared.items())
+    assert declared == read(tmp_path, text).lengths
+    assert {} == read(tmp_path, "pad_value = 3").lengths
+
+
+def test_examples_are_bodies(tmp_path: Path) -> None:
+    """One or several."""
+    assert (b"a",) == read(tmp_path, "example = b'a'").examples
+    assert (b"a", b"b") == read(tmp_path, "example = [b'a', b'b']").examples

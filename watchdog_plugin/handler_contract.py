@@ -1,0 +1,185 @@
+"""Loading an author's ``handler.py`` and holding it to the contract before the first request.
+
+Knows the names an author may define and what each may be called with; knows no model and no batch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any
+
+from carpool.validation.problems import nearest
+from watchdog_plugin import logs
+from watchdog_plugin.function import LoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from watchdog_plugin.item import Item
+
+__all__ = ["RAGGED", "Author", "call_load", "read"]
+
+_PACKAGE = "function"
+RAGGED = ("ragged", "ragged_outputs", "ragged_buckets", "ragged_waste", "pad_value")
+_ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1, "decode_step": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """What ``handler.py`` defines; everything is None or empty where it defines nothing."""
+
+    source: Path
+    load: Callable[[], object] | None = None
+    handle_batch: Callable[[Sequence[Item]], object] | None = None
+    preprocess: Callable[[Item], object] | None = None
+    postprocess: Callable[[Mapping[str, Any]], object] | None = None
+    decode_step: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    examples: tuple[bytes, ...] = ()
+    lengths: Mapping[str, object] = field(default_factory=dict)
+    steps_max: int | None = None
+
+
+def read(folder: Path, package: str = _PACKAGE) -> Author:
+    """Import ``handler.py`` of ``folder``, where there is one, and check what it defines.
+
+    It is imported as ``function.handler``, and the folder is on the path: modules beside it are
+    found by ``import beside`` and by ``from . import beside``.
+
+    Args:
+        folder: the function's.
+        package: the name it is imported under, where there are several.
+
+    Raises:
+        LoadError: the folder does not exist, or the file raises or breaks the contract.
+    """
+    if not folder.is_dir():
+        msg = (
+            f"function_dir = {str(folder)!r}: expected the folder that holds handler.py or "
+            "model.onnx; start in the folder above it, or set function_dir"
+        )
+        raise LoadError(msg)
+    source = folder / "handler.py"
+    if not source.is_file():
+        return Author(source)
+    try:
+        module = _import(folder, source, package)
+    except BaseException as error:
+        raise _author_raised(source, "importing it", error) from error
+    return _checked(source, module)
+
+
+def call_load(author: Author) -> None:
+    """Run the author's `load`.
+
+    Raises:
+        LoadError: it raised.
+    """
+    if author.load is None:
+        return
+    try:
+        author.load()
+    except BaseException as error:
+        raise _author_raised(author.source, "load()", error) from error
+
+
+def _import(folder: Path, source: Path, package: str) -> ModuleType:
+    location = str(folder.resolve())
+    sys.path.insert(0, location)
+    init = folder / "__init__.py"
+    spec = ModuleSpec(package, None, is_package=True)
+    spec.submodule_search_locations = [location]
+    sys.modules[package] = importlib.util.module_from_spec(spec)
+    if init.is_file():
+        _execute(package, init, [location])
+    return _execute(f"{package}.handler", source)
+
+
+def _execute(name: str, file: Path, locations: list[str] | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, file.resolve(), submodule_search_locations=locations
+    )
+    if spec is None or spec.loader is None:
+        msg = f"{file} is not a Python file"
+        raise ImportError(msg)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _author_raised(source: Path, doing: str, error: BaseException) -> LoadError:
+    """The author's own traceback, without the runtime's frames above it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != str(source.resolve()):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    hint = ""
+    if isinstance(error, ModuleNotFoundError):
+        hint = f"; add the package of {error.name!r} to requirements.txt beside it"
+    return LoadError(f"{source}: {doing} raised {logs.describe(error)}{hint}\n{text}")
+
+
+def _checked(source: Path, module: ModuleType) -> Author:
+    found = {name: value for name in _ARGUMENTS if (value := getattr(module, name, None))}
+    problems = [_signature_problem(name, value) for name, value in found.items()]
+    if "handle_batch" in found:
+        unused = [n for n in ("preprocess", "postprocess", "decode_step") if n in found]
+        problems += [f"{name} is never called beside handle_batch: keep one" for name in unused]
+    lengths = {name: value for name in RAGGED if (value := getattr(module, name, None)) is not None}
+    if lengths.keys() == {"pad_value"}:  # by itself it is a constant of the author's own
+        lengths = {}
+    if "handle_batch" in found and "ragged" in lengths:
+        problems.append("ragged is never used beside handle_batch: keep one")
+    examples, problem = _examples(getattr(module, "example", None))
+    steps_max = getattr(module, "steps_max", None)
+    if steps_max is not None and not (type(steps_max) is int and steps_max > 0):
+        problems.append(f"steps_max is {steps_max!r}, expected a whole number of at least 1")
+    problems = [text for text in (*problems, problem) if text]
+    if problems:
+        raise LoadError(f"{source}: " + "; ".join(problems))
+    _warn_of_misspelt(source, module, found)
+    return Author(source, examples=examples, lengths=lengths, steps_max=steps_max, **found)
+
+
+def _signature_problem(name: str, value: object) -> str:
+    count = _ARGUMENTS[name]
+    wanted = f"{name}({'' if not count else 'items' if name == 'handle_batch' else 'one value'})"
+    if not callable(value):
+        return f"{name} is a {type(value).__name__}, expected a function {wanted}"
+    if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+        return f"{name} is async, expected a plain function: it is called from a thread"
+    try:
+        inspect.signature(value).bind(*range(count))
+    except TypeError as error:
+        return f"{name}{inspect.signature(value)} cannot be called as {wanted}: {error}"
+    except ValueError:
+        pass  # a builtin without a signature
+    return ""
+
+
+def _examples(value: object) -> tuple[tuple[bytes, ...], str]:
+    if value is None:
+        return (), ""
+    entries = [value] if isinstance(value, bytes) else value
+    if isinstance(entries, list | tuple) and entries:
+        bodies = tuple(entry for entry in entries if isinstance(entry, bytes))
+        if len(bodies) == len(entries):
+            return bodies, ""
+    return (), f"example is {type(value).__name__}, expected bytes or a list of bytes: whole bodies"
+
+
+def _warn_of_misspelt(source: Path, module: ModuleType, found: Mapping[str, object]) -> None:
+    """A misspelt hook would be silently skipped; a function that merely looks alike is no error."""
+    for name, value in vars(module).items():
+        own = inspect.isfunction(value) and value.__module__ == module.__name__
+        if own and not name.startswith("_") and name not in found:
+            hint = nearest(name, _ARGUMENTS)
+            if hint and not any(repr(known) in hint for known in found):
+                logs.say(f"{source}: {name} is a function Carpool does not call; {hint}")

@@ -1,0 +1,287 @@
+"""A function made of an ONNX model, and of the author's `preprocess` and `postprocess` if any.
+
+Decides which way a request is read: the Open Inference Protocol under ``/v2``, else the author's
+`preprocess`, else JSON by its member ``inputs`` or ``instances``. Requests of one form are read as
+one. If that fails, each half of them is, down to the one that is told what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from carpool.caching import SmallCache
+from carpool.errors import BadRequest, CarpoolError
+from watchdog_plugin import answers, logs
+from watchdog_plugin.answers import Answer
+from watchdog_plugin.item import ItemError, Reply, read_head
+from watchdog_plugin.onnx.padding import Waste
+from watchdog_plugin.protocols import oip, oip_binary
+from watchdog_plugin.protocols.oip import Inference, OpenInference
+from watchdog_plugin.protocols.oip_binary import Tails
+from watchdog_plugin.protocols.tensors import Call
+from watchdog_plugin.protocols.v1 import Instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from watchdog_plugin.handler_contract import Author
+    from watchdog_plugin.item import Item
+    from watchdog_plugin.onnx.padding import Padding
+    from watchdog_plugin.protocols.tensors import Arrays, Signature
+
+    Reader = Callable[[Sequence[Any]], Call]
+    # Who reads a request, the form in which it can be read with others, and the request.
+    Opened = tuple[Reader, Hashable, Any]
+
+__all__ = ["PADDING_HEADER", "Model", "OnnxFunction"]
+
+PADDING_HEADER = "x-carpool-padding"
+
+_T = TypeVar("_T")
+
+
+class Model(Protocol):
+    """What runs the calls.
+
+    Attributes:
+        signature: its inputs and outputs.
+        joins: whether requests of equal shapes may come as one call.
+        padding: how different lengths are made equal; None where they are not.
+        at_once: how many batches it takes at the same time.
+    """
+
+    signature: Signature
+    padding: Padding | None
+    at_once: int
+
+    @property
+    def joins(self) -> bool:
+        """As described above."""
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """As `Function.warm_up`."""
+
+    def run(
+        self, calls: Sequence[Call], waste: Waste | None, remaining_s: Sequence[float]
+    ) -> list[Arrays | CarpoolError]:
+        """The outputs of each request of the calls, or why it has none."""
+
+
+class _Work:
+    """A batch under way.
+
+    Attributes:
+        answers: by the item's place in the batch.
+        calls: what is to be asked of the model.
+        places: the place of each request of the calls.
+        outcomes: of each of these requests.
+        remaining_s: of each item, before its deadline.
+    """
+
+    __slots__ = ("answers", "calls", "outcomes", "places", "remaining_s", "waste")
+
+    def __init__(self, remaining_s: Sequence[float]) -> None:
+        self.remaining_s = remaining_s
+        self.answers: dict[int, Answer] = {}
+        self.calls: list[Call] = []
+        self.places: list[int] = []
+        self.outcomes: list[Arrays | CarpoolError] = []
+        self.waste = Waste()
+
+
+class OnnxFunction:
+    """Reads requests, runs the model over those that can be read, answers all.
+
+    Args:
+        model: what runs.
+        author: whose `preprocess` and `postprocess` there may be.
+        name: the only name that the model answers to; empty: to any.
+        variant: which of the model's variants it is; empty: there are none.
+        answer_max_bytes: of one item; who asks for more gets a 400.
+    """
+
+    on_main_thread = False
+
+    def __init__(
+        self,
+        model: Model,
+        author: Author,
+        name: str,
+        variant: str = "",
+        answer_max_bytes: int = answers.LARGEST_BYTES,
+    ) -> None:
+        self._model = model
+        self._answer_max_bytes = answer_max_bytes
+        self.at_once = model.at_once
+        self._preprocess = _guarded("preprocess", author.preprocess)
+        self._postprocess = _guarded("postprocess", author.postprocess)
+        self._protocol = OpenInference(model.signature, name, variant)
+        self._instances = Instances(model.signature, self._postprocess)
+        # Most items of a batch share one head, and batches repeat the same few.
+        self._way = SmallCache(self._find_way)
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """Run the model on zeros.
+
+        Raises:
+            LoadError: it fails on them.
+        """
+        self._model.warm_up(sizes)
+
+    def decode(self, items: Sequence[Item]) -> _Work:
+        """Read every item; what cannot be read is answered with the reason."""
+        work = _Work([item.remaining_s for item in items])
+        alike: dict[tuple[Reader, Hashable], tuple[list[int], list[Any]]] = {}
+        for place, item in enumerate(items):
+            try:
+                opened = self._way(item.head)(item)
+            except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
+                opened = _unread(error)
+            if isinstance(opened, Answer):
+                work.answers[place] = opened
+                continue
+            read, form, request = opened
+            places, requests = alike.setdefault((read, form), ([], []))
+            places.append(place)
+            requests.append(request)
+        for (read, _), (places, requests) in alike.items():
+            self._read(work, read, places, requests)
+        return work
+
+    def run(self, work: _Work) -> None:
+        """Run the model over the items that could be read."""
+        remaining_s = [work.remaining_s[place] for place in work.places]
+        work.outcomes = self._model.run(work.calls, work.waste, remaining_s)
+
+    def encode(self, work: _Work) -> list[Answer]:
+        """One answer an item, in order."""
+        made = [answer for call in work.calls for answer in call.answers]
+        for place, answer, outcome in zip(work.places, made, work.outcomes, strict=True):
+            answered = _answered(answer, outcome)
+            work.answers[place] = answers.within(self._answer_max_bytes, answered, 400)
+        return [work.answers[place] for place in range(len(work.answers))]
+
+    def headers(self, work: _Work) -> list[tuple[str, str]]:
+        """How much padding the model was fed, where lengths are declared to differ."""
+        return [] if self._model.padding is None else [(PADDING_HEADER, str(work.waste))]
+
+    def _read(
+        self, work: _Work, read: Reader, places: Sequence[int], requests: Sequence[Any]
+    ) -> None:
+        alone = len(requests) == 1
+        if alone or self._model.joins:
+            try:
+                call = read(requests)
+                self._check_size(call)
+            except Exception as error:  # noqa: BLE001  as above
+                if alone:
+                    work.answers[places[0]] = _unread(error)
+                    return
+            else:
+                work.calls.append(call)
+                work.places += places
+                return
+        middle = len(requests) // 2
+        for half in (slice(middle), slice(middle, None)):
+            self._read(work, read, places[half], requests[half])
+
+    def _check_size(self, call: Call) -> None:
+        """Refuse rows whose outputs alone are too large, before they are computed."""
+        least = call.rows * self._model.signature.row_bytes
+        if least > self._answer_max_bytes:
+            what = f"the outputs of {call.rows} rows have"
+            raise BadRequest(answers.too_large(least, self._answer_max_bytes, what))
+
+    def _find_way(self, head: bytes) -> Callable[[Item], Opened | Answer]:
+        """How items of this head are opened."""
+        line = read_head(head)
+        json_length = line.headers.get(oip_binary.HEADER)
+        if oip.owns(line.path):
+            route = self._protocol.route(line.method, line.path)
+            if isinstance(route, Answer):
+                return lambda _: route
+            return functools.partial(self._open_inference, route, json_length)
+        if self._preprocess is not None:
+            return functools.partial(self._open_raw, self._preprocess)
+        return functools.partial(self._open_json, json_length)
+
+    def _open_inference(self, name: str, json_length: str | None, item: Item) -> Opened:
+        return self._inference(Inference(name, *oip_binary.open_body(item, json_length)))
+
+    def _open_json(self, json_length: str | None, item: Item) -> Opened:
+        body, tail = oip_binary.open_body(item, json_length)
+        if isinstance(body, dict) and "instances" in body:
+            if tail is not None:
+                Tails([tail]).end()
+            return self._instances.read, self._instances.form(body), body
+        if isinstance(body, dict) and "inputs" in body:
+            return self._inference(Inference("", body, tail))
+        msg = (
+            'expected {"instances": [...]} or {"inputs": [...]} for the model\'s inputs '
+            f"{self._model.signature.described()}"
+        )
+        raise BadRequest(msg)
+
+    def _inference(self, request: Inference) -> Opened:
+        return self._protocol.read, request.form(), request
+
+    def _open_raw(self, preprocess: Callable[[Item], object], item: Item) -> Opened | Answer:
+        value = preprocess(item)
+        if isinstance(value, Reply):  # the author knows the answer without the model
+            return answers.from_result(value)
+        inputs = self._model.signature.one_row(value)
+        return self._read_raw, tuple([array.shape for array in inputs.values()]), inputs
+
+    def _read_raw(self, requests: Sequence[Arrays]) -> Call:
+        inputs = requests[0]
+        if len(requests) > 1:
+            inputs = {name: np.concatenate([r[name] for r in requests]) for name in inputs}
+        rows = self._model.signature.rows(inputs, len(requests))
+        return Call(inputs, rows, [self._raw_answer] * len(requests))
+
+    def _raw_answer(self, outputs: Arrays) -> Answer:
+        row = {name: out[0] if out.shape[:1] == (1,) else out for name, out in outputs.items()}
+        if self._postprocess is not None:
+            return answers.from_result(self._postprocess(row))
+        return answers.json_answer(next(iter(row.values())) if len(row) == 1 else row)
+
+
+def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError) -> Answer:
+    if isinstance(outcome, CarpoolError):
+        return answers.failure(outcome.status, outcome)
+    try:
+        return answer(outcome)
+    except ItemError as error:
+        return answers.failure(error.status, error)
+    except Exception as error:  # noqa: BLE001  an author's values raise what they like
+        said = logs.describe(error)
+        return answers.failure(500, f"the prediction cannot be written as JSON: {said}")
+
+
+def _unread(error: Exception) -> Answer:
+    """What a request gets that cannot be read."""
+    if isinstance(error, ItemError | CarpoolError):
+        return answers.failure(error.status, error)
+    logs.say_failure("reading a request", error)
+    return answers.failure(500, f"reading the request raised {type(error).__name__}, see the log")
+
+
+def _guarded(name: str, hook: Callable[[Any], _T] | None) -> Callable[[Any], _T] | None:
+    """The author's hook, with whatever it raises turned into its one item's 500."""
+    if hook is None:
+        return None
+
+    def call(value: Any) -> _T:  # noqa: ANN401  what a hook takes is the hook's own
+        try:
+            return hook(value)
+        except ItemError:
+            raise
+        except Exception as error:
+            logs.say_failure(name, error)
+            msg = f"{name} raised {logs.describe(error)}"
+            raise ItemError(msg, 500) from error
+
+    return call

@@ -1,0 +1,259 @@
+"""An ONNX model run over requests: together where the model allows it, and never too many rows.
+
+Requests whose inputs agree in every dimension but the first are one run; where lengths are declared
+to differ, they are padded. If that run raises, its requests run one by one, so that only the
+offender fails. Rows beyond the largest batch are further runs, a single request's too. Knows no
+protocol and no author.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, islice, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carpool.errors import BadRequest, CarpoolError
+from watchdog_plugin import answers, logs
+from watchdog_plugin.function import LoadError
+from watchdog_plugin.onnx import ragged
+from watchdog_plugin.onnx.padding import Waste
+from watchdog_plugin.onnx.session import OnnxSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from watchdog_plugin.protocols.tensors import Array, Arrays, Call, TensorSpec
+
+__all__ = ["ModelFault", "OnnxModel", "fault", "may_share"]
+
+
+class ModelFault(CarpoolError):
+    """The model failed on an input that has the right names, types and shapes."""
+
+
+class _NotRows(Exception):
+    """The outputs do not have a row for each row given, whichever are given together."""
+
+
+class OnnxModel:
+    """A model, and the rules by which requests share its runs.
+
+    Args:
+        path: the model file.
+        threads: cores one run may use.
+        lengths: what the author declares of inputs whose lengths differ.
+        batch_max: the most rows that one run may have; None for any number.
+        outputs_max_bytes: what the outputs of several runs may have together.
+
+    Raises:
+        LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
+            those that are declared.
+    """
+
+    at_once = 1
+
+    def __init__(
+        self,
+        path: Path,
+        threads: int,
+        lengths: Mapping[str, object] | None = None,
+        batch_max: int | None = None,
+        outputs_max_bytes: int = answers.LARGEST_BYTES,
+    ) -> None:
+        self._session = OnnxSession(path, threads)
+        self.signature = self._session.signature
+        self.provider = self._session.provider
+        self.padding = ragged.padding(lengths or {}, self.signature)
+        self._batch_max = batch_max
+        self._outputs_max_bytes = outputs_max_bytes
+        self.shares_runs = may_share(self._inputs(), self.signature.outputs.values())
+        if not self.shares_runs:
+            logs.say(
+                f"{path}: the first dimension of {self.signature.described()} is not one free "
+                "batch dimension, so requests run one by one; a model exported with a dynamic "
+                "batch dimension gains from batching"
+            )
+
+    def warm_up(self, sizes: Sequence[int]) -> None:
+        """Run zeros through once for each batch size; free dimensions are taken as one.
+
+        Raises:
+            LoadError: a model without free dimensions fails even on zeros.
+        """
+        free = any(not isinstance(size, int) for s in self._inputs() for size in s.shape[1:])
+        for rows in sizes if self.shares_runs else (1,):
+            try:
+                self._run({spec.name: _zeros(spec, rows) for spec in self._inputs()})
+            except Exception as error:
+                if not free:
+                    msg = f"the model fails on zeros in a batch of {rows}: {logs.describe(error)}"
+                    raise LoadError(msg) from error
+                logs.say(
+                    "no warm-up: the model has free dimensions and fails with sizes of one; "
+                    "an `example` in handler.py gives it real ones"
+                )
+                return
+
+    @property
+    def joins(self) -> bool:
+        """Whether requests of equal shapes may come as one call: it has not to take them apart."""
+        return self.shares_runs and self.padding is None
+
+    def run(
+        self,
+        calls: Sequence[Call],
+        waste: Waste | None = None,
+        remaining_s: Sequence[float] = (),
+    ) -> list[Arrays | CarpoolError]:
+        """The outputs of each request of the calls, or why it has none.
+
+        Padding is added up in ``waste``. Deadlines are the sidecar's business here: a batch that
+        has come runs.
+        """
+        del remaining_s
+        waste = waste or Waste()
+        if not self.joins:
+            calls = [single for call in calls for single in call.apart()]
+        outcomes: dict[int, list[Arrays | CarpoolError]] = {}
+        for group in self._groups(calls):
+            of_group = iter(self._run_group([calls[index] for index in group], waste))
+            for index in group:
+                outcomes[index] = list(islice(of_group, len(calls[index].answers)))
+        return [outcome for index in range(len(calls)) for outcome in outcomes[index]]
+
+    def _inputs(self) -> Iterable[TensorSpec]:
+        return self.signature.inputs.values()
+
+    def _groups(self, calls: Sequence[Call]) -> Iterable[list[int]]:
+        if not self.shares_runs:
+            return [[index] for index in range(len(calls))]
+        if self.padding is not None:
+            return self.padding.groups(calls)
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        names = list(self.signature.inputs)
+        for index, call in enumerate(calls):
+            key = tuple([call.inputs[name].shape[1:] for name in names])
+            groups.setdefault(key, []).append(index)
+        return groups.values()
+
+    def _run_group(self, calls: Sequence[Call], waste: Waste) -> Sequence[Arrays | CarpoolError]:
+        if self.shares_runs and sum(len(call.answers) for call in calls) > 1:
+            try:
+                return self._run_together(calls, waste)
+            except _NotRows:
+                self._share_no_more()
+            except BadRequest:
+                pass  # too large together
+            except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
+                logs.say_failure("a run of several requests", error)
+        singles = [single for call in calls for single in call.apart()]
+        if self.padding is not None:
+            for single in singles:
+                self.padding.count([single], single.inputs, waste)
+        return [self._run_alone(single) for single in singles]
+
+    def _run_together(self, calls: Sequence[Call], waste: Waste) -> list[Arrays]:
+        padding = self.padding
+        join = _join if padding is None else padding.join
+        feeds = {
+            name: join(name, [call.inputs[name] for call in calls])
+            for name in self.signature.inputs
+        }
+        outputs = self._run(feeds)
+        ends = list(accumulate([call.rows for call in calls for _ in call.answers], initial=0))
+        if not _are_rows(outputs, ends[-1]):
+            raise _NotRows
+        parts: list[Arrays] = [
+            {name: out[start:end] for name, out in outputs.items()} for start, end in pairwise(ends)
+        ]
+        if padding is None:
+            return parts
+        padding.count(calls, feeds, waste)
+        return [padding.cut(call, feeds, part) for call, part in zip(calls, parts, strict=True)]
+
+    def _run_alone(self, call: Call) -> Arrays | CarpoolError:
+        try:
+            return self._run({name: _aligned(array) for name, array in call.inputs.items()})
+        except _NotRows:
+            self._share_no_more()
+            return self._run_alone(call)  # whole, from now on
+        except BadRequest as error:
+            return error
+        except Exception as error:  # noqa: BLE001  the runtime's errors share no base class
+            return fault(error)
+
+    def _run(self, feeds: Arrays) -> Arrays:
+        """The outputs for these inputs, in runs of no more rows than the largest batch.
+
+        Raises:
+            _NotRows: they need several runs, whose outputs cannot be put together.
+            BadRequest: they need several runs, whose outputs are too large.
+        """
+        limit = self._batch_max
+        rows = len(next(iter(feeds.values()))) if self.shares_runs else 1
+        if limit is None or rows <= limit:
+            return self._session.run(feeds)
+        parts = []
+        held_bytes = 0
+        for start in range(0, rows, limit):
+            some = {name: array[start : start + limit] for name, array in feeds.items()}
+            parts.append(self._session.run(some))
+            if not _are_rows(parts[-1], min(limit, rows - start)):
+                raise _NotRows
+            held_bytes += sum(out.nbytes for out in parts[-1].values())
+            if held_bytes > self._outputs_max_bytes:
+                what = f"the outputs of {start + limit} of {rows} rows have"
+                raise BadRequest(answers.too_large(held_bytes, self._outputs_max_bytes, what))
+        columns = {name: [part[name] for part in parts] for name in parts[0]}
+        if any(len({out.shape[1:] for out in column}) > 1 for column in columns.values()):
+            raise _NotRows
+        return {name: np.concatenate(column) for name, column in columns.items()}
+
+    def _share_no_more(self) -> None:
+        self.shares_runs = False
+        logs.say(
+            "the model's outputs do not have one row for each row of its inputs, each of the same "
+            "shape in any company, so requests run one by one from now on"
+        )
+
+
+def fault(error: Exception) -> CarpoolError:
+    """What one request is told on which the model failed."""
+    # An index out of a table's bounds and its like: the input's values are at fault.
+    if type(error).__name__ == "InvalidArgument":
+        return BadRequest(f"the model refuses this input: {logs.describe(error)}")
+    logs.say_failure("the model", error)
+    return ModelFault(f"the model failed on this input: {logs.describe(error)}")
+
+
+def _are_rows(outputs: Arrays, rows: int) -> bool:
+    return all(out.shape[:1] == (rows,) for out in outputs.values())
+
+
+def may_share(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:
+    """Whether rows of several requests can be one run: all agree on one free first dimension."""
+    inputs = list(inputs)
+    if not inputs or not all(spec.any_rows for spec in inputs):
+        return False
+    symbols = {spec.shape[0] for spec in inputs if spec.shape[0] is not None}
+    named = {s for s in symbols if not str(s).startswith("unk__")}  # exporters' names for "any"
+    fixed = [spec for spec in outputs if spec.shape and isinstance(spec.shape[0], int)]
+    return len(named) <= 1 and not fixed
+
+
+def _join(_name: str, arrays: Sequence[Array]) -> Array:
+    return np.concatenate(arrays) if len(arrays) > 1 else _aligned(arrays[0])
+
+
+def _aligned(array: Array) -> Array:
+    """What a view into a body need not be, and the runtime takes for granted."""
+    return array if array.flags.aligned else array.copy()
+
+
+def _zeros(spec: TensorSpec, rows: int) -> Array:
+    shape = [size if isinstance(size, int) else 1 for size in spec.shape]
+    if spec.any_rows:
+        shape[0] = rows
+    return np.full(shape, "", object) if spec.datatype == "BYTES" else np.zeros(shape, spec.dtype)

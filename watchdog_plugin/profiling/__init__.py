@@ -1,0 +1,1 @@
+"""``carpool profile``: how long a model and its operators take."""

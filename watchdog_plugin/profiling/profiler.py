@@ -1,0 +1,282 @@
+"""Profiling a model: which settings are run in which order, for how long, and what is made of it.
+
+Every round visits every setting, in a new order, so that a slow minute of the machine falls on all
+of them alike. A visit times some whole runs, and some in which operators are timed. Runs during
+which other programs took the cores count only where there are too few others.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import median_grouped
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import onnxruntime as ort
+
+from carpool.predictor.profile import OperatorRow, Origin, RunRow, Setting
+from carpool.processor import processor
+from watchdog_plugin.profiling.memory import PeakMemory
+from watchdog_plugin.profiling.neighbours import Neighbours
+from watchdog_plugin.profiling.operator_matching import matched
+from watchdog_plugin.profiling.session import ProfiledSession, feeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from carpool.onnx_graph.onnx_file import OnnxFile
+    from carpool.predictor.operators import Case, Graph
+    from watchdog_plugin.profiling.session import OperatorTimes
+    from watchdog_plugin.protocols.tensors import Array
+
+__all__ = ["Grid", "Measured", "measure", "origin", "profile", "rows"]
+
+_VISIT_S = 0.03  # a visit times runs for so long, or one if that takes longer
+_MOST_RUNS = 30  # of one visit
+_LEAST_ROUNDS = 3
+_MOST_ROUNDS = 100
+_PATIENCE_S = 0.5  # with busy neighbours, before each visit
+_WARM_UPS, _LONG_S = 3, 0.5  # runs of each setting; one is enough if it takes so long
+_ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that count in any case
+_RUNS_OF_OPERATORS = 10  # of a visit, if they are short
+_BLOCK_S = 0.001  # the kernel's accounts are read that often
+_DISTURBED = 0.02  # of a run, spent ready and without a core
+_CLOCK_S = 1e-6  # operators are told in whole microseconds; how many are of each tells more
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What to measure.
+
+    Attributes:
+        batches: Batch sizes.
+        threads: Numbers of threads.
+        budget_s: How long to measure; three rounds are done in any case.
+        rounds: At most so many.
+    """
+
+    batches: Sequence[int]
+    threads: Sequence[int]
+    budget_s: float = 60.0
+    rounds: int = _MOST_ROUNDS
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was seen at one setting; each run with the share of it that others have taken.
+
+    Attributes:
+        setting: Batch, threads, GPU.
+        inputs: What was run.
+        whole_s: Runs timed as a whole.
+        operators: Runs timed by operators.
+        queued: Of those, the shares alone.
+    """
+
+    setting: Setting
+    inputs: dict[str, Array]
+    whole_s: list[tuple[float, float]] = field(default_factory=list)
+    operators: list[tuple[float, OperatorTimes]] = field(default_factory=list)
+    queued: list[float] = field(default_factory=list)
+
+    def settled(self) -> bool:
+        """Whether enough runs were undisturbed."""
+        whole = sum(queued <= _DISTURBED for queued, _ in self.whole_s)
+        parts = sum(queued <= _DISTURBED for queued in self.queued)
+        return whole >= _ENOUGH_RUNS and (parts >= _LEAST_RUNS or not self.queued)
+
+
+def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
+    """The runs that nobody disturbed, or those that were disturbed least."""
+    ordered = sorted(runs, key=lambda run: run[0])
+    undisturbed = sum(queued <= _DISTURBED for queued, _ in ordered)
+    return [found for _, found in ordered[: max(undisturbed, _LEAST_RUNS)]]
+
+
+class _Pair:
+    """The sessions for one number of threads: one timed as a whole, one by operators."""
+
+    def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
+        self._whole = ProfiledSession(model, folder, threads, operators=False)
+        self._parts = ProfiledSession(model, folder, threads, operators=True) if operators else None
+        self._neighbours = Neighbours()
+        self._order: list[Measured | None] = []
+
+    def warm_up(self, measured: Measured) -> None:
+        """Let the sessions find memory; they ask for it anew in the first runs of each size."""
+        for _ in range(_WARM_UPS):
+            first_s = self._whole.run_s(measured.inputs)
+            self._run_parts(measured, 1, kept=False)
+            if first_s > _LONG_S:
+                break
+
+    def visit(self, measured: Measured) -> None:
+        """Time one setting, when others leave the machine alone, but not much later."""
+        self._neighbours.await_calm(_PATIENCE_S)
+        first_s = self._run_whole(measured, 1)
+        runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
+        if first_s < _LONG_S:  # it has warmed the caches that the others have used
+            measured.whole_s.pop()
+            self._run_whole(measured, runs)
+        if first_s < _VISIT_S:
+            self._run_parts(measured, 1, kept=False)
+        self._run_parts(measured, min(runs, _RUNS_OF_OPERATORS), kept=True)
+
+    def close(self) -> None:
+        """Hand the times of operators to the settings they belong to."""
+        times = self._parts.operator_times() if self._parts else []
+        taken: defaultdict[int, int] = defaultdict(int)
+        for measured, found in zip(self._order, times, strict=False):
+            if measured is not None:
+                queued = measured.queued[taken[id(measured)]]
+                taken[id(measured)] += 1
+                measured.operators.append((queued, found))
+
+    def _run_whole(self, measured: Measured, runs: int) -> float:
+        """Seconds of the last of some runs."""
+        for queued, times in self._blocks(self._whole, measured, runs):
+            measured.whole_s += [(queued, time_s) for time_s in times]
+        return times[-1]
+
+    def _run_parts(self, measured: Measured, runs: int, *, kept: bool) -> None:
+        if self._parts is None:
+            return
+        for queued, times in self._blocks(self._parts, measured, runs):
+            if kept:
+                measured.queued += [queued] * len(times)
+            self._order += [measured if kept else None] * len(times)
+
+    def _blocks(
+        self, session: ProfiledSession, measured: Measured, runs: int
+    ) -> Iterator[tuple[float, list[float]]]:
+        """Runs with what share others took; not one by one, as reading accounts cools caches."""
+        while runs:
+            times: list[float] = []
+            before_s = self._neighbours.queued_s()
+            while runs and sum(times) < _BLOCK_S:
+                times.append(session.run_s(measured.inputs))
+                runs -= 1
+            yield (self._neighbours.queued_s() - before_s) / sum(times), times
+
+
+def profile(
+    file: OnnxFile,
+    model: bytes,
+    folder: Path,
+    graph: Graph | None,
+    grid: Grid,
+    say: Callable[[str], None],
+) -> tuple[tuple[RunRow, ...], tuple[OperatorRow, ...], float, float]:
+    """Measure a model: its runs, its operators, seconds to load it, megabytes it takes.
+
+    Args:
+        file: The model's form.
+        model: Its bytes.
+        folder: Where weights in files of their own are.
+        graph: Its operators; None: only whole runs are measured.
+        grid: What to measure.
+        say: Told of progress.
+
+    Raises:
+        LoadError: the model cannot be loaded or run.
+    """
+    seen, load_s, memory_mb = measure(file, model, folder, grid, say, operators=graph is not None)
+    return *rows(seen, graph), load_s, memory_mb
+
+
+def measure(
+    file: OnnxFile,
+    model: bytes,
+    folder: Path,
+    grid: Grid,
+    say: Callable[[str], None],
+    *,
+    operators: bool,
+) -> tuple[list[Measured], float, float]:
+    """Every run that `profile` makes its rows of, seconds to load the model, its megabytes."""
+    settings = [
+        Measured(Setting(batch, threads), feeds(file, batch))
+        for threads in grid.threads
+        for batch in grid.batches
+    ]
+    load_s, memory_mb = _first(model, folder, settings)
+    pairs = {
+        threads: _Pair(model, folder, threads, operators=operators) for threads in grid.threads
+    }
+    _rounds(settings, pairs, grid, say)
+    for pair in pairs.values():
+        pair.close()
+    return settings, load_s, memory_mb
+
+
+def rows(
+    seen: Sequence[Measured], graph: Graph | None
+) -> tuple[tuple[RunRow, ...], tuple[OperatorRow, ...]]:
+    """What a database keeps of measured runs."""
+    runs = tuple(_run_row(measured) for measured in seen)
+    return runs, tuple(row for m in seen for row in _operator_rows(graph, m)) if graph else ()
+
+
+def origin() -> Origin:
+    """What is measured on here."""
+    return Origin(processor(), f"onnxruntime {ort.__version__}")
+
+
+def _first(model: bytes, folder: Path, settings: Sequence[Measured]) -> tuple[float, float]:
+    """Seconds to load the model, and megabytes that it and its largest batch take."""
+    peak = PeakMemory()
+    largest = max(settings, key=lambda measured: measured.setting.batch)
+    session = ProfiledSession(model, folder, largest.setting.threads, operators=False)
+    for _ in range(2):
+        session.run_s(largest.inputs)
+    return session.load_s, peak.mb()
+
+
+def _rounds(
+    settings: Sequence[Measured],
+    pairs: dict[int, _Pair],
+    grid: Grid,
+    say: Callable[[str], None],
+) -> None:
+    began = time.monotonic()
+    order = list(settings)
+    shuffled = random.Random(1)  # noqa: S311  an order, no secret
+    for measured in order:
+        pairs[measured.setting.threads].warm_up(measured)
+    for done in range(1, grid.rounds + 1):
+        shuffled.shuffle(order)
+        for measured in order:
+            if done <= _LEAST_ROUNDS or not measured.settled():
+                pairs[measured.setting.threads].visit(measured)
+        spent_s = time.monotonic() - began
+        settled = sum(measured.settled() for measured in order)
+        say(f"round {done}, {spent_s:.0f} s: {settled} of {len(order)} settings settled")
+        late = spent_s * (done + 1) / done > grid.budget_s
+        if done >= _LEAST_ROUNDS and (late or settled == len(order)):
+            return
+
+
+def _run_row(measured: Measured) -> RunRow:
+    times = _quiet(measured.whole_s)
+    low, mid, high, p90, p95, p99 = np.quantile(times, [0.25, 0.5, 0.75, 0.9, 0.95, 0.99]).tolist()
+    return RunRow(measured.setting, mid, p90, p95, p99, high - low, len(times))
+
+
+def _operator_rows(graph: Graph, measured: Measured) -> Iterable[OperatorRow]:
+    """The operators of one setting, equal ones together."""
+    cases = [operator.at(measured.setting.batch) for operator in graph.operators]
+    runs = [matched(graph, cases, run) for run in _quiet(measured.operators)]
+    columns = list(zip(*(run for run in runs if run), strict=True))
+    together: defaultdict[Case, list[tuple[float, float]]] = defaultdict(list)
+    for case, times in zip(cases, columns, strict=bool(columns)):
+        low, high = np.quantile(times, [0.25, 0.75]).tolist()
+        together[case].append((median_grouped(times, interval=_CLOCK_S), high - low))
+    for case, found in together.items():
+        mean_s, spread_s = (sum(column) / len(found) for column in zip(*found, strict=True))
+        yield OperatorRow(case, measured.setting, len(found), mean_s, spread_s)

@@ -1,0 +1,182 @@
+"""Runs of a model in ONNX Runtime, timed as a whole or operator by operator.
+
+Each is a session of its own, since the runtime profiles all runs of a session or none. Knows no
+budget and no order of measurements.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import onnxruntime as ort
+
+from carpool.onnx_graph import onnx_writer
+from watchdog_plugin import logs
+from watchdog_plugin.function import LoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from carpool.onnx_graph.onnx_file import OnnxFile
+    from watchdog_plugin.protocols.tensors import Array
+
+__all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds", "whole_model"]
+
+_FATAL_ONLY = 4  # errors are raised, and said once
+_US_PER_S = 1e6
+_SUFFIX = "_kernel_time"
+_DTYPES: Mapping[int, Any] = {
+    1: np.float32,
+    2: np.uint8,
+    3: np.int8,
+    4: np.uint16,
+    5: np.int16,
+    6: np.int32,
+    7: np.int64,
+    9: np.bool_,
+    10: np.float16,
+    11: np.float64,
+    12: np.uint32,
+    13: np.uint64,
+}
+
+
+class OperatorTime(NamedTuple):
+    """One operator in one run.
+
+    Attributes:
+        name: Of its node; those that the runtime's optimiser gives differ from load to load.
+        kind: Without its domain.
+        shapes: Of its first input and its outputs.
+        seconds: What it took.
+    """
+
+    name: str
+    kind: str
+    shapes: tuple[tuple[int, ...], ...]
+    seconds: float
+
+
+OperatorTimes = list[OperatorTime]
+
+
+def whole_model(file: OnnxFile) -> bytes:
+    """The whole model, weights and all, with its nodes named."""
+    return onnx_writer.write(file, file.inputs, [v.name for v in file.outputs], inline=True).model
+
+
+def feeds(file: OnnxFile, batch: int) -> dict[str, Array]:
+    """Inputs for one batch: numbers of about one, and zeros and ones where numbers are whole."""
+    rng = np.random.default_rng(batch)
+    found = {}
+    for value in file.inputs:
+        shape = [dim if isinstance(dim, int) else batch for dim in value.dims or ()]
+        dtype = _DTYPES.get(value.datatype)
+        if dtype is None:
+            found[value.name] = np.full(shape, "", np.object_)
+        elif np.issubdtype(dtype, np.floating):
+            found[value.name] = rng.standard_normal(shape).astype(dtype)
+        else:
+            found[value.name] = rng.integers(0, 2, shape).astype(dtype)
+    return found
+
+
+class ProfiledSession:
+    """A model in memory.
+
+    Args:
+        model: Its bytes.
+        folder: Where weights in files of their own are.
+        threads: Cores one run may use.
+        operators: Whether runs tell the times of operators.
+
+    Raises:
+        LoadError: the runtime refuses the model.
+    """
+
+    def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _FATAL_ONLY
+        for pool in ("intra_op", "inter_op"):
+            options.add_session_config_entry(f"session.{pool}.allow_spinning", "0")
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(folder.absolute())
+        )
+        self._directory = tempfile.TemporaryDirectory() if operators else None
+        if self._directory:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(Path(self._directory.name) / "times")
+        began = time.perf_counter()
+        try:
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise LoadError(_explained(error)) from error
+        self.load_s = time.perf_counter() - began
+
+    def run_s(self, inputs: Mapping[str, Array]) -> float:
+        """Seconds of one run.
+
+        Raises:
+            LoadError: it fails.
+        """
+        began = time.perf_counter()
+        try:
+            self._session.run(None, dict(inputs))
+        except Exception as error:
+            sizes = ", ".join(str(list(array.shape)) for array in inputs.values())
+            msg = (
+                f"the model fails on inputs of {sizes}, numbers of about one, zeros and ones; "
+                f"--batch and --dim choose other sizes ({logs.describe(error)})"
+            )
+            raise LoadError(msg) from error
+        return time.perf_counter() - began
+
+    def operator_times(self) -> list[OperatorTimes]:
+        """What each operator took in each of the runs so far; ends the profiling."""
+        if self._directory is None:
+            return []
+        with self._directory:
+            events = json.loads(Path(self._session.end_profiling()).read_bytes())
+        return _by_run(events)
+
+
+def _by_run(events: Sequence[Mapping[str, Any]]) -> list[OperatorTimes]:
+    runs: list[OperatorTimes] = []
+    current: OperatorTimes = []
+    for event in events:
+        name = event.get("name", "")
+        if event.get("cat") == "Node" and name.endswith(_SUFFIX):
+            current.append(_time(name.removesuffix(_SUFFIX), event["args"], event["dur"]))
+        elif name == "model_run":
+            runs.append(current)
+            current = []
+    return runs
+
+
+def _time(name: str, args: Mapping[str, Any], duration_us: float) -> OperatorTime:
+    forms = [*args["input_type_shape"][:1], *args["output_type_shape"]]
+    shapes = tuple(tuple(sizes) for form in forms for sizes in form.values())
+    return OperatorTime(name, args["op_name"], shapes, duration_us / _US_PER_S)
+
+
+def _explained(error: Exception) -> str:
+    text = logs.describe(error)
+    if "is not a registered function/op" in text or "No Op registered" in text:
+        return (
+            f"the model has an operator that ONNX Runtime {ort.__version__} does not know, so it "
+            f"can be neither run nor profiled; its own handler can still serve it, and its "
+            f"latency be given as a table ({text})"
+        )
+    if "external" in text.lower() or "No such file" in text or "file_size" in text.lower():
+        return (
+            "the model's weights are in a file of their own that is missing or too short; put it "
+            f"beside the model. carpool predict works without it ({text})"
+        )
+    return f"ONNX Runtime {ort.__version__} does not load the model: export it again ({text})"

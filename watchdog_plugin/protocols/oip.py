@@ -1,0 +1,265 @@
+"""The Open Inference Protocol v2 over one model's signature.
+
+Turns bodies into named arrays and outputs into a body; knows neither the runtime that executes the
+model nor how requests are batched.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from carpool import __version__
+from carpool.errors import BadRequest, NotFound, shown
+from watchdog_plugin import answers
+from watchdog_plugin.protocols import json_codec, oip_binary
+from watchdog_plugin.protocols.oip_binary import Tails
+from watchdog_plugin.protocols.tensors import Call, read_shape
+from watchdog_plugin.protocols.values import read_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.protocols.tensors import Array, Arrays, Signature, TensorSpec
+
+__all__ = ["Inference", "OpenInference", "owns"]
+
+_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer)?").fullmatch
+_VERSION = "1"
+_DEFAULT_NAME = "model"
+# Parameters of Triton's other extensions: without them the answer would not be what was asked.
+_REFUSED = frozenset({"classification", "shared_memory_region"})
+
+
+def owns(path: str) -> bool:
+    """Whether the protocol defines what ``path`` means."""
+    return path == "/v2" or path.startswith("/v2/")
+
+
+class Inference(NamedTuple):
+    """An inference request.
+
+    Attributes:
+        name: what the model is called in it.
+        body: its JSON.
+        tail: what follows the JSON; None where nothing says how long that is.
+    """
+
+    name: str
+    body: Any
+    tail: memoryview | None
+
+    def form(self) -> object:
+        """What requests have to agree in to be read as one: all but their values and ids.
+
+        Written out, because 1, 1.0 and true are equal in Python and not in a request.
+        """
+        body = self.body
+        if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
+            return object()
+        inputs = [_without_values(tensor) for tensor in body["inputs"]]
+        try:
+            text = json_codec.dumps({**body, "inputs": inputs, "id": None})
+        except (TypeError, ValueError, RecursionError):  # nested deeper than can be written
+            return object()
+        return self.name, text, None if self.tail is None else len(self.tail)
+
+
+class OpenInference:
+    """The protocol's endpoints for one model.
+
+    Args:
+        signature: the model's inputs and outputs.
+        name: the only model name that is answered; empty takes any, there is only one model.
+        variant: which of a model's variants this is: its version, by which a request may name it,
+            and a name that it answers to as well; empty: there are none.
+    """
+
+    def __init__(self, signature: Signature, name: str, variant: str = "") -> None:
+        self._signature = signature
+        self._name = name
+        self._variant = variant
+        self._version = variant or _VERSION
+
+    def route(self, method: str, path: str) -> str | Answer:
+        """The name of the model that is to infer, or the answer of a path that infers nothing.
+
+        Raises:
+            NotFound: nothing is there.
+        """
+        path = path.rstrip("/")
+        match = _MODEL(path)
+        if match is None:
+            return self._about_server(path)
+        name, version, verb = unquote(match[1]), match[2], match[3]
+        if self._name and name not in (self._name, self._variant):
+            msg = f"model {name[:80]!r} is not known; this function serves {self._name!r}"
+            raise NotFound(msg)
+        if version not in (None, _VERSION, self._version):
+            msg = f"model version {version[:80]!r} is not known; there is {self._version!r}"
+            raise NotFound(msg)
+        if verb == "/ready":
+            return answers.json_answer({"name": name, "ready": True})
+        if verb is None:
+            return answers.json_answer(self._about_model(name))
+        if method != "POST":
+            return answers.failure(405, f"infer takes POST, this is {method}")
+        return name
+
+    def read(self, requests: Sequence[Inference]) -> Call:
+        """What requests of one form ask of the model.
+
+        Raises:
+            BadRequest: says which member of the body is not as expected.
+        """
+        name, body, _ = requests[0]
+        if not isinstance(body, dict) or not isinstance(body.get("inputs"), list):
+            msg = f'expected {{"inputs": [...]}} with {self._signature.described()}'
+            raise BadRequest(msg)
+        tails = Tails([request.tail for request in requests])
+        inputs: dict[str, Array] = {}
+        for tensors in zip(*[request.body["inputs"] for request in requests], strict=True):
+            spec, array = self._read(tensors, tails)
+            if spec.name in inputs:
+                msg = f"input {spec.name!r} is given twice"
+                raise BadRequest(msg)
+            inputs[spec.name] = array
+        tails.end()
+        called = name or self._name or _DEFAULT_NAME
+        head: dict[str, Any] = {"model_name": called, "model_version": self._version}
+        wanted = self._wanted(body)
+        rows = self._signature.rows(inputs, len(requests))
+        heads = [head | _id(request.body) for request in requests]
+        return Call(inputs, rows, [partial(_infer_answer, head, wanted) for head in heads])
+
+    def _read(self, tensors: Sequence[Any], tails: Tails) -> tuple[TensorSpec, Array]:
+        """One input of all requests; only their values differ."""
+        tensor = tensors[0]
+        if not isinstance(tensor, dict):
+            msg = "an entry of inputs is not an object with name, shape, datatype and data"
+            raise BadRequest(msg)
+        spec = self._signature.input(tensor.get("name"))
+        datatype = tensor.get("datatype")
+        if datatype != spec.datatype:
+            msg = f"input {spec.name!r}: datatype is {shown(datatype)}, the model expects {spec}"
+            raise BadRequest(msg)
+        shape = read_shape(spec, tensor.get("shape"))
+        what = f"input {spec.name!r}"
+        parameters = _parameters(tensor, what)
+        if "binary_data_size" not in parameters:
+            data = [tensor.get("data") for tensor in tensors]
+            return spec, read_data(spec, data, shape)
+        if "data" in tensor:
+            msg = f"{what} has both data and a binary_data_size, expected one of them"
+            raise BadRequest(msg)
+        return spec, tails.take(spec, parameters["binary_data_size"], shape)
+
+    def _wanted(self, body: dict[str, Any]) -> Sequence[tuple[TensorSpec, bool]]:
+        """The outputs asked for, and of each whether it is wanted as bytes."""
+        known = self._signature.outputs
+        outputs = body.get("outputs")
+        as_bytes = _flag(_parameters(body, "the request"), "binary_data_output", default=False)
+        if not outputs:
+            return [(spec, as_bytes) for spec in known.values()]
+        wanted: dict[str, tuple[TensorSpec, bool]] = {}
+        for entry in outputs if isinstance(outputs, list) else [outputs]:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or name not in known:
+                expected = f'objects like {{"name": ...}} of {", ".join(known)}'
+                msg = f"outputs has {shown(entry)}, expected {expected}"
+                raise BadRequest(msg)
+            if name in wanted:
+                msg = f"output {name!r} is asked for twice, expected each output once"
+                raise BadRequest(msg)
+            parameters = _parameters(entry, f"output {name!r}")
+            as_asked = _flag(parameters, "binary_data", default=as_bytes)
+            wanted[name] = known[name], as_asked
+        return list(wanted.values())
+
+    def _about_server(self, path: str) -> Answer:
+        if path == "/v2":
+            extensions = ["binary_tensor_data"]
+            server = {"name": "carpool", "version": __version__, "extensions": extensions}
+            return answers.json_answer(server)
+        if path in ("/v2/health/live", "/v2/health/ready"):
+            return answers.json_answer({path.rpartition("/")[2]: True})
+        msg = (
+            f"{path[:80]!r} is not known; there are /v2, /v2/health/live, /v2/health/ready and "
+            "/v2/models/NAME with nothing, /ready or /infer after it"
+        )
+        raise NotFound(msg)
+
+    def _about_model(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "versions": [self._version],
+            "platform": "onnxruntime_onnx",
+            "inputs": _described(self._signature.inputs.values()),
+            "outputs": _described(self._signature.outputs.values()),
+        }
+
+
+def _id(body: dict[str, Any]) -> dict[str, Any]:
+    """The request's id, which its answer has too, if it has one."""
+    value = body.get("id")
+    if value is None:
+        return {}
+    if type(value) not in (str, int):
+        msg = f"id is {shown(value)}, expected text"
+        raise BadRequest(msg)
+    return {"id": value}
+
+
+def _without_values(tensor: object) -> object:
+    if isinstance(tensor, dict) and isinstance(tensor.get("data"), list):
+        return {**tensor, "data": [len(tensor["data"])]}
+    return tensor
+
+
+def _described(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    return [{"name": s.name, "datatype": s.datatype, "shape": s.sizes} for s in specs]
+
+
+def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
+    """The parameters of a tensor or of a request; what would change the answer is not ignored."""
+    parameters = holder.get("parameters")
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        msg = f"{what}: parameters is {type(parameters).__name__}, expected an object"
+        raise BadRequest(msg)
+    refused = _REFUSED.intersection(parameters)
+    if refused:
+        msg = f"{what}: the parameter {min(refused)!r} is of an extension that is not offered"
+        raise BadRequest(msg)
+    return parameters
+
+
+def _flag(parameters: dict[str, Any], name: str, *, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if type(value) is not bool:
+        msg = f"the parameter {name} is {shown(value)}, expected true or false"
+        raise BadRequest(msg)
+    return value
+
+
+def _infer_answer(
+    head: dict[str, Any], wanted: Sequence[tuple[TensorSpec, bool]], outputs: Arrays
+) -> Answer:
+    tensors = []
+    payloads = []
+    for spec, as_bytes in wanted:
+        array = outputs[spec.name]
+        tensor = {"name": spec.name, "datatype": spec.datatype, "shape": array.shape}
+        if as_bytes:
+            payload = oip_binary.payload(spec, array)
+            payloads.append(payload)
+            tensor["parameters"] = {"binary_data_size": len(payload)}
+        else:
+            tensor["data"] = array.reshape(-1)
+        tensors.append(tensor)
+    body = {**head, "outputs": tensors}
+    return oip_binary.answer(body, payloads) if payloads else answers.json_answer(body)

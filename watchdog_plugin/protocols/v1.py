@@ -1,0 +1,85 @@
+"""The v1 form: ``{"instances": [...]}`` in, ``{"predictions": [...]}`` out, an entry a row.
+
+Several requests are read as one with all their instances. Knows the model by its signature, and an
+author's `postprocess` as a function over one row.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest
+from watchdog_plugin import answers
+from watchdog_plugin.protocols.tensors import Call
+from watchdog_plugin.protocols.values import read_data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from watchdog_plugin.answers import Answer
+    from watchdog_plugin.protocols.tensors import Arrays, Signature
+
+__all__ = ["Instances"]
+
+
+class Instances:
+    """Reads the form for one model.
+
+    Args:
+        signature: the model's inputs and outputs.
+        postprocess: makes each prediction of a row of outputs, if given.
+    """
+
+    def __init__(
+        self, signature: Signature, postprocess: Callable[[Arrays], object] | None
+    ) -> None:
+        self._signature = signature
+        self._postprocess = postprocess
+
+    def form(self, body: dict[str, Any]) -> object:
+        """What requests have to agree in to be read as one: how many instances, and how long."""
+        rows = body["instances"]
+        if not isinstance(rows, list) or not rows:
+            return None
+        return len(rows), len(rows[0]) if isinstance(rows[0], list) else None
+
+    def read(self, bodies: Sequence[dict[str, Any]]) -> Call:
+        """What requests of one form ask of the model.
+
+        An instance is the input's row, or an object of rows by input name where there are several.
+
+        Raises:
+            BadRequest: an instance does not hold what the model's inputs need.
+        """
+        rows = bodies[0]["instances"]
+        if not isinstance(rows, list) or not rows:
+            msg = f"instances is {type(rows).__name__}, expected a list with at least one row"
+            raise BadRequest(msg)
+        columns = self._columns([body["instances"] for body in bodies])
+        inputs = {
+            name: read_data(self._signature.input(name), data) for name, data in columns.items()
+        }
+        answer = partial(_answer, len(rows), self._postprocess)
+        return Call(inputs, self._signature.rows(inputs, len(bodies)), [answer] * len(bodies))
+
+    def _columns(self, requests: list[list[Any]]) -> dict[Any, list[list[Any]]]:
+        """The instances of each request by the input they are for."""
+        first = requests[0][0]
+        if all(isinstance(row, dict) for rows in requests for row in rows):
+            if any(row.keys() != first.keys() for rows in requests for row in rows):
+                msg = "the instances do not all have the same members"
+                raise BadRequest(msg)
+            return {name: [[row[name] for row in rows] for rows in requests] for name in first}
+        if len(self._signature.inputs) == 1:
+            return {next(iter(self._signature.inputs)): requests}
+        msg = f"an instance is not an object with {self._signature.described()}"
+        raise BadRequest(msg)
+
+
+def _answer(count: int, postprocess: Callable[[Arrays], object] | None, outputs: Arrays) -> Answer:
+    if postprocess is None and len(outputs) == 1:
+        return answers.json_answer({"predictions": next(iter(outputs.values()))})
+    rows = ({name: out[index] for name, out in outputs.items()} for index in range(count))
+    predictions = list(rows) if postprocess is None else [postprocess(row) for row in rows]
+    return answers.json_answer({"predictions": predictions})

@@ -1,0 +1,152 @@
+"""Values of decoded JSON as arrays: taken as they are or refused, never rounded or parsed.
+
+The values of several requests become one array wherever that gives the same as one by one. Knows a
+tensor by its description; knows no protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carpool.errors import BadRequest
+from watchdog_plugin.protocols.tensors import shape_of_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from watchdog_plugin.protocols.tensors import Array, Shape, TensorSpec
+
+__all__ = ["read_data"]
+
+# Kinds of JSON values that a datatype of this kind takes: whole numbers are numbers, text is not.
+_TAKES = {"b": "b", "i": "iu", "u": "iu", "f": "fiu"}
+_KINDS = {"b": "booleans", "f": "numbers with fractions", "i": "numbers"}
+_ODD = {str: "text", type(None): "null", int: "numbers", float: "numbers"}
+_DEEPEST = 32  # NumPy's own limit is 64, ONNX Runtime's lower
+
+
+def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None) -> Array:
+    """The values of requests as one array of the input's datatype, their rows back to back.
+
+    Args:
+        spec: the input they are for.
+        data: of each request, a list of values, flat or nested.
+        shape: what each is to be; None takes the nesting as it is.
+
+    Raises:
+        BadRequest: values of another kind or out of range, ragged lists, or not ``shape``. Where
+            there are several requests, each may still be right by itself.
+    """
+    for values in data:
+        if not isinstance(values, list):
+            msg = f"input {spec.name!r}: data is {type(values).__name__}, expected a list"
+            raise BadRequest(msg)
+    joined = data[0] if len(data) == 1 else _joined(spec, data)
+    array = _texts(spec, joined) if spec.datatype == "BYTES" else _numbers(spec, joined)
+    wanted = None if shape is None else shape_of_all(shape, len(data))
+    if wanted is None or array.shape == wanted:
+        return array
+    if array.ndim == 1 and array.size == math.prod(wanted):
+        return array.reshape(wanted)
+    msg = (
+        f"input {spec.name!r}: data has the shape {list(array.shape)}, "
+        f"which is not the shape {list(wanted)} that is given"
+    )
+    raise BadRequest(msg)
+
+
+def _joined(spec: TensorSpec, data: Sequence[list[Any]]) -> list[Any]:
+    """All values in one list, unless a request could be taken for another in this company.
+
+    NumPy takes booleans beside numbers for numbers, and values have no more than their sum to say
+    how they are shared out: what is refused by itself has to be refused here.
+    """
+    sizes = set(map(len, data))
+    if len(sizes) > 1 or (spec.datatype != "BOOL" and any(_starts_boolean(v) for v in data)):
+        msg = f"input {spec.name!r}: the requests have to be read one by one"
+        raise BadRequest(msg)
+    return list(chain.from_iterable(data))
+
+
+def _starts_boolean(values: object) -> bool:
+    while isinstance(values, list) and values:
+        values = values[0]
+    return isinstance(values, bool)
+
+
+def _check_numbers(spec: TensorSpec, data: list[Any], depth: int = 0) -> None:
+    """Refuse what is no number before NumPy sees it.
+
+    Of a text of a megabyte and a thousand numbers it would make a thousand texts of a megabyte.
+    """
+    if depth > _DEEPEST:
+        msg = f"input {spec.name!r}: data is nested more than {_DEEPEST} deep"
+        raise BadRequest(msg)
+    if data and isinstance(data[0], list):
+        for values in data:
+            if not isinstance(values, list):
+                raise _not_numbers(spec, values)
+            _check_numbers(spec, values, depth + 1)
+        return
+    try:
+        sum(data)  # the quickest look at every value that there is
+    except TypeError:
+        odd = next(value for value in data if not isinstance(value, int | float))
+        raise _not_numbers(spec, odd) from None
+    except OverflowError:
+        pass  # an integer too large for a float: told below
+
+
+def _not_numbers(spec: TensorSpec, value: object) -> BadRequest:
+    what = "a ragged list" if isinstance(value, list) else _ODD.get(type(value), "objects")
+    return BadRequest(f"input {spec.name!r}: data holds {what}, the model expects {spec}")
+
+
+def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
+    dtype = spec.dtype
+    _check_numbers(spec, data)
+    try:
+        found = np.array(data)
+    except (ValueError, OverflowError) as error:
+        msg = f"input {spec.name!r}: data is not a list of numbers, or a ragged one"
+        raise BadRequest(msg) from error
+    if found.size and found.dtype.kind not in _TAKES[dtype.kind]:
+        what = _KINDS.get(found.dtype.kind, "numbers out of any range")
+        msg = f"input {spec.name!r}: data holds {what}, the model expects {spec}"
+        raise BadRequest(msg)
+    try:
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise OverflowError  # NumPy would take it for infinity
+        if found.dtype == dtype:
+            return found
+        if dtype.kind in "iu" and found.size:
+            _check_range(found, dtype)
+        if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any company
+            found = found.astype(np.float64, copy=False)
+        with np.errstate(over="raise"):
+            return found.astype(dtype)
+    except ArithmeticError as error:
+        msg = f"input {spec.name!r}: a value is out of the range of {spec.datatype}"
+        raise BadRequest(msg) from error
+
+
+def _check_range(found: Array, dtype: np.dtype[Any]) -> None:
+    bounds = np.iinfo(dtype)
+    if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
+        raise OverflowError
+
+
+def _texts(spec: TensorSpec, data: list[Any]) -> Array:
+    try:
+        array = np.array(data, dtype=object)
+    except ValueError as error:
+        msg = f"input {spec.name!r}: data is a ragged list of texts"
+        raise BadRequest(msg) from error
+    if not all(isinstance(value, str) for value in array.ravel().tolist()):
+        msg = f"input {spec.name!r}: data holds more than text, the model expects {spec}"
+        raise BadRequest(msg)
+    return array
