@@ -66,23 +66,23 @@ class Case:
         """Of a request's body."""
         return "application/octet-stream" if self.raw else "application/json"
 
-    def bodies(self, form: str) -> list[bytes]:
+    def bodies(self, data: str) -> list[bytes]:
         """Request bodies in ``form`` (v1, oip or raw), different from one another."""
         encode: dict[str, Callable[[NDArray[np.float32]], bytes]] = {
             V1: lambda row: _json({"instances": [_numbers(row)]}),
             OIP: lambda row: _json({"inputs": [self._tensor(row)]}),
             RAW: lambda row: row.tobytes(),
         }
-        return [encode[form](row) for row in _rows(self.shape)]
+        return [encode[data](row) for row in _rows(self.shape)]
 
-    def misfits(self, form: str, draw: int) -> dict[str, bytes]:
+    def misfits(self, data: str, draw: int) -> dict[str, bytes]:
         """Bodies that no model can answer, by what is wrong; other ones for another ``draw``."""
         row = np.full(self.shape, draw, np.float32).ravel()[:-1]
-        if form == RAW:
+        if data == RAW:
             return {SHORT: row.tobytes(), GARBAGE: b"\0" * (2 * draw + 1)}
         values = _numbers(row)
         tensor = {"name": "x", "shape": [1, len(values)], "datatype": "FP32", "data": values}
-        body = {"instances": [values]} if form == V1 else {"inputs": [tensor]}
+        body = {"instances": [values]} if data == V1 else {"inputs": [tensor]}
         return {SHORT: _json(body), GARBAGE: b'{"in": %d' % draw}
 
     def is_right(self, answer: bytes, which: int = 0) -> bool:

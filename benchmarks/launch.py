@@ -53,10 +53,10 @@ class Running:
         self._launch = server.launch(setup)
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        bodies = self._case.bodies(self._launch.form)
+        bodies = self._case.bodies(self._launch.data)
         self._body = bodies[0]
         self.port = self._launch.port or setup.port
-        self.form = self._launch.form
+        self.data = self._launch.data
         self.requests = [self.request(body) for body in bodies]
 
     def __enter__(self) -> Self:

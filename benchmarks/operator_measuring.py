@@ -57,11 +57,11 @@ def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: in
 
 
 def _keep(path: Path, seen: Sequence[Measured]) -> None:
-    form = [
+    data = [
         {"setting": one.setting, "whole": one.whole_s, "operators": one.operators} for one in seen
     ]
     with gzip.open(path, "wt", compresslevel=1) as file:
-        json.dump(form, file)
+        json.dump(data, file)
 
 
 def _built(name: str, folder: Path) -> Path:

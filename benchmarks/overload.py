@@ -72,8 +72,8 @@ class _Slow(Case):
 
     __slots__ = ()
 
-    def bodies(self, form: str) -> list[bytes]:
-        del form
+    def bodies(self, data: str) -> list[bytes]:
+        del data
         return [b"%064d" % number for number in range(16)]
 
     def is_right(self, answer: bytes, which: int = 0) -> bool:
@@ -161,7 +161,7 @@ class Bench:
         if isinstance(self._case, _Slow):
             del env["model_path"]
             (setup.scratch / "function" / "handler.py").write_text(_SLOW)
-            return replace(launch, env=env, form=RAW)
+            return replace(launch, env=env, data=RAW)
         return replace(launch, env=env)
 
     def capacity_rps(self) -> float:
@@ -332,6 +332,6 @@ over the load. `answers of capacity` are good ones, in time or not. Where the ge
 more than a tenth of the objective, what it tells of that row is its own lateness as well."""
 
 
-def _median(rows: list[dict[str, Any]], field: str, form: str) -> str:
+def _median(rows: list[dict[str, Any]], field: str, data: str) -> str:
     known = [row[field] for row in rows if row[field] is not None]
-    return format(statistics.median(known), form) if known else "-"
+    return format(statistics.median(known), data) if known else "-"

@@ -250,14 +250,14 @@ def _page(ways: dict[str, Way], about: dict[str, Any], command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: Iterable[float], form: str = ".3f") -> str:
+def _spread(values: Iterable[float], data: str = ".3f") -> str:
     found = sorted(values)
     low, _, high = (
         statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else (found[0],) * 3
     )
-    middle = format(statistics.median(found), form)
+    middle = format(statistics.median(found), data)
     inner, outer = (
-        " to ".join(format(value, form) for value in pair)
+        " to ".join(format(value, data) for value in pair)
         for pair in ((low, high), (found[0], found[-1]))
     )
     return f"{middle} ({inner}; {outer})"

@@ -67,7 +67,7 @@ def visit(running: Running, case: Case, rounds: int = 20) -> Neighbours:
     requests = running.requests[: case.burst]
     controls = [sum(_right(case, _burst(running.port, requests))) for _ in range(_CONTROLS)]
     mean_batch = running.mean_batch(before)
-    kinds = case.misfits(running.form, 0)
+    kinds = case.misfits(running.data, 0)
     return Neighbours(
         min(controls), mean_batch, {kind: _harm(running, case, kind, rounds) for kind in kinds}
     )
@@ -88,7 +88,7 @@ def _harm(running: Running, case: Case, kind: str, rounds: int) -> Harm:
     for turn in range(rounds):
         requests = running.requests[: case.burst]
         place = turn % len(requests)
-        requests[place] = running.request(case.misfits(running.form, turn + 1)[kind])
+        requests[place] = running.request(case.misfits(running.data, turn + 1)[kind])
         answers = _burst(running.port, requests)
         offender[str(answers[place][0])] += 1
         good = _right(case, answers)

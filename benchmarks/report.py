@@ -184,17 +184,17 @@ def _max_rps(point: Point) -> float:
     return float(point["found"]["max_rps"])
 
 
-def _range(values: Iterable[float | None], form: str, unit: str = "") -> str:
+def _range(values: Iterable[float | None], data: str, unit: str = "") -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "-"
-    low, high = (format(bound, form) for bound in (min(known), max(known)))
-    return _median(known, form) + unit + (f" ({low} to {high})" if len(known) > 1 else "")
+    low, high = (format(bound, data) for bound in (min(known), max(known)))
+    return _median(known, data) + unit + (f" ({low} to {high})" if len(known) > 1 else "")
 
 
-def _median(values: Iterable[float | None], form: str) -> str:
+def _median(values: Iterable[float | None], data: str) -> str:
     known = [value for value in values if value is not None]
-    return format(statistics.median(known), form) if known else "-"
+    return format(statistics.median(known), data) if known else "-"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[list[str]]) -> str:

@@ -90,11 +90,11 @@ class Standing:
 
 def described(pools: dict[str, tuple[Pool, ...]]) -> str:
     """Pools as a parameter of `Standing`."""
-    form = {
+    data = {
         name: [[pool.apps, pool.offer.size.name, pool.instances] for pool in of_function]
         for name, of_function in pools.items()
     }
-    return json.dumps(form)
+    return json.dumps(data)
 
 
 def best_static(scenario: Scenario, most_missed: float) -> dict[str, tuple[Pool, ...]]:

@@ -46,8 +46,8 @@ def counts_rule(value: object, path: str, problems: Problems) -> None:
         _check_bins(value, path, problems)
 
 
-def _check_bins(form: Mapping[str, int], path: str, problems: Problems) -> None:
-    for number in form:
+def _check_bins(data: Mapping[str, int], path: str, problems: Problems) -> None:
+    for number in data:
         whole = number.isascii() and number.isdecimal() and len(number) <= len(str(BINS))
         if not whole or int(number) >= BINS or number != str(int(number)):
             problems.add(f"{path}.{number[:20]}", number[:20], f"a bin from 0 to {BINS - 1}")

@@ -138,7 +138,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Hold a plan made by a policy to the same form as one that came over the wire."""
-        plan_validation.check(self.to_form())
+        plan_validation.check(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -148,15 +148,15 @@ class Plan:
             ConfigError: everything that is wrong with it, each with its path.
         """
         try:
-            form = rules.loads(text)
+            data = rules.loads(text)
         except rules.NotJsonError as error:
             raise ConfigError([Problem("plan", "", "a JSON document", str(error))]) from error
-        return cls.from_form(form)
+        return cls.from_dict(data)
 
     @classmethod
-    def from_form(cls, form: object) -> Self:
+    def from_dict(cls, data: object) -> Self:
         """Read a plan that is decoded JSON already; raises as `from_json` does."""
-        fields = dict(plan_validation.check(form))
+        fields = dict(plan_validation.check(data))
         fields["classes"] = tuple(InstanceClass(**item) for item in fields.get("classes", ()))
         fields["routes"] = tuple(Route(**item) for item in fields.get("routes", ()))
         fields["explain"] = tuple(fields.get("explain", ()))
@@ -167,21 +167,21 @@ class Plan:
         fields["predicted"] = Predicted(**predicted)
         return cls(**fields)
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The plan as plain lists and dictionaries, every field present."""
         # Every plan is checked as a form when it is made, so this is not left to `asdict`.
-        form = _fields(self)
-        form["classes"] = [_fields(item) for item in self.classes]
-        form["routes"] = [{**_fields(item), "weights": dict(item.weights)} for item in self.routes]
+        data = _fields(self)
+        data["classes"] = [_fields(item) for item in self.classes]
+        data["routes"] = [{**_fields(item), "weights": dict(item.weights)} for item in self.routes]
         latency_s = _fields(self.predicted.latency_s)
-        form["predicted"] = {**_fields(self.predicted), "latency_s": latency_s}
-        form["explain"] = list(self.explain)
-        form["variants"] = [_fields(item) for item in self.variants]
-        return form
+        data["predicted"] = {**_fields(self.predicted), "latency_s": latency_s}
+        data["explain"] = list(self.explain)
+        data["variants"] = [_fields(item) for item in self.variants]
+        return data
 
     def to_json(self) -> str:
         """The plan as one line of JSON, every field present."""
-        return json.dumps(self.to_form(), ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
 
 
 def _fields(

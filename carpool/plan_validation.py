@@ -81,31 +81,31 @@ _PLAN = rules.record(
 )
 
 
-def check(form: object) -> dict[str, Any]:
+def check(data: object) -> dict[str, Any]:
     """The form itself, once nothing is wrong with it.
 
     Raises:
         ConfigError: everything that is wrong, each with a path such as ``classes[0].cpu``.
     """
     problems = Problems()
-    _PLAN(form, "", problems)
-    if isinstance(form, dict):
-        _cross_check(form, problems)
+    _PLAN(data, "", problems)
+    if isinstance(data, dict):
+        _cross_check(data, problems)
     problems.raise_if_any()
-    assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
-    return form
+    assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+    return data
 
 
-def _cross_check(form: Mapping[str, Any], problems: Problems) -> None:
+def _cross_check(data: Mapping[str, Any], problems: Problems) -> None:
     """What no field can know alone. Ill-formed fields are skipped: they have been reported."""
     names = set()
-    for index, item in _records(form.get("classes")):
+    for index, item in _records(data.get("classes")):
         names.add(str(item.get("name")))
         low, high = item.get("rate_low"), item.get("rate_high")
         if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low > high:
             expected = f"at most rate_high, which is {high}"
             problems.add(f"classes[{index}].rate_low", low, expected)
-    for index, item in _records(form.get("routes")):
+    for index, item in _records(data.get("routes")):
         weights = item.get("weights")
         if not isinstance(weights, dict):
             continue

@@ -152,13 +152,13 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
     Raises:
         ConfigError: every unknown, missing, ill-typed or refused parameter, at once.
     """
-    form = getattr(policy_class, "Params", None)
+    data = getattr(policy_class, "Params", None)
     policy = policy_class.__qualname__
-    if not (isinstance(form, type) and dataclasses.is_dataclass(form)):
+    if not (isinstance(data, type) and dataclasses.is_dataclass(data)):
         raise ConfigError([Problem("policy", policy, "a class with a nested dataclass Params")])
     problems = Problems()
-    fields = {field.name: field for field in dataclasses.fields(form) if field.init}
-    hints = _hints(form)
+    fields = {field.name: field for field in dataclasses.fields(data) if field.init}
+    hints = _hints(data)
     foreign = knobs(policy_class)
     own = _translated(params, foreign, problems)
     for name, value in own.items():
@@ -171,7 +171,7 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
             problems.add(name, "", _spelled(hints[name]), "it has no default")
     problems.raise_if_any()
     try:
-        return policy_class(form(**own))
+        return policy_class(data(**own))
     except CarpoolError:
         raise
     except Exception as error:  # a policy may be anybody's
@@ -180,13 +180,13 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
         raise ConfigError([Problem(policy, given, "parameters it accepts", hint)]) from error
 
 
-def _hints(form: type[Any]) -> dict[str, Any]:
+def _hints(data: type[Any]) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(form)
+        return typing.get_type_hints(data)
     except NameError as error:
         expected = "a Params whose types are there at run time"
         hint = f"{error}: import it outside of TYPE_CHECKING"
-        raise ConfigError([Problem("policy", form.__qualname__, expected, hint)]) from error
+        raise ConfigError([Problem("policy", data.__qualname__, expected, hint)]) from error
 
 
 def _translated(

@@ -32,7 +32,7 @@ _SUITES: dict[plugins.Kind, Callable[[str, dict[str, Any]], Report | ScaleReport
 _METHODS: dict[plugins.Kind, tuple[str, ...]] = {
     "batch": ("depart", "decide", "observe"),
     "scale": ("propose",),
-    "prewarm": ("observe", "windows", "to_form", "absorb"),
+    "prewarm": ("observe", "windows", "to_dict", "absorb"),
 }
 
 
@@ -131,8 +131,8 @@ def _described(kind: plugins.Kind, found: plugins.Found) -> dict[str, Any]:
 
 def _defaults(policy_class: type[Any]) -> dict[str, Any]:
     """Parameters by name; one without a default is shown as ``required``."""
-    form = getattr(policy_class, "Params", None)
-    fields = dataclasses.fields(form) if dataclasses.is_dataclass(form) else ()
+    data = getattr(policy_class, "Params", None)
+    fields = dataclasses.fields(data) if dataclasses.is_dataclass(data) else ()
     return {field.name: _default(field) for field in fields if field.init}
 
 

@@ -164,8 +164,8 @@ def _app(item: Mapping[str, Any], path: str, problems: Problems) -> App:
 
 
 def _app_form(app: App) -> dict[str, object]:
-    form: dict[str, object] = {"name": app.name, "slo": durations.format(app.slo_s)}
-    return form if app.accuracy is None else {**form, "accuracy": app.accuracy}
+    data: dict[str, object] = {"name": app.name, "slo": durations.format(app.slo_s)}
+    return data if app.accuracy is None else {**data, "accuracy": app.accuracy}
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

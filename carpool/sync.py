@@ -144,17 +144,17 @@ class FrontReport:
         return _dumps(self)
 
     @classmethod
-    def from_form(cls, form: dict[str, Any]) -> Self:
+    def from_dict(cls, data: dict[str, Any]) -> Self:
         """From a form that has been checked."""
-        apps = (AppReport(**{**app, "gaps": _bins(app["gaps"])}) for app in form["apps"])
+        apps = (AppReport(**{**app, "gaps": _bins(app["gaps"])}) for app in data["apps"])
         return cls(
             **{
-                **form,
+                **data,
                 "apps": tuple(apps),
-                "classes": tuple(ClassReport(**item) for item in form["classes"]),
-                "instances": tuple(InstanceReport(**item) for item in form["instances"]),
-                "idle": _bins(form["idle"]),
-                "latency": _bins(form["latency"]),
+                "classes": tuple(ClassReport(**item) for item in data["classes"]),
+                "instances": tuple(InstanceReport(**item) for item in data["instances"]),
+                "idle": _bins(data["idle"]),
+                "latency": _bins(data["latency"]),
             }
         )
 
@@ -209,15 +209,15 @@ class SyncAnswer:
 
     def to_json(self) -> bytes:
         """As it travels."""
-        form = {
+        data = {
             "interval_s": self.interval_s,
             "revision": self.revision,
-            "plan": self.plan.to_form() if self.plan else None,
+            "plan": self.plan.to_dict() if self.plan else None,
             "instances": dict(self.instances),
             "conditions": dict(self.conditions),
             "soonest_s": self.soonest_s,
         }
-        return orjson.dumps(form)
+        return orjson.dumps(data)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
@@ -226,11 +226,11 @@ class SyncAnswer:
         Raises:
             ConfigError: everything that is wrong with it, each with its path.
         """
-        form = _checked(_loads(text), ANSWER)
-        plan = Plan.from_form(form["plan"]) if form["plan"] is not None else None
-        instances = {name: tuple(of_class) for name, of_class in form["instances"].items()}
-        conditions, soonest_s = form.get("conditions", {}), form.get("soonest_s", 0.0)
-        return cls(form["interval_s"], form["revision"], plan, instances, conditions, soonest_s)
+        data = _checked(_loads(text), ANSWER)
+        plan = Plan.from_dict(data["plan"]) if data["plan"] is not None else None
+        instances = {name: tuple(of_class) for name, of_class in data["instances"].items()}
+        conditions, soonest_s = data.get("conditions", {}), data.get("soonest_s", 0.0)
+        return cls(data["interval_s"], data["revision"], plan, instances, conditions, soonest_s)
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:
@@ -239,10 +239,10 @@ def read_message(text: bytes) -> FrontReport | Announcement:
     Raises:
         ConfigError: everything that is wrong with it, each with its path.
     """
-    form = _loads(text)
-    if isinstance(form, dict) and "address" in form:
-        return Announcement(**_checked(form, ANNOUNCEMENT))
-    return FrontReport.from_form(_checked(form, REPORT))
+    data = _loads(text)
+    if isinstance(data, dict) and "address" in data:
+        return Announcement(**_checked(data, ANNOUNCEMENT))
+    return FrontReport.from_dict(_checked(data, REPORT))
 
 
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
@@ -284,13 +284,13 @@ def _loads(text: bytes) -> object:
         raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
 
 
-def _checked(form: object, rule: Rule) -> dict[str, Any]:
+def _checked(data: object, rule: Rule) -> dict[str, Any]:
     problems = Problems()
-    rule(form, "", problems)
+    rule(data, "", problems)
     problems.raise_if_any()
-    assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
-    return form
+    assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+    return data
 
 
-def _bins(form: Mapping[str, int]) -> Spread:
-    return {int(number): count for number, count in form.items()}
+def _bins(data: Mapping[str, int]) -> Spread:
+    return {int(number): count for number, count in data.items()}

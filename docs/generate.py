@@ -48,11 +48,11 @@ def parameters_table(kind: plugins.Kind) -> str:
     """The parameters of the built-in policies of one kind, one row each."""
     rows = []
     for name in plugins.BUILT_IN[kind]:
-        form = plugins.resolve(kind, name).Params
-        meanings = _meanings(form)
+        data = plugins.resolve(kind, name).Params
+        meanings = _meanings(data)
         rows += [
             (f"`{name}`", f"`{field.name}`", field.type, f"`{field.default}`", meanings[field.name])
-            for field in dataclasses.fields(form)
+            for field in dataclasses.fields(data)
         ]
     return _table(("policy", "parameter", "type", "default", "meaning"), rows)
 
@@ -96,9 +96,9 @@ def _table(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _meanings(form: type[Any]) -> dict[str, str]:
+def _meanings(data: type[Any]) -> dict[str, str]:
     """What the docstring says of each attribute."""
-    _, _, attributes = (inspect.getdoc(form) or "").partition("Attributes:\n")
+    _, _, attributes = (inspect.getdoc(data) or "").partition("Attributes:\n")
     found = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", attributes, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}
 

@@ -136,8 +136,8 @@ class Api:
         rates = roll.rates.at(now_s)
         return {
             **self._line(control),
-            "plan": control.plan.to_form() if control.plan else None,
-            "orders": control.orders.plan.to_form() if control.orders.plan else None,
+            "plan": control.plan.to_dict() if control.plan else None,
+            "orders": control.orders.plan.to_dict() if control.orders.plan else None,
             "wanted": dict(control.wanted),
             "instances": {name: list(where) for name, where in roll.ready(now_s).items()},
             "fronts": roll.fronts(now_s),
@@ -166,7 +166,7 @@ class Api:
                 name: {
                     "live": dataclasses.asdict(shadow.live[name]),
                     "shadow": dataclasses.asdict(own),
-                    "plan": shadow.plans[name].to_form() if name in shadow.plans else None,
+                    "plan": shadow.plans[name].to_dict() if name in shadow.plans else None,
                 }
                 for name, own in shadow.own.items()
             },

@@ -134,7 +134,7 @@ def _explain(args: argparse.Namespace) -> int:
         return _print_json(found)
     lines = [f"{found['name']}: {found['ready']} ready, {found['loading']} loading"]
     if found["plan"]:
-        plan = Plan.from_form(found["plan"])
+        plan = Plan.from_dict(found["plan"])
         lines += [f"plan {plan.version} of {plan.policy}:", *plan_lines(plan)]
     lines += [f"! {note}" for note in found["notes"]]
     lines += [f"  ({remark})" for remark in found["remarks"]]
@@ -181,13 +181,13 @@ def _import(args: argparse.Namespace) -> int:
     text = read_text(args.file, problems)
     problems.raise_if_any()
     try:
-        form = rules.loads(text or "")
+        data = rules.loads(text or "")
     except rules.NotJsonError as error:
         raise ConfigError([Problem(str(args.file), "", "JSON", str(error))]) from error
     store = Store(_store_file(args))
     try:
         store.claim()
-        store.restore(form)
+        store.restore(data)
     finally:
         store.close()
     return 0

@@ -52,12 +52,12 @@ class Keeping:
 
     def absorb(self, control: Controller) -> None:
         """A function has come, or come back: it goes on from what was kept of it."""
-        form = self._kept_functions.pop(control.name, None)
+        data = self._kept_functions.pop(control.name, None)
         learned = self._kept_prewarm.pop(control.name, None)
-        if form is None:
+        if data is None:
             return
         try:
-            control.absorb(form, learned, self._functions.now())
+            control.absorb(data, learned, self._functions.now())
         except CarpoolError as error:
             log.warning("%s: what was kept of it is not used: %s", control.name, error)
 
@@ -67,13 +67,13 @@ class Keeping:
         changed = self._pending["function"]
         for control in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
-            form = control.to_form()
-            if form != self._before.get(control.name):
-                self._before[control.name] = changed[control.name] = form
+            data = control.to_dict()
+            if data != self._before.get(control.name):
+                self._before[control.name] = changed[control.name] = data
         self._pending["sender"] |= self._senders.changed()
         if whole or self._rounds % _LEARNED_ROUNDS == 0:
-            forms = {control.name: control.prewarm_form() for control in self._functions}
-            self._pending["prewarm"] |= {n: form for n, form in forms.items() if form}
+            forms = {control.name: control.prewarm_dict() for control in self._functions}
+            self._pending["prewarm"] |= {n: data for n, data in forms.items() if data}
         self._arrivals += self._functions.arrivals
         self._functions.arrivals.clear()
         gone = self._senders.forget(self._functions.now())

@@ -107,7 +107,7 @@ def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, 
     return {
         "policy": policy,
         "planning_ms": round(planning_ms, 3),
-        "functions": {name: plan.to_form() for name, plan in planning.plans.items()},
+        "functions": {name: plan.to_dict() for name, plan in planning.plans.items()},
         "unplaced": dict(planning.unplaced),
     }
 

@@ -108,13 +108,13 @@ class Store:
 
     def put(self, kind: str, forms_by_name: Mapping[str, Mapping[str, Any]]) -> None:
         """Keep documents, in place of those of the same names."""
-        rows = [(kind, name, json.dumps(form)) for name, form in forms_by_name.items()]
+        rows = [(kind, name, json.dumps(data)) for name, data in forms_by_name.items()]
         self._database.executemany("INSERT OR REPLACE INTO document VALUES (?, ?, ?)", rows)
 
     def get(self, kind: str) -> dict[str, Any]:
         """All documents of a kind, by name."""
         found = self._database.execute("SELECT name, form FROM document WHERE kind = ?", (kind,))
-        return {name: json.loads(form) for name, form in found}
+        return {name: json.loads(data) for name, data in found}
 
     def drop(self, kind: str, *names: str) -> None:
         """Forget documents."""
@@ -165,25 +165,25 @@ class Store:
             "arrivals": [dict(zip(names, row, strict=True)) for row in rows],
         }
 
-    def restore(self, form: object) -> None:
+    def restore(self, data: object) -> None:
         """Take what `export` gave, in place of all that is here.
 
         Raises:
             ConfigError: it is no such thing; nothing has been changed.
         """
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()
-        assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
-        for kind in form["documents"].keys() - set(KINDS):
+        assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+        for kind in data["documents"].keys() - set(KINDS):
             problems.unknown(kind, KINDS, within="documents.")
         problems.raise_if_any()
         with self.round():
             self._database.execute("DELETE FROM document")
             self._database.execute("DELETE FROM arrival")
-            for kind, documents in form["documents"].items():
+            for kind, documents in data["documents"].items():
                 self.put(kind, documents)
-            for row in form["arrivals"]:
+            for row in data["arrivals"]:
                 self.count(row["function"], row["app"], row["minute"], row["count"])
 
     def close(self) -> None:

@@ -93,11 +93,11 @@ class Page:
             self._note(said)
 
     def _note(self, said: dict[str, Any]) -> None:
-        form = said.get("params", {})
-        if said.get("method") == "Log.entryAdded" and form["entry"]["level"] == "error":
-            self.complaints.append(f"{form['entry']['text']} {form['entry'].get('url', '')}")
+        data = said.get("params", {})
+        if said.get("method") == "Log.entryAdded" and data["entry"]["level"] == "error":
+            self.complaints.append(f"{data['entry']['text']} {data['entry'].get('url', '')}")
         elif said.get("method") == "Runtime.exceptionThrown":
-            self.complaints.append(json.dumps(form["exceptionDetails"]))
+            self.complaints.append(json.dumps(data["exceptionDetails"]))
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:

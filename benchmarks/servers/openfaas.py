@@ -30,7 +30,7 @@ def _behind_watchdog(setup: Setup) -> Launch:
         "fprocess": " ".join(plain.argv),
         "BENCH_PORT": str(upstream),
     }
-    return Launch(["fwatchdog"], "/", plain.form, env)
+    return Launch(["fwatchdog"], "/", plain.data, env)
 
 
 OPENFAAS = Server(

@@ -47,7 +47,7 @@ class Launch:
 
     argv: list[str]
     path: str
-    form: str
+    data: str
     env: Mapping[str, str] = field(default_factory=dict)
     metrics: str = "/metrics"
     port: int = 0  # if it listens on another one than the setup's

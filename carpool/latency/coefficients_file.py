@@ -60,24 +60,24 @@ def read_coefficients(path: Path, load_s: float = 0.0) -> Coefficients:
     """
     document = yaml_values.load(path)
     document.check(_FILE)
-    form: Any = document.form
+    data: Any = document.data
     problems = Problems()
-    if not form.keys() & {"cpu", "gpu"}:
+    if not data.keys() & {"cpu", "gpu"}:
         problems.add("", "neither", "coefficients for cpu, gpu or both")
-    cpu = _cpu(form["cpu"], problems) if "cpu" in form else None
-    gpu = _gpu(form["gpu"], problems) if "gpu" in form else None
+    cpu = _cpu(data["cpu"], problems) if "cpu" in data else None
+    gpu = _gpu(data["gpu"], problems) if "gpu" in data else None
     document.raise_if_any(problems)
     return Coefficients(cpu, gpu, load_s)
 
 
-def _cpu(form: Mapping[str, Any], problems: Problems) -> CpuCoefficients:
-    curves = {name: _curves(form[name], f"cpu.{name}", problems) for name in ("mean_s", "max_s")}
+def _cpu(data: Mapping[str, Any], problems: Problems) -> CpuCoefficients:
+    curves = {name: _curves(data[name], f"cpu.{name}", problems) for name in ("mean_s", "max_s")}
     for name, other in (("mean_s", "max_s"), ("max_s", "mean_s")):
         for batch in sorted(curves[other].keys() - curves[name].keys()):
             problems.add(f"cpu.{name}", "", f"a row for batch {batch}, as cpu.{other} has one")
     if not (curves["mean_s"] or curves["max_s"]):
         problems.add("cpu.mean_s", "no rows", "at least one row")
-    memory = form["memory_mb"]
+    memory = data["memory_mb"]
     return CpuCoefficients(curves["mean_s"], curves["max_s"], memory["per_item"], memory["base"])
 
 
@@ -90,19 +90,19 @@ def _curves(rows: list[Mapping[str, Any]], path: str, problems: Problems) -> dic
     return curves
 
 
-def _gpu(form: Mapping[str, Any], problems: Problems) -> GpuCoefficients:
-    thresholds = tuple(form.get("batch_thresholds_for_extra_gb", ()))
+def _gpu(data: Mapping[str, Any], problems: Problems) -> GpuCoefficients:
+    thresholds = tuple(data.get("batch_thresholds_for_extra_gb", ()))
     if list(thresholds) != sorted(set(thresholds)):
         path, expected = "gpu.batch_thresholds_for_extra_gb", "batch sizes in ascending order"
         problems.add(path, ", ".join(map(str, thresholds)), expected)
     optional = {
-        name: form[name] for name in ("memory_mb", "max_margin", "max_batch") if name in form
+        name: data[name] for name in ("memory_mb", "max_margin", "max_batch") if name in data
     }
     return GpuCoefficients(
-        form["per_item_s"],
-        form["base_s"],
-        form["time_slice_s"],
-        form["total_slices_gb"],
+        data["per_item_s"],
+        data["base_s"],
+        data["time_slice_s"],
+        data["total_slices_gb"],
         thresholds,
         **optional,
     )

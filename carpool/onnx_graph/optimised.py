@@ -127,7 +127,7 @@ def _operators(
             ]
         )
 
-    def form(name: str) -> tuple[str, SymbolicShape, bool]:
+    def data(name: str) -> tuple[str, SymbolicShape, bool]:
         tensor = best.tensors.get(name)
         if tensor is not None:
             datatype = DATATYPES.get(tensor.datatype, ("other", 1))[0]
@@ -142,8 +142,8 @@ def _operators(
             node.name,
             _PREFIXES.get(node.domain, f"{node.domain}.") + node.operator,
             json.dumps(dict(sorted(node.attributes.items())), separators=(",", ":")),
-            tuple(form(name) for name in node.inputs),
-            tuple(form(name) for name in node.outputs if name),
+            tuple(data(name) for name in node.inputs),
+            tuple(data(name) for name in node.outputs if name),
             tuple(sorted({made[name] for name in node.inputs if name in made})),
         )
         for node in best.nodes

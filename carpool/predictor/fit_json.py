@@ -16,7 +16,7 @@ _FORM = 2  # of the text, and of the laws whose coefficients it holds
 
 def to_json(fit: Fit) -> str:
     """The fit as text."""
-    form = {
+    data = {
         "form": _FORM,
         "laws": [
             [kind, *unit, [float(f"{c:.6g}") for c in law]]
@@ -32,7 +32,7 @@ def to_json(fit: Fit) -> str:
             [*unit, length, errors] for (unit, length), errors in sorted(fit.errors.items())
         ],
     }
-    return json.dumps(form, separators=(",", ":"))
+    return json.dumps(data, separators=(",", ":"))
 
 
 def from_json(text: str) -> Fit:
@@ -41,24 +41,24 @@ def from_json(text: str) -> Fit:
     Raises:
         ValueError: the text is none, or was written by a version with other laws.
     """
-    form: dict[str, Any] = json.loads(text)
+    data: dict[str, Any] = json.loads(text)
     try:
-        if form["form"] != _FORM:
+        if data["form"] != _FORM:
             msg = "learnt by another version of carpool; carpool profile learns anew"
             raise ValueError(msg)
-        besides = {Unit(*row[:2]): row[2:] for row in form["besides"]}
+        besides = {Unit(*row[:2]): row[2:] for row in data["besides"]}
         return Fit(
             {
                 (kind, Unit(threads, gpu)): np.array(coefficients, float)
-                for kind, threads, gpu, coefficients in form["laws"]
+                for kind, threads, gpu, coefficients in data["laws"]
             },
             {unit: row[0] for unit, row in besides.items()},
             {unit: row[1] for unit, row in besides.items()},
-            tuple(form["batches"]),
-            dict(form["tails"]),
+            tuple(data["batches"]),
+            dict(data["tails"]),
             {
                 (Unit(threads, gpu), length): Errors(_bounds(plain), _told(settled), _told(other))
-                for threads, gpu, length, (plain, settled, other) in form["errors"]
+                for threads, gpu, length, (plain, settled, other) in data["errors"]
             },
         )
     except (KeyError, TypeError, IndexError) as error:
@@ -66,10 +66,10 @@ def from_json(text: str) -> Fit:
         raise ValueError(msg) from error
 
 
-def _bounds(form: list[float]) -> Bounds:
-    low, high = form
+def _bounds(data: list[float]) -> Bounds:
+    low, high = data
     return float(low), float(high)
 
 
-def _told(form: list[tuple[float, list[float]]]) -> tuple[Carried, ...]:
-    return tuple(Carried(float(share), _bounds(bounds)) for share, bounds in form)
+def _told(data: list[tuple[float, list[float]]]) -> tuple[Carried, ...]:
+    return tuple(Carried(float(share), _bounds(bounds)) for share, bounds in data)

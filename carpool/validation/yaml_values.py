@@ -36,7 +36,7 @@ class Document:
     """A file's values, and the line that each path such as ``nodes[0].cpus`` stands on."""
 
     path: Path
-    form: object
+    data: object
     lines: Mapping[str, int]
 
     def name(self, path: str) -> str:
@@ -53,7 +53,7 @@ class Document:
             ConfigError: everything that is wrong with them, each with its line.
         """
         problems = Problems()
-        rule(self.form, "", problems)
+        rule(self.data, "", problems)
         self.raise_if_any(problems)
 
     def raise_if_any(self, problems: Problems) -> None:
@@ -81,9 +81,9 @@ def load(path: Path) -> Document:
     problems.raise_if_any()
     assert root is not None  # noqa: S101  without a root there was a problem
     lines: dict[str, int] = {}
-    form = _Values(reader, lines).of(root, "")
+    data = _Values(reader, lines).of(root, "")
     problems.raise_if_any()
-    return Document(path, form, lines)
+    return Document(path, data, lines)
 
 
 class _Values:

@@ -71,17 +71,17 @@ def read_variants(path: Path) -> tuple[Variant, ...]:
     text = read_text(path, problems)
     problems.raise_if_any()
     try:
-        form: Any = rules.loads(text or "")
+        data: Any = rules.loads(text or "")
     except rules.NotJsonError as error:
         raise ConfigError([Problem(str(path), "", "a JSON document", str(error))]) from error
     found = Problems()
-    _FILE(form, "", found)
+    _FILE(data, "", found)
     try:
         found.raise_if_any()
     except ConfigError as error:
         problems.extend(f"{path}: ", error)
         problems.raise_if_any()
-    return tuple(_variant(item) for item in form["variants"])
+    return tuple(_variant(item) for item in data["variants"])
 
 
 def form_of(variant: Variant) -> dict[str, Any]:

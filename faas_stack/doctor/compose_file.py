@@ -101,11 +101,11 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
     root = YamlReader(str(path), problems).root(text)
     problems.raise_if_any()
     try:
-        form = yaml.constructor.SafeConstructor().construct_document(root)
+        data = yaml.constructor.SafeConstructor().construct_document(root)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError([Problem(str(path), reason, "valid YAML")]) from error
-    services = form.get("services") if isinstance(form, dict) else None
+    services = data.get("services") if isinstance(data, dict) else None
     if not isinstance(services, dict):
         raise ConfigError([Problem(str(path), "", "a compose file, with services")])
     chosen = set(env.get("COMPOSE_PROFILES", "").split(",")) - {""}
@@ -114,17 +114,17 @@ def read(path: Path, env: Mapping[str, str] = os.environ) -> Compose:
 
 
 def _service(name: str, value: Any, chosen: set[str]) -> Service:  # noqa: ANN401  YAML
-    form = value if isinstance(value, dict) else {}
-    given = form.get("environment") or {}
+    data = value if isinstance(value, dict) else {}
+    given = data.get("environment") or {}
     if isinstance(given, list):
         pairs = [str(item).partition("=") for item in given]
         environment = {key: text for key, _, text in pairs}
     else:
         environment = {str(key): "" if text is None else str(text) for key, text in given.items()}
-    command = " ".join(_words(form.get("entrypoint")) + _words(form.get("command")))
-    profiles = set(map(str, form.get("profiles") or ()))
+    command = " ".join(_words(data.get("entrypoint")) + _words(data.get("command")))
+    profiles = set(map(str, data.get("profiles") or ()))
     starts = not profiles or bool(profiles & chosen)
-    return Service(name, str(form.get("image", "")), environment, command, starts)
+    return Service(name, str(data.get("image", "")), environment, command, starts)
 
 
 def _words(value: Any) -> list[str]:  # noqa: ANN401  YAML

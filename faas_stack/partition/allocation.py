@@ -56,7 +56,7 @@ class Capacity:
     memory_bytes: float = math.inf
     gpus: tuple[str, ...] = ()
 
-    def to_form(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """As whoever plans for it is told; empty where there is no bound."""
         if not math.isfinite(self.cpu):
             return {}

@@ -168,7 +168,7 @@ class Routes:
         version = {"release": carpool.__version__, "sha": await asyncio.to_thread(revision)}
         backend = self._fleet.backend
         document = {"provider": "carpool", "orchestration": backend.name, "version": version}
-        machine = backend.ledger.capacity.to_form()
+        machine = backend.ledger.capacity.to_dict()
         scaler = self._fleet.scaler.address if self._fleet.scaler else ""
         more = {"machine": machine, "scaler": scaler}
         return request.reply({**document, **{key: told for key, told in more.items() if told}})

@@ -53,8 +53,8 @@ class Registered:
         listed = self._source.read_bytes()
         if listed == self._seen:
             return False
-        form: Any = rules.loads(listed.decode())
-        for entry in form["variants"]:
+        data: Any = rules.loads(listed.decode())
+        for entry in data["variants"]:
             name = entry.get("file")
             if name and not (self.target.parent / name).exists():
                 _copied(self._source.parent / name, self.target.parent / name)

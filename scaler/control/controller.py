@@ -210,31 +210,31 @@ class Controller:
         """Whether instances are awaited: everybody should hear of them soon."""
         return self._rollout.awaited
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What must survive a restart."""
         if self.plan is not self._formed[0]:
-            self._formed = (self.plan, self.plan.to_form() if self.plan else None)
+            self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
             "plan": self._formed[1],
             "version": self.orders.version,
-            "roll": self.roll.to_form(),
-            "correction": self.timing.correction.to_form(),
+            "roll": self.roll.to_dict(),
+            "correction": self.timing.correction.to_dict(),
         }
 
-    def prewarm_form(self) -> dict[str, Any] | None:
+    def prewarm_dict(self) -> dict[str, Any] | None:
         """What its prewarm policy has learned; None where it has none."""
-        return self._idling.to_form()
+        return self._idling.to_dict()
 
-    def absorb(self, form: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
-        """Go on from what `to_form` and `prewarm_form` gave.
+    def absorb(self, data: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
+        """Go on from what `to_dict` and `prewarm_dict` gave.
 
         Raises:
             ConfigError: the plan is none, or a policy with these parameters has not learned this.
         """
-        self.plan = Plan.from_form(form["plan"]) if form.get("plan") else None
-        self.orders.version = int(form.get("version", 0))
-        self.roll.absorb(form.get("roll", {}), now_s)
-        self.timing.correction.absorb(form.get("correction", (1.0, 0.0)))
+        self.plan = Plan.from_dict(data["plan"]) if data.get("plan") else None
+        self.orders.version = int(data.get("version", 0))
+        self.roll.absorb(data.get("roll", {}), now_s)
+        self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idling.absorb(prewarm)
 
     def _scene(self, now_s: float, wall_s: float) -> Scene:

@@ -47,15 +47,15 @@ class Idling:
         """When the last instance is to be there; None: as the plan says."""
         return self._policy.windows(wall_s) if self._policy else None
 
-    def to_form(self) -> dict[str, Any] | None:
+    def to_dict(self) -> dict[str, Any] | None:
         """What was learned; None where nobody learns."""
-        return dict(self._policy.to_form()) if self._policy else None
+        return dict(self._policy.to_dict()) if self._policy else None
 
-    def absorb(self, form: dict[str, Any] | None) -> None:
-        """Go on from what `to_form` gave.
+    def absorb(self, data: dict[str, Any] | None) -> None:
+        """Go on from what `to_dict` gave.
 
         Raises:
             ConfigError: a policy with these parameters has not learned this.
         """
-        if self._policy is not None and form is not None:
-            self._policy.absorb(form)
+        if self._policy is not None and data is not None:
+            self._policy.absorb(data)

@@ -54,5 +54,5 @@ class MessageOrder:
 
     def absorb(self, kept: dict[str, dict[str, Any]], now_s: float) -> None:
         """Go on with what was kept."""
-        for sender, form in kept.items():
-            self._last[sender] = (int(form["sequence"]), now_s)
+        for sender, data in kept.items():
+            self._last[sender] = (int(data["sequence"]), now_s)

@@ -202,16 +202,16 @@ class Registry:
         """What instances that are not ready say."""
         return sorted({i.reason for i in self._instances.values() if i.reason})
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The instances, for `absorb`."""
         ready = {a: i.name for a, i in self._instances.items() if i.state == "ready"}
         return {"ready": ready, "lines": {name: list(line) for name, line in self.lines.items()}}
 
-    def absorb(self, form: dict[str, Any], now_s: float) -> None:
+    def absorb(self, data: dict[str, Any], now_s: float) -> None:
         """Take the instances of before a restart for ready, until they say what they are."""
-        for address, name in form.get("ready", {}).items():
+        for address, name in data.get("ready", {}).items():
             self._instances.setdefault(address, _Instance(name, "", "ready", now_s, now_s))
-        for name, (base_s, per_item_s) in form.get("lines", {}).items():
+        for name, (base_s, per_item_s) in data.get("lines", {}).items():
             self.lines.setdefault(name, (base_s, per_item_s))
 
     def _executed(self, line: ClassReport) -> None:

@@ -92,7 +92,7 @@ class Sample:
     starts: int
     waits: int
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         values = ((name, getattr(self, name)) for name in _SHOWN)
         return {

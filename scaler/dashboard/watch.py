@@ -140,7 +140,7 @@ class Dashboard:
             "every_s": _EVERY_S,
             "kept": _MOST,
             "last": history.last if history else 0,
-            "samples": [s.to_form() for s in history.after(int(after))] if history else [],
+            "samples": [s.to_dict() for s in history.after(int(after))] if history else [],
             "shadow": self._shadow(name),
         }
 
@@ -154,7 +154,7 @@ class Dashboard:
             "policy": shadow.name,
             "live": dataclasses.asdict(shadow.live[name]),
             "shadow": dataclasses.asdict(shadow.own[name]),
-            "plan": plan.to_form() if plan else None,
+            "plan": plan.to_dict() if plan else None,
         }
 
     def _reading(self, control: Controller, now_s: float) -> Reading:

@@ -94,16 +94,16 @@ class BreakEven:
         weights = [*map(add, self._belief, self._histogram.counts)]
         return _cheapest(self._histogram.bins.edges_s, weights, self._price_s)
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The histogram."""
-        return {"histogram": self._histogram.to_form()}
+        return {"histogram": self._histogram.to_dict()}
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
+    def absorb(self, data: Mapping[str, Any]) -> None:
         """As `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()
-        self._histogram.merge(self._histogram.read(form["histogram"]))
+        self._histogram.merge(self._histogram.read(data["histogram"]))
 
 
 def _belief(edges_s: Sequence[float], scale_s: float) -> list[float]:

@@ -62,14 +62,14 @@ class PrewarmPolicy(Protocol):
     def windows(self, now_s: float) -> Windows:
         """What to do from ``now_s`` on, when an execution has ended."""
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All that it has learned, as plain lists and dictionaries, for `absorb`."""
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
+    def absorb(self, data: Mapping[str, Any]) -> None:
         """Learn what another one has: its own before a restart, or that of a replica.
 
         The order in which several are absorbed makes no difference.
 
         Raises:
-            ConfigError: ``form`` is not what a policy with these parameters has written.
+            ConfigError: ``data`` is not what a policy with these parameters has written.
         """

@@ -53,12 +53,12 @@ class FixedKeepAlive:
         del now_s
         return self._windows
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Empty."""
         return {}
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
+    def absorb(self, data: Mapping[str, Any]) -> None:
         """As `PrewarmPolicy.absorb`: there is nothing in it."""
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()

@@ -108,16 +108,16 @@ class HybridHistogram:
         early, late = 1 - params.margin, 1 + params.margin
         return Windows(seen.head_s(params.head) * early, seen.tail_s(params.tail) * late)
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The histogram and the latest idle times."""
-        return {"histogram": self._histogram.to_form(), "series": self._series.to_form()}
+        return {"histogram": self._histogram.to_dict(), "series": self._series.to_dict()}
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
+    def absorb(self, data: Mapping[str, Any]) -> None:
         """As `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()
-        histogram = self._histogram.read(form["histogram"])
-        series = IdleSeries.from_form(form["series"])
+        histogram = self._histogram.read(data["histogram"])
+        series = IdleSeries.from_dict(data["series"])
         self._histogram.merge(histogram)
         self._series.merge(series)

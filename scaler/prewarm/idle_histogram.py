@@ -101,7 +101,7 @@ class IdleHistogram:
         """Leave out what has left the window by ``now_s``."""
         self._drop_before(self._slice_of(now_s) - _SLICES + 1)
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The histogram as plain lists and dictionaries; equal histograms have equal forms."""
         slices = {
             str(number): {str(index): count for index, count in sorted(counts.items())}
@@ -109,14 +109,14 @@ class IdleHistogram:
         }
         return {"edges_s": list(self.bins.edges_s), "window_s": self.window_s, "slices": slices}
 
-    def read(self, form: object) -> IdleHistogram:
-        """One of the same bins and window, from what its `to_form` has written.
+    def read(self, data: object) -> IdleHistogram:
+        """One of the same bins and window, from what its `to_dict` has written.
 
         Raises:
             ConfigError: it is no such form, or of other bins or another window.
         """
         found = IdleHistogram(self.bins, self.window_s)
-        for number, counts in self._checked(form).items():
+        for number, counts in self._checked(data).items():
             found._add_slice(number, counts)
         return found
 
@@ -126,17 +126,17 @@ class IdleHistogram:
             self._add_slice(number, counts)
         self._drop_outdated()
 
-    def _checked(self, form: object) -> dict[int, dict[int, int]]:
+    def _checked(self, data: object) -> dict[int, dict[int, int]]:
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()
-        assert isinstance(form, dict)  # noqa: S101  the form has just said so; this tells mypy
-        if form["edges_s"] != list(self.bins.edges_s):
+        assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
+        if data["edges_s"] != list(self.bins.edges_s):
             expected = f"the edges of {len(self.bins)} bins to {self.bins.edges_s[-1]:g}"
-            problems.add("edges_s", f"{len(form['edges_s'])} edges", expected)
-        if form["window_s"] != self.window_s:
-            problems.add("window_s", form["window_s"], f"the same window, {self.window_s}")
-        for number, counts in form["slices"].items():
+            problems.add("edges_s", f"{len(data['edges_s'])} edges", expected)
+        if data["window_s"] != self.window_s:
+            problems.add("window_s", data["window_s"], f"the same window, {self.window_s}")
+        for number, counts in data["slices"].items():
             if not _is_whole(number):
                 problems.add("slices", number, "the whole number of a slice")
             for index in counts:
@@ -146,7 +146,7 @@ class IdleHistogram:
         problems.raise_if_any()
         return {
             int(number): {int(index): count for index, count in counts.items()}
-            for number, counts in form["slices"].items()
+            for number, counts in data["slices"].items()
         }
 
     def _slice_of(self, now_s: float) -> int:

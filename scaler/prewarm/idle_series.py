@@ -46,19 +46,19 @@ class IdleSeries:
         kept = together / spread if spread > 0 else 0.0
         return min(max(mean + kept * deviations[-1], min(idle)), max(idle))
 
-    def to_form(self) -> list[list[float]]:
+    def to_dict(self) -> list[list[float]]:
         """Pairs of when an idle time ended and how long it was."""
         return [list(pair) for pair in self._ended]
 
     @classmethod
-    def from_form(cls, form: object) -> Self:
-        """Read what `to_form` has written.
+    def from_dict(cls, data: object) -> Self:
+        """Read what `to_dict` has written.
 
         Raises:
             ConfigError: it is no such form.
         """
         found = cls()
-        found._keep(_pairs(form))
+        found._keep(_pairs(data))
         return found
 
     def merge(self, other: IdleSeries) -> None:
@@ -69,13 +69,13 @@ class IdleSeries:
         self._ended = sorted(ended)[-_LATEST:]
 
 
-def _pairs(form: object) -> Sequence[tuple[float, float]]:
+def _pairs(data: object) -> Sequence[tuple[float, float]]:
     problems = Problems()
-    _FORM(form, "series", problems)
+    _FORM(data, "series", problems)
     problems.raise_if_any()
-    assert isinstance(form, list)  # noqa: S101  the form has just said so; this tells mypy
-    for index, pair in enumerate(form):
+    assert isinstance(data, list)  # noqa: S101  the form has just said so; this tells mypy
+    for index, pair in enumerate(data):
         if len(pair) != 2 or pair[1] < 0:  # noqa: PLR2004  a pair
             problems.add(f"series[{index}]", pair, "when it ended, and seconds of at least 0")
     problems.raise_if_any()
-    return [(float(now_s), float(idle_s)) for now_s, idle_s in form]
+    return [(float(now_s), float(idle_s)) for now_s, idle_s in data]

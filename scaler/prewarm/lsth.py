@@ -106,15 +106,15 @@ class LongShortHistogram:
         tail_s = gamma * self._long.tail_s(params.tail) + (1 - gamma) * short.tail_s(params.tail)
         return Windows(head_s * (1 - params.margin), tail_s * (1 + params.margin))
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Both histograms."""
-        return {"long": self._long.to_form(), "short": self._short.to_form()}
+        return {"long": self._long.to_dict(), "short": self._short.to_dict()}
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
+    def absorb(self, data: Mapping[str, Any]) -> None:
         """As `PrewarmPolicy.absorb`."""
         problems = Problems()
-        _FORM(form, "", problems)
+        _FORM(data, "", problems)
         problems.raise_if_any()
-        long, short = self._long.read(form["long"]), self._short.read(form["short"])
+        long, short = self._long.read(data["long"]), self._short.read(data["short"])
         self._long.merge(long)
         self._short.merge(short)

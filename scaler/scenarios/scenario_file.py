@@ -58,16 +58,16 @@ class _Reader:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._problems = Problems()
-        self._form: Any = document.form
+        self._form: Any = document.data
 
     def read(self) -> Scenario:
-        form = self._form
-        prices = Prices(**form.get("prices", {}))
+        data = self._form
+        prices = Prices(**data.get("prices", {}))
         self._attempt("prices", lambda: cost.billing(prices))
-        models = {name: self._model(name, item) for name, item in form["models"].items()}
+        models = {name: self._model(name, item) for name, item in data["models"].items()}
         functions = [
             self._function(f"functions[{index}]", item, models)
-            for index, item in enumerate(form["functions"])
+            for index, item in enumerate(data["functions"])
         ]
         self._problems.raise_if_any()
         return Scenario(
@@ -76,8 +76,8 @@ class _Reader:
             prices=prices,
             models={name: model for name, model in models.items() if model},
             functions=tuple(function for function in functions if function),
-            policies={name: params or {} for name, params in form.get("policies", {}).items()},
-            **{name: form[name] for name in ("horizon_s", "seed") if name in form},
+            policies={name: params or {} for name, params in data.get("policies", {}).items()},
+            **{name: data[name] for name in ("horizon_s", "seed") if name in data},
         )
 
     def _nodes(self) -> list[Node]:
@@ -93,28 +93,28 @@ class _Reader:
             for number in range(group.get("count", 1))
         ]
 
-    def _model(self, name: str, form: Mapping[str, Any]) -> LatencyModel | None:
+    def _model(self, name: str, data: Mapping[str, Any]) -> LatencyModel | None:
         path = f"models.{name}"
-        common = {key: form[key] for key in ("load_s", "memory_mb") if key in form}
-        if "table" in form:
+        common = {key: data[key] for key in ("load_s", "memory_mb") if key in data}
+        if "table" in data:
             return self._from_file(
-                f"{path}.table", form["table"], lambda file: read_table(file, **common)
+                f"{path}.table", data["table"], lambda file: read_table(file, **common)
             )
-        if "variants" in form:
+        if "variants" in data:
             return self._from_file(
                 f"{path}.variants",
-                form["variants"],
-                lambda file: VariantSet(read_variants(file), form.get("default", "")),
+                data["variants"],
+                lambda file: VariantSet(read_variants(file), data.get("default", "")),
             )
-        if "coefficients" in form:
+        if "coefficients" in data:
             return self._from_file(
                 f"{path}.coefficients",
-                form["coefficients"],
+                data["coefficients"],
                 lambda file: read_coefficients(file, **common),
             )
-        if "operators" in form:
-            return self._operators(path, form, common)
-        line = dict(form["linear"])
+        if "operators" in data:
+            return self._operators(path, data, common)
+        line = dict(data["linear"])
         base_s, per_item_s = (line.pop(key) / _MS_PER_S for key in ("base_ms", "per_item_ms"))
         if base_s == per_item_s == 0:
             self._wrong(f"{path}.linear", "0 and 0", "base_ms or per_item_ms above 0")
@@ -122,54 +122,54 @@ class _Reader:
         return Linear(base_s, per_item_s, **line, **common)
 
     def _operators(
-        self, path: str, form: Mapping[str, Any], common: Mapping[str, float]
+        self, path: str, data: Mapping[str, Any], common: Mapping[str, float]
     ) -> LatencyModel | None:
         database = None
-        if "database" in form:
-            database = self._from_file(f"{path}.database", form["database"], lambda file: file)
+        if "database" in data:
+            database = self._from_file(f"{path}.database", data["database"], lambda file: file)
             if database is None:
                 return None
         return self._from_file(
             f"{path}.operators",
-            form["operators"],
+            data["operators"],
             lambda file: read_operators(
-                file, database, form.get("dims"), form.get("measured", ()), **common
+                file, database, data.get("dims"), data.get("measured", ()), **common
             ),
         )
 
     def _function(
-        self, path: str, form: Mapping[str, Any], models: Mapping[str, LatencyModel | None]
+        self, path: str, data: Mapping[str, Any], models: Mapping[str, LatencyModel | None]
     ) -> Function | None:
-        name = form["model"]
+        name = data["model"]
         if name not in models:
             expected = f"a model of the scenario: {', '.join(models) or 'it has none'}"
             self._wrong(f"{path}.model", name, expected, nearest(name, models))
-        slo_s = form["slo_ms"] / _MS_PER_S
+        slo_s = data["slo_ms"] / _MS_PER_S
         apps = [
             self._app(f"{path}.apps[{index}]", item, slo_s)
-            for index, item in enumerate(form["apps"])
+            for index, item in enumerate(data["apps"])
         ]
         model = models.get(name)
         if model is None:
             return None
-        self._check_accuracy(path, form["apps"], model)
+        self._check_accuracy(path, data["apps"], model)
         return Function(
-            name=form["name"],
+            name=data["name"],
             model_name=name,
             model=model,
             slo_s=slo_s,
-            percentile=form.get("percentile", 0.99),
-            max_batch=form.get("max_batch", 32),
+            percentile=data.get("percentile", 0.99),
+            max_batch=data.get("max_batch", 32),
             apps=tuple(app for app in apps if app),
-            **{name: form[name] for name in ("executor", "stages") if name in form},
+            **{name: data[name] for name in ("executor", "stages") if name in data},
         )
 
-    def _app(self, path: str, form: Mapping[str, Any], slo_s: float) -> App | None:
-        arrivals = self._arrivals(f"{path}.arrivals", form["arrivals"])
+    def _app(self, path: str, data: Mapping[str, Any], slo_s: float) -> App | None:
+        arrivals = self._arrivals(f"{path}.arrivals", data["arrivals"])
         if arrivals is None:
             return None
-        own_s = form["slo_ms"] / _MS_PER_S if "slo_ms" in form else slo_s
-        return App(form["name"], own_s, arrivals, form.get("accuracy", 0.0))
+        own_s = data["slo_ms"] / _MS_PER_S if "slo_ms" in data else slo_s
+        return App(data["name"], own_s, arrivals, data.get("accuracy", 0.0))
 
     def _check_accuracy(
         self, path: str, apps: Sequence[Mapping[str, Any]], model: LatencyModel
@@ -182,13 +182,13 @@ class _Reader:
                 expected = f"at most {best:g}, the most that a variant of the model has"
                 self._wrong(f"{path}.apps[{index}].accuracy", str(app["accuracy"]), expected)
 
-    def _arrivals(self, path: str, form: Mapping[str, Any]) -> ArrivalProcess | None:
-        if "poisson" in form:
-            return Poisson(form["poisson"]["rate"])
-        if "mmpp2" in form:
-            return self._attempt(f"{path}.mmpp2", lambda: mmpp2(**form["mmpp2"]))
-        scale = form.get("scale", 1.0)
-        return self._from_file(f"{path}.trace", form["trace"], lambda file: read_trace(file, scale))
+    def _arrivals(self, path: str, data: Mapping[str, Any]) -> ArrivalProcess | None:
+        if "poisson" in data:
+            return Poisson(data["poisson"]["rate"])
+        if "mmpp2" in data:
+            return self._attempt(f"{path}.mmpp2", lambda: mmpp2(**data["mmpp2"]))
+        scale = data.get("scale", 1.0)
+        return self._from_file(f"{path}.trace", data["trace"], lambda file: read_trace(file, scale))
 
     def _from_file(self, path: str, name: str, read: Callable[[Path], T]) -> T | None:
         file = self._document.path.parent / name

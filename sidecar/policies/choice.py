@@ -41,8 +41,8 @@ def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str,
         return settings.batch_params
     problems = Problems()
     wait = durations.format(settings.batch_wait_s)
-    form = getattr(policy_class, "Params", None)
-    fields = dataclasses.fields(form) if dataclasses.is_dataclass(form) else ()
+    data = getattr(policy_class, "Params", None)
+    fields = dataclasses.fields(data) if dataclasses.is_dataclass(data) else ()
     known = plugins.knobs(policy_class)
     windows = [
         name

@@ -67,7 +67,7 @@ class Admin:
             return
         route = f"{exchange.method} {exchange.path}"
         if route == "GET /v1/plan":
-            answer: Any = self._fleet.plan.to_form() if self._fleet.plan else None
+            answer: Any = self._fleet.plan.to_dict() if self._fleet.plan else None
         elif route == "PUT /v1/plan":
             answer = self._replan(exchange.body)
         elif route == "GET /v1/batches":
@@ -119,18 +119,18 @@ def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
     """
     problems = Problems()
     try:
-        form: Any = rules.loads(body)
+        data: Any = rules.loads(body)
     except rules.NotJsonError as error:
         raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
-    _BODY(form, "", problems)
+    _BODY(data, "", problems)
     problems.raise_if_any()
     try:
-        plan = Plan.from_form(form["plan"])
+        plan = Plan.from_dict(data["plan"])
     except ConfigError as error:
         problems.extend("plan.", error)
         problems.raise_if_any()
         raise
-    return plan, form.get("instances")
+    return plan, data.get("instances")
 
 
 def _limit(query: str) -> int:

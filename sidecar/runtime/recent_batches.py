@@ -78,12 +78,12 @@ class RecentBatches:
 
 
 def _form(entry: _Entry) -> dict[str, Any]:
-    form = entry._asdict()
-    sent, riders = form.pop("sent"), form.pop("riders")
-    form["expected_s"] = entry.expected_s or None
-    form["wait_s"] = max((sent - arrived for *_, arrived in riders), default=0.0)
-    form["requests"] = [
+    data = entry._asdict()
+    sent, riders = data.pop("sent"), data.pop("riders")
+    data["expected_s"] = entry.expected_s or None
+    data["wait_s"] = max((sent - arrived for *_, arrived in riders), default=0.0)
+    data["requests"] = [
         {"id": id, "call_id": call_id, "app": app, "wait_s": sent - arrived}
         for id, call_id, app, arrived in riders  # noqa: A001 - it is the request's id
     ]
-    return form
+    return data

@@ -63,10 +63,10 @@ def in_body(body: bytes, json_length: bytes) -> Demand | None:
     if _MARK not in text:
         return None
     try:
-        form: Any = orjson.loads(text)
+        data: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None  # the handler will say what is wrong with it
-    parameters = form.get("parameters") if isinstance(form, dict) else None
+    parameters = data.get("parameters") if isinstance(data, dict) else None
     if not isinstance(parameters, dict):
         return None
     given = {w: parameters[_PARAMETER + w] for w in _WORDS if _PARAMETER + w in parameters}

@@ -30,13 +30,13 @@ PLAN = Plan(
 
 def edited(path: str, value: object) -> dict[str, Any]:
     """The plan's form with one value replaced, or removed where ``value`` is ``...``."""
-    form: dict[str, Any] = PLAN.to_form()
+    data: dict[str, Any] = PLAN.to_dict()
     *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
-    place: Any = form
+    place: Any = data
     for part in parents:
         place = place[part]
     if value is ...:
         del place[last]
     else:
         place[last] = value
-    return form
+    return data

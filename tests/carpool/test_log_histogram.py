@@ -29,9 +29,9 @@ def test_longer_times_have_later_bins(times_s: list[float]) -> None:
     assert log_histogram.bin_of(shorter) <= log_histogram.bin_of(longer)
 
 
-@pytest.mark.parametrize("form", [{"222": 1}, {"-1": 1}, {"01": 1}, {"1": 0}, {"x": 1}, [1]])
-def test_what_is_no_spread_is_refused(form: object) -> None:
+@pytest.mark.parametrize("data", [{"222": 1}, {"-1": 1}, {"01": 1}, {"1": 0}, {"x": 1}, [1]])
+def test_what_is_no_spread_is_refused(data: object) -> None:
     """Unknown bins and counts that are none are named."""
     problems = Problems()
-    log_histogram.counts_rule(form, "idle", problems)
+    log_histogram.counts_rule(data, "idle", problems)
     assert 1 == len(problems)

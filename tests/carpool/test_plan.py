@@ -37,7 +37,7 @@ def test_the_form_has_every_documented_key() -> None:
     assert set(keys.split()) == set(bare["classes"][0])
     keys = "latency_s cost_per_request mean_batch slo_miss_ratio"
     assert set(keys.split()) == set(bare["predicted"])
-    assert {"app", "weights", "max_wait_s", "accuracy"} == set(PLAN.to_form()["routes"][0])
+    assert {"app", "weights", "max_wait_s", "accuracy"} == set(PLAN.to_dict()["routes"][0])
 
 
 def test_what_is_not_known_may_be_left_out() -> None:

@@ -10,18 +10,18 @@ from carpool import plan_validation
 from carpool.errors import ConfigError, Problem
 from tests.carpool.plans import PLAN, edited
 
-FORM: dict[str, Any] = PLAN.to_form()
+FORM: dict[str, Any] = PLAN.to_dict()
 
 
-def _problems(form: object) -> list[Problem]:
+def _problems(data: object) -> list[Problem]:
     with pytest.raises(ConfigError) as caught:
-        plan_validation.check(form)
+        plan_validation.check(data)
     return list(caught.value.problems)
 
 
 def test_a_sound_form_comes_back() -> None:
     """Where nothing is wrong, the form itself is the answer."""
-    assert PLAN.to_form() == plan_validation.check(PLAN.to_form())
+    assert PLAN.to_dict() == plan_validation.check(PLAN.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_one_fault_is_one_problem_with_its_path(
 
 def test_a_class_has_its_name_alone() -> None:
     """Two classes of one name are refused: each is a deployment of its own."""
-    form = {**FORM, "classes": [FORM["classes"][0]] * 2, "routes": []}
-    (problem,) = _problems(form)
+    data = {**FORM, "classes": [FORM["classes"][0]] * 2, "routes": []}
+    (problem,) = _problems(data)
     assert ("classes[1].name", "small") == (problem.name, problem.value)
     assert "another name than classes[0]" == problem.expected
 
 
 def test_everything_wrong_is_reported_at_once() -> None:
     """All problems of a plan come in one error."""
-    form = {**FORM, "version": -1, "extra": 1, "policy": ""}
-    form["classes"] = [{**FORM["classes"][0], "cpu": 0, "variant": 3}]
-    names = {problem.name for problem in _problems(form)}
+    data = {**FORM, "version": -1, "extra": 1, "policy": ""}
+    data["classes"] = [{**FORM["classes"][0], "cpu": 0, "variant": 3}]
+    names = {problem.name for problem in _problems(data)}
     expected = {"version", "extra", "policy", "classes[0].cpu", "classes[0].variant"}
     assert expected | {"routes[0].weights.gpu", "routes[1].weights.gpu"} == names

@@ -70,9 +70,9 @@ def test_a_message_arrives_as_it_was(message: FrontReport | Announcement) -> Non
 )
 def test_an_ill_formed_report_says_what_is_wrong(changed: dict[str, Any], names: str) -> None:
     """A wrong value, a missing and an unknown key are each named."""
-    form = {**json.loads(REPORT.to_json()), **changed}
+    data = {**json.loads(REPORT.to_json()), **changed}
     with pytest.raises(ConfigError) as raised:
-        read_message(json.dumps(form).encode())
+        read_message(json.dumps(data).encode())
     assert names in str(raised.value)
 
 
@@ -92,10 +92,10 @@ def test_an_answer_arrives_as_it_was() -> None:
 
 def test_an_answer_with_an_ill_formed_plan_is_refused() -> None:
     """A plan in an answer is checked as any other."""
-    form = json.loads(SyncAnswer(0.5, "e1:3:1", PLAN).to_json())
-    form["plan"]["classes"][0]["cpu"] = -1
+    data = json.loads(SyncAnswer(0.5, "e1:3:1", PLAN).to_json())
+    data["plan"]["classes"][0]["cpu"] = -1
     with pytest.raises(ConfigError, match=r"classes\[0\].cpu"):
-        SyncAnswer.from_json(json.dumps(form).encode())
+        SyncAnswer.from_json(json.dumps(data).encode())
 
 
 def test_a_proof_holds_for_one_message_and_one_token() -> None:

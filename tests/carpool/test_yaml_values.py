@@ -51,16 +51,16 @@ def load(folder: Path, text: str, name: str = "a.yaml") -> yaml_values.Document:
 )
 def test_scalars(tmp_path: Path, text: str, expected: object) -> None:
     """A plain scalar is a number, a truth value, nothing or text; a quoted one is text."""
-    form = load(tmp_path, f"a: {text}\n").form
-    assert {"a": expected} == form
-    assert isinstance(form, dict)
-    assert type(expected) is type(form["a"])
+    data = load(tmp_path, f"a: {text}\n").data
+    assert {"a": expected} == data
+    assert isinstance(data, dict)
+    assert type(expected) is type(data["a"])
 
 
 def test_every_value_has_its_line(tmp_path: Path) -> None:
     """A problem is placed at its value, or where the missing one should be."""
     document = load(tmp_path, "a:\n  - b: 1\n  - b: 2\n    c.d: 3\ne:\n")
-    assert {"a": [{"b": 1}, {"b": 2, "c.d": 3}], "e": None} == document.form
+    assert {"a": [{"b": 1}, {"b": 2, "c.d": 3}], "e": None} == document.data
     paths = ("a[0].b", "a[1].c.d", "a[1].missing", "a[7]", "nowhere", "")
     lines = [document.name(path).split(":")[1] for path in paths]
     assert ["2", "4", "3", "2", "1", "1"] == lines
@@ -79,7 +79,7 @@ def test_a_rule_reports_with_lines(tmp_path: Path) -> None:
 def test_merges_and_aliases(tmp_path: Path) -> None:
     """Anchors, aliases and merge keys mean what they mean in YAML."""
     document = load(tmp_path, "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: *a\n")
-    assert {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}} == document.form
+    assert {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}} == document.data
 
 
 @pytest.mark.parametrize(
@@ -95,33 +95,33 @@ def test_merges_and_aliases(tmp_path: Path) -> None:
 def test_broken_files(tmp_path: Path, text: str, expected: str | None) -> None:
     """What is not YAML is an error; tags never construct anything."""
     if expected is None:
-        assert {"a": "x"} == load(tmp_path, text).form
+        assert {"a": "x"} == load(tmp_path, text).data
         return
     with pytest.raises(ConfigError, match=expected):
         load(tmp_path, text)
 
 
-def bomb(levels: int, form: str) -> str:
+def bomb(levels: int, data: str) -> str:
     """A few lines that stand for nine times more values with each level."""
     lines = ["a0: &a0 {x: 1, y: 2}"]
-    lines += [f"a{n}: &a{n} " + form.format(*[f"*a{n - 1}"] * 9) for n in range(1, levels)]
+    lines += [f"a{n}: &a{n} " + data.format(*[f"*a{n - 1}"] * 9) for n in range(1, levels)]
     return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize(
-    "form", ["[{}, {}, {}, {}, {}, {}, {}, {}, {}]", "{{<<: [{}, {}, {}, {}, {}, {}, {}, {}, {}]}}"]
+    "data", ["[{}, {}, {}, {}, {}, {}, {}, {}, {}]", "{{<<: [{}, {}, {}, {}, {}, {}, {}, {}, {}]}}"]
 )
 @pytest.mark.parametrize("levels", [6, 12, 400])
-def test_aliases_of_aliases(tmp_path: Path, form: str, levels: int) -> None:
+def test_aliases_of_aliases(tmp_path: Path, data: str, levels: int) -> None:
     """A kilobyte that stands for billions of values is refused, before they are made."""
     with pytest.raises(ConfigError, match=r"aliases refer to aliases|levels of nesting"):
-        load(tmp_path, bomb(levels, form))
-    assert load(tmp_path, bomb(3, form)).form
+        load(tmp_path, bomb(levels, data))
+    assert load(tmp_path, bomb(3, data)).data
 
 
 def test_depth(tmp_path: Path) -> None:
     """A hundred levels are read, more are refused, however deep."""
-    assert load(tmp_path, "[" * 100 + "]" * 100).form
+    assert load(tmp_path, "[" * 100 + "]" * 100).data
     for depth in (101, 200, 1500):
         with pytest.raises(ConfigError, match=r"nesting|valid YAML"):
             load(tmp_path, "[" * depth + "]" * depth)
@@ -129,7 +129,7 @@ def test_depth(tmp_path: Path) -> None:
 
 def test_a_large_file_without_aliases(tmp_path: Path) -> None:
     """Its size is its author's business."""
-    (name, values), *_ = load(tmp_path, f"a: [{'1, ' * 10_000}1]\n").form.items()  # type: ignore[attr-defined]
+    (name, values), *_ = load(tmp_path, f"a: [{'1, ' * 10_000}1]\n").data.items()  # type: ignore[attr-defined]
     assert ("a", 10_001) == (name, len(values))
 
 
@@ -153,4 +153,4 @@ def test_json_means_the_same(tmp_path_factory: pytest.TempPathFactory, value: ob
     folder = tmp_path_factory.getbasetemp()
     assert {"value": value} == load(
         folder, json.dumps({"value": value}, indent="\t"), "a.json"
-    ).form
+    ).data

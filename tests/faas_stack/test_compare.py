@@ -42,9 +42,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def keys(form: Any) -> Any:
+def keys(data: Any) -> Any:
     """A document's keys, at every depth."""
-    return {key: keys(value) for key, value in form.items()} if isinstance(form, dict) else None
+    return {key: keys(value) for key, value in data.items()} if isinstance(data, dict) else None
 
 
 def test_without_a_stack_it_is_a_simulation(

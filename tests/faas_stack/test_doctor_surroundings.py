@@ -81,12 +81,12 @@ def test_a_service_of_a_profile_counts_where_the_profile_is_on(
 def test_alert_manager_that_prometheus_knows(doctor: Doctor) -> None:
     """Prometheus says where it sends its alerts."""
     url = "http://alerts:9093/api/v2/alerts"
-    form = {"status": "success", "data": {"activeAlertmanagers": [{"url": url}]}}
-    with answering({"/api/v1/alertmanagers": form}) as prometheus:
+    data = {"status": "success", "data": {"activeAlertmanagers": [{"url": url}]}}
+    with answering({"/api/v1/alertmanagers": data}) as prometheus:
         (found,) = doctor.says(SCALED, "--prometheus", prometheus)
     assert ("alertmanager", f"AlertManager {url}") == (found["check"], found["where"])
-    form["data"] = {"activeAlertmanagers": []}
-    with answering({"/api/v1/alertmanagers": form}) as prometheus:
+    data["data"] = {"activeAlertmanagers": []}
+    with answering({"/api/v1/alertmanagers": data}) as prometheus:
         assert [] == doctor.says(SCALED, "--prometheus", prometheus)
 
 

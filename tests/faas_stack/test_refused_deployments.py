@@ -46,8 +46,8 @@ def test_texts_that_no_process_can_be_given(tmp_path: Path, escaped: str, shown:
 
     async def deploying() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:
-            for field, form in TEXTS:
-                document = json.dumps({**FN, field: form}).replace("{}", escaped).encode()
+            for field, data in TEXTS:
+                document = json.dumps({**FN, field: data}).replace("{}", escaped).encode()
                 for method in ("POST", "PUT"):
                     answer = await rig.call(method, "/system/functions", document)
                     assert (400, True) == (answer.status, shown.encode() in answer.body), answer

@@ -101,7 +101,7 @@ def body(seed: int = 4, **parameters: object) -> bytes:
     """An inference request of one point."""
     x, _ = _points(1, seed)
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, INPUTS], "data": x[0].tolist()}
-    form: dict[str, object] = {"inputs": [tensor]}
+    data: dict[str, object] = {"inputs": [tensor]}
     if parameters:
-        form["parameters"] = parameters
-    return json.dumps(form).encode()
+        data["parameters"] = parameters
+    return json.dumps(data).encode()

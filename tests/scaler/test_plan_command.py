@@ -78,8 +78,8 @@ def test_the_document(scenario: Path, policy: str, capsys: Captured) -> None:
     assert {"policy", "planning_ms", "functions", "unplaced"} == set(document)
     assert policy == document["policy"]
     assert document["planning_ms"] > 0
-    for name, form in document["functions"].items():
-        assert name == Plan.from_form(form).function
+    for name, data in document["functions"].items():
+        assert name == Plan.from_dict(data).function
 
 
 def test_everything_placed_is_success(scenario: Path, capsys: Captured) -> None:

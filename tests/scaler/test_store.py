@@ -159,7 +159,7 @@ def test_an_export_restores_everything(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "form",
+    "document",
     [
         {},
         {"version": 1, "documents": {}, "arrivals": []},
@@ -167,13 +167,13 @@ def test_an_export_restores_everything(path: Path, tmp_path: Path) -> None:
         {"version": 2, "documents": {"function": {"f": 1}}, "arrivals": []},
     ],
 )
-def test_an_import_that_is_none_changes_nothing(path: Path, form: object) -> None:
+def test_an_import_that_is_none_changes_nothing(path: Path, document: object) -> None:
     """Another version, unknown kinds and ill-formed documents are refused."""
     store = Store(path)
     with store.round():
         store.put("function", {"f": FORM})
     with pytest.raises(ConfigError):
-        store.restore(form)
+        store.restore(document)
     assert {"f": FORM} == store.get("function")
     store.close()
 

@@ -158,13 +158,13 @@ class Correction:
         """What is to be said of a model whose batches take longer; empty: it is near enough."""
         return self._alarm
 
-    def to_form(self) -> list[float]:
+    def to_dict(self) -> list[float]:
         """What must survive a restart."""
         return [round(self.factor, 3), round(self.base_s, 5)]
 
-    def absorb(self, form: Sequence[float]) -> None:
-        """Go on from what `to_form` gave; what is measured from now on outweighs it."""
-        factor, base_s = form
+    def absorb(self, data: Sequence[float]) -> None:
+        """Go on from what `to_dict` gave; what is measured from now on outweighs it."""
+        factor, base_s = data
         self.factor, self.base_s = self._prior = _bounded(factor, base_s)
 
     def _begin(self, model: LatencyModel) -> None:

@@ -56,9 +56,9 @@ class _Net:
 
     def model(self, *outputs: str) -> bytes:
         """The file."""
-        form = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32, 8, 8])]
+        data = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32, 8, 8])]
         ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-        graph = helper.make_graph(self._nodes, "net", form, ends, self._weights)
+        graph = helper.make_graph(self._nodes, "net", data, ends, self._weights)
         opset = [helper.make_opsetid("", 17)]
         made: bytes = helper.make_model(
             graph, opset_imports=opset, ir_version=8

@@ -128,8 +128,8 @@ def test_promises_are_summed() -> None:
     ledger.promise("b", cores(1), 1)
     ledger.promise("c", Resources(), 7)
     assert Capacity(cpu=2.5, memory_bytes=3 * GIB) == ledger.promised()
-    assert {"cpus": 4.0, "gpus": 2, "memory_mb": 8 * GIB / 1e6} == MACHINE.to_form()
-    assert {} == Capacity().to_form()
+    assert {"cpus": 4.0, "gpus": 2, "memory_mb": 8 * GIB / 1e6} == MACHINE.to_dict()
+    assert {} == Capacity().to_dict()
 
 
 def test_memory_alone_is_counted_alone() -> None:

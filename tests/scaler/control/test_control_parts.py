@@ -204,7 +204,7 @@ def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:
     """Nobody is cut off because the scaler was away."""
     before, after = Registry(Rates()), Registry(Rates())
     before.announced(said("a"), 0.0)
-    after.absorb(before.to_form(), 100.0)
+    after.absorb(before.to_dict(), 100.0)
     assert {"small": ("a",)} == after.ready(101.0)
     after.announced(said("a", "loading", "k" * 8), 102.0)
     assert {} == after.ready(102.5)

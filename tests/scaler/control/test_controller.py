@@ -178,7 +178,7 @@ def test_what_was_kept_goes_on() -> None:
     before.follow(before.first_plan(), 0.0)
     before.reported(report(starving=True, queued=1), 0.0, 0.0)
     before.step(0.0, 0.0)
-    after.absorb(before.to_form(), before.prewarm_form(), 100.0)
+    after.absorb(before.to_dict(), before.prewarm_dict(), 100.0)
     assert before.plan == after.plan
     assert before.orders.version == after.orders.version
 

@@ -235,7 +235,7 @@ def test_a_correction_survives_a_restart() -> None:
     """Factor and base go on at once, and give way to what is measured afterwards."""
     before = seen(lambda size: 1.4 * plain_s(size), [1, 4, 8] * 20)
     after = Correction()
-    after.absorb(before.to_form())
+    after.absorb(before.to_dict())
     assert pytest.approx(corrected_s(before, 4), rel=0.01) == corrected_s(after, 4)
     for size in [1, 4, 8] * 20:
         after.observe(MODEL, SIZE, 4, 4 * size, 4 * plain_s(size))
@@ -319,7 +319,7 @@ def test_a_correction_is_kept_with_its_function() -> None:
     for number in range(20):
         before.reported(report(1.4, number), number / 2, number / 2)
     before.view(10.0)
-    after.absorb(before.to_form(), None, 0.0)
+    after.absorb(before.to_dict(), None, 0.0)
     seen_view = after.view(0.0)
     assert seen_view is not None
     assert pytest.approx(1.4 * plain_s(8), rel=0.05) == seen_view.model.predict(8, 1.0, 0.0)

@@ -138,5 +138,5 @@ def test_counters_that_begin_anew_are_no_negative_numbers() -> None:
 def test_the_form_is_short() -> None:
     """Numbers travel with as many digits as anybody sees."""
     (sample,) = noted({}, {"rate_rps": 1 / 3, "instances": {"a": Instances(ready=1)}})
-    form = sample.to_form()
-    assert (0.333333, {"a": (1, 0)}) == (form["rate_rps"], form["classes"])
+    data = sample.to_dict()
+    assert (0.333333, {"a": (1, 0)}) == (data["rate_rps"], data["classes"])

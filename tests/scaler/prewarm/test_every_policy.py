@@ -46,7 +46,7 @@ def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[floa
     """A fresh one that absorbs the form of another goes on as that one does."""
     kept = told(made(name), idle)
     fresh = made(name)
-    fresh.absorb(json.loads(json.dumps(kept.to_form())))
+    fresh.absorb(json.loads(json.dumps(kept.to_dict())))
     begin_s = math.fsum(idle)
     now_s = begin_s + math.fsum(more)
     after = [windows_after(told(policy, more, begin_s), now_s) for policy in (kept, fresh)]
@@ -58,13 +58,13 @@ def test_a_restart_changes_nothing(name: str, idle: list[float], more: list[floa
 @settings(max_examples=scaled(20))
 def test_replicas_may_be_absorbed_in_any_order(name: str, parts: list[list[float]]) -> None:
     """The order makes no difference to the form, and so to no window."""
-    forms = [told(made(name), part).to_form() for part in parts]
+    forms = [told(made(name), part).to_dict() for part in parts]
     found = []
     for order in itertools.permutations(forms):
         whole = made(name)
-        for form in order:
-            whole.absorb(form)
-        found.append(whole.to_form())
+        for data in order:
+            whole.absorb(data)
+        found.append(whole.to_dict())
     assert [found[0]] * len(found) == found
 
 
@@ -81,11 +81,11 @@ def test_before_anything_is_known_an_instance_stays_for_a_while(name: str) -> No
 def test_a_foreign_form_is_refused_and_changes_nothing(name: str) -> None:
     """Of a half that is right nothing is taken in either."""
     policy = told(made(name), [100.0, 200.0])
-    before = policy.to_form()
-    for form in ({"other": 1}, {**before, **dict.fromkeys(list(before)[-1:] or ["other"], 7)}):
+    before = policy.to_dict()
+    for data in ({"other": 1}, {**before, **dict.fromkeys(list(before)[-1:] or ["other"], 7)}):
         with pytest.raises(ConfigError):
-            policy.absorb(form)
-    assert before == policy.to_form()
+            policy.absorb(data)
+    assert before == policy.to_dict()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "fixed"])
@@ -93,7 +93,7 @@ def test_a_form_of_other_parameters_is_refused(name: str) -> None:
     """Histograms of other bins or windows do not add up."""
     other = made(name, price_s=60.0) if name == "breakeven" else made(name, bin_s=30.0)
     with pytest.raises(ConfigError, match="bins"):
-        made(name).absorb(other.to_form())
+        made(name).absorb(other.to_dict())
 
 
 @pytest.mark.parametrize(

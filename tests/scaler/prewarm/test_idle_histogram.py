@@ -131,7 +131,7 @@ def test_memory_is_bounded_whatever_the_traffic() -> None:
     histogram = IdleHistogram(MINUTES, WINDOW_S)
     for step in range(20000):
         histogram.add(step * 7 % 900, step * 5)
-    slices = histogram.to_form()["slices"]
+    slices = histogram.to_dict()["slices"]
     assert 24 == len(slices)
     assert max(len(counts) for counts in slices.values()) <= len(MINUTES) + 1
 
@@ -140,8 +140,8 @@ def test_memory_is_bounded_whatever_the_traffic() -> None:
 def test_a_form_survives_json(observed: list[tuple[float, int]]) -> None:
     """What is written and read again is the same, and goes on the same."""
     histogram = filled(observed)
-    read = histogram.read(json.loads(json.dumps(histogram.to_form())))
-    assert histogram.to_form() == read.to_form()
+    read = histogram.read(json.loads(json.dumps(histogram.to_dict())))
+    assert histogram.to_dict() == read.to_dict()
     for each in (histogram, read):
         each.add(77, 10500)
     assert histogram.counts == read.counts
@@ -155,19 +155,19 @@ def test_merging_is_telling_one_what_the_other_was_told(
     """Replicas that saw half each know together what one would that saw all."""
     both = filled(one)
     both.merge(filled(other))
-    assert filled(one + other).to_form() == both.to_form()
+    assert filled(one + other).to_dict() == both.to_dict()
 
 
 @given(parts=st.lists(OBSERVED, min_size=3, max_size=3))
 def test_merging_is_commutative_and_associative(parts: list[list[tuple[float, int]]]) -> None:
     """In whatever order and grouping, the sum is the same."""
     first, *others = (
-        merged(*(filled(parts[index]) for index in order)).to_form()
+        merged(*(filled(parts[index]) for index in order)).to_dict()
         for order in itertools.permutations(range(3))
     )
     assert [first] * 5 == others
     a, b, c = (filled(part) for part in parts)
-    assert merged(merged(a, b), c).to_form() == merged(a, merged(b, c)).to_form()
+    assert merged(merged(a, b), c).to_dict() == merged(a, merged(b, c)).to_dict()
 
 
 @given(observed=OBSERVED)
@@ -175,7 +175,7 @@ def test_an_empty_histogram_adds_nothing(observed: list[tuple[float, int]]) -> N
     """It is the neutral element."""
     histogram = filled(observed)
     histogram.merge(IdleHistogram(MINUTES, WINDOW_S))
-    assert filled(observed).to_form() == histogram.to_form()
+    assert filled(observed).to_dict() == histogram.to_dict()
 
 
 GOOD: dict[str, Any] = {"edges_s": list(MINUTES.edges_s), "window_s": WINDOW_S, "slices": {}}

@@ -66,14 +66,14 @@ def test_merging_has_no_order(parts: list[list[float]]) -> None:
     for order in itertools.permutations(parts):
         whole = IdleSeries()
         for part in order:
-            whole.merge(IdleSeries.from_form(json.loads(json.dumps(series(part).to_form()))))
-        forms.append(whole.to_form())
+            whole.merge(IdleSeries.from_dict(json.loads(json.dumps(series(part).to_dict()))))
+        forms.append(whole.to_dict())
     assert [forms[0]] * len(forms) == forms
     assert min(64, sum(map(len, parts))) >= len(forms[0])
 
 
-@pytest.mark.parametrize("form", [{}, [1], [[1]], [[1, 2, 3]], [[1, -2]], [[1, "2"]]])
-def test_an_ill_formed_form_is_refused(form: object) -> None:
+@pytest.mark.parametrize("data", [{}, [1], [[1]], [[1, 2, 3]], [[1, -2]], [[1, "2"]]])
+def test_an_ill_formed_form_is_refused(data: object) -> None:
     """The error names the pair."""
     with pytest.raises(ConfigError, match="series"):
-        IdleSeries.from_form(form)
+        IdleSeries.from_dict(data)

@@ -36,11 +36,11 @@ class Rotating:
         self.asked.append(now_s)
         return Windows(*self._windows[len(self.told) % len(self._windows)])
 
-    def to_form(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {}
 
-    def absorb(self, form: Mapping[str, Any]) -> None:
-        del form
+    def absorb(self, data: Mapping[str, Any]) -> None:
+        del data
 
 
 def second_by_second(

@@ -22,7 +22,7 @@ def of_a_day(gamma: float = 0.5, margin: float = 0.0) -> LongShortHistogram:
     tell(day, LONG, 0.0)
     hour = made("lsth", gamma=0.0)
     tell(hour, SHORT, NOW_S)
-    policy.absorb({"long": day.to_form()["long"], "short": hour.to_form()["short"]})
+    policy.absorb({"long": day.to_dict()["long"], "short": hour.to_dict()["short"]})
     return policy
 
 
@@ -55,7 +55,7 @@ def test_an_hour_without_requests_leaves_the_word_to_the_day() -> None:
 def test_a_short_histogram_of_too_few_has_no_say(least: int, expected: tuple[float, float]) -> None:
     """It holds 20 idle times: enough for 20, and not for 21."""
     policy = made("lsth", margin=0.0, short_least=least)
-    policy.absorb(of_a_day().to_form())
+    policy.absorb(of_a_day().to_dict())
     assert pytest.approx(expected) == minutes(policy.windows(NOW_S))
 
 

@@ -75,7 +75,7 @@ async def test_each_application_keeps_its_own_window(
     env = {"carpool_apps": APPS, "carpool_slo": "5s", "sidecar_admin": door.pool.address}
     async with sidecar(sidecar_upstreams=first, **env) as running:
         places = {own: [first], shared: [second]}
-        assert 200 == (await door.put(plan.to_form(), **places)).status
+        assert 200 == (await door.put(plan.to_dict(), **places)).status
 
         for app in ("search", "upload", "archive"):
             assert 200 == (await ask(running, app)).status
