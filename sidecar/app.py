@@ -128,7 +128,7 @@ def _shed_early(
     """Refuse before parsing; but not the batches of fronts, who have refused already."""
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
-        shell.shed(server, objective_s)
+        shell.shed(server, objective_s, settings.batch_max)
 
 
 def _start_function(

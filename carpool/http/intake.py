@@ -11,9 +11,10 @@ application sets it when it has refused a request, or an iteration of the event 
 then on there is a turn in each iteration:
 
 1. Requests are parsed and served, until the application would refuse requests of that age; at most
-   `_SERVED_AT_ONCE`, so that answers can be written in between. As long as the oldest has time to
-   spare they are served in order, as after a short interruption everybody can be; else the newest
-   come first.
+   as many as fill a batch, so that answers can be written in between. (With fewer, batches would be
+   smaller than they are without parking, and parking itself would take capacity away.) As long as
+   the oldest has time to spare they are served in order, as after a short interruption everybody
+   can be; else the newest come first.
 2. The oldest are refused, if the application refuses requests of that age. Refusals take
    a twentieth of the time at most, as that time is missing for the others, unless somebody has been
    parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Intake", "Parkable"]
 
-_SERVED_AT_ONCE = 32
+_FEWEST_AT_ONCE, _MOST_AT_ONCE = 32, 128
 _REFUSED_AT_ONCE = 8
 _REFUSING_SHARE = 1 / 20
 _LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
@@ -88,6 +89,7 @@ class Intake:
         clock: seconds, monotonic.
         soon: calls a function in the next iteration of the event loop.
         later: calls a function after some seconds.
+        batch_max: how many requests fill a batch of the application.
 
     Attributes:
         parking: whether connections `park` what they read; the application sets it when it refuses
@@ -96,6 +98,7 @@ class Intake:
     """
 
     __slots__ = (
+        "_at_once",
         "_clock",
         "_due",
         "_later",
@@ -115,7 +118,9 @@ class Intake:
         clock: Callable[[], float],
         soon: Callable[[Callable[[], None]], object],
         later: Callable[[float, Callable[[], None]], object],
+        batch_max: int,
     ) -> None:
+        self._at_once = min(max(batch_max, _FEWEST_AT_ONCE), _MOST_AT_ONCE)
         self._refuses = refuses
         self._refuse = refuse
         self._clock = clock
@@ -159,7 +164,7 @@ class Intake:
         self._due = False
         served = self._serve()
         closed = self._refuses(0.0)
-        self._refuse_oldest(busy=closed or served == _SERVED_AT_ONCE)
+        self._refuse_oldest(busy=closed or served == self._at_once)
         self.parking = closed or bool(self._parked)
         if self._parked:
             self._due = True
@@ -173,7 +178,7 @@ class Intake:
         now, parked = self._clock(), self._parked
         newest = bool(parked) and self._refuses(_HASTE * (now - self._read_at(newest=False)))
         asked_of = -1.0
-        for served in range(_SERVED_AT_ONCE):
+        for served in range(self._at_once):
             if not parked:
                 return served
             read_at = self._read_at(newest=newest)
@@ -184,7 +189,7 @@ class Intake:
             self._parse(*parked.popitem(last=newest))
             if self.parking:
                 return served
-        return _SERVED_AT_ONCE
+        return self._at_once
 
     def _refuse_oldest(self, *, busy: bool) -> None:
         """Refuse some; while there is other work, in a part of the time only."""

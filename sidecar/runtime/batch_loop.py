@@ -103,12 +103,13 @@ class BatchLoop:
         self._intake: Intake | None = None
         metrics.watch(batcher)
 
-    def shed(self, server: Server, objective_s: float) -> None:
+    def shed(self, server: Server, objective_s: float, batch_max: int) -> None:
         """Park what ``server`` reads and cannot serve in time.
 
         Args:
             server: whose application this is.
             objective_s: the function's longest.
+            batch_max: how many requests fill a batch.
         """
         self._objective_s, loop = objective_s, self._loop
 
@@ -117,7 +118,7 @@ class BatchLoop:
             return whole(answer, server.date) if answer else b""
 
         self._intake = server.intake = Intake(
-            self._refuses, refuse, self._now, loop.call_soon, loop.call_later
+            self._refuses, refuse, self._now, loop.call_soon, loop.call_later, batch_max
         )
 
     def changed(self) -> None:

@@ -59,6 +59,7 @@ class Scene:
             self.clock,
             self.soon.append,
             lambda _, then: self.timers.append(then),
+            batch_max=AT_ONCE,
         )
         self.intake.parking = True
 

@@ -83,11 +83,16 @@ class _Connection:
 
 
 class Loop:
-    """One sidecar under open-loop load from a limited number of connections."""
+    """One sidecar under open-loop load from a limited number of connections.
+
+    Attributes:
+        pauses: times at which the process is stopped, and for how many seconds; in order.
+    """
 
     def __init__(
         self, *, slo_s: float, batch_max: int, connections: int, costs: Costs, mode: str = "on"
     ) -> None:
+        self.pauses: list[tuple[float, float]] = []
         self.clock = FakeClock()
         self.costs = costs
         self._slo_s = slo_s
@@ -101,7 +106,7 @@ class Loop:
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self.intake = Intake(
-            self._refuses, self._refuse, self.clock, self._soon.append, self._later
+            self._refuses, self._refuse, self.clock, self._soon.append, self._later, batch_max
         )
         self._free = [_Connection(self) for _ in range(connections)]
         self._readable: list[_Connection] = []
@@ -184,6 +189,8 @@ class Loop:
             each()
         while self._timers and self._timers[0][0] <= self.clock.now:
             heapq.heappop(self._timers)[2]()
+        if self.pauses and self.pauses[0][0] <= self.clock.now:
+            self.clock.advance(self.pauses.pop(0)[1])
         self._send_due()
         readable, self._readable = self._readable, []
         self.clock.advance(_ITERATION_S)

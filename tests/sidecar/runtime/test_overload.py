@@ -34,6 +34,14 @@ def test_below_the_capacity_nobody_is_refused(
         assert outcome.in_time == outcome.due
 
 
+def test_after_an_interruption_all_are_served_in_time() -> None:
+    """Parked requests fill batches as others do, or parking itself would be the overload."""
+    loop = Loop(connections=2000, **TINY)  # type: ignore[arg-type]
+    loop.pauses = [(0.1, 0.02), (0.35, 0.02)]
+    (outcome,) = loop.run((0.9 * TINY_RPS, 0.6))
+    assert (outcome.due, 0, 0) == (outcome.in_time, outcome.refused, outcome.unsent)
+
+
 @BOTH
 def test_at_twice_the_capacity_nearly_half_are_in_time(
     function: dict[str, object], capacity_rps: float

@@ -46,7 +46,7 @@ async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
     )
     server = await serve(shell, listen="127.0.0.1:0")
     server.now = shell._now = clock
-    shell.shed(server, OBJECTIVE_S)
+    shell.shed(server, OBJECTIVE_S, batch_max=4)
     try:
         yield server
     finally:
