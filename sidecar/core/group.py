@@ -69,7 +69,8 @@ class Group:
         if lane and request.deadline < lane[-1].deadline:
             self._in_order = False
         lane.append(request)
-        self._departs_after = min(self._departs_after, request.depart)
+        if request.depart < self._departs_after:  # noqa: PLR1730 - every request comes here
+            self._departs_after = request.depart
         self.live += 1
         self.seats += request.seats
 
@@ -108,7 +109,8 @@ class Group:
         taken = self._next(seats, bytes_max)
         for request in taken:
             advance(request, State.BATCHED)
-            self.left(request)
+        self.live -= len(taken)
+        self.seats -= sum([request.seats for request in taken])
         return taken
 
     def departs_at(self, now: float) -> float:

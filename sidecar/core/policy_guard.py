@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarded"]
 
+_EARLIEST = -math.inf
+
 
 class Guarded:
     """Runs a policy until it fails, then a fallback.
@@ -42,13 +44,13 @@ class Guarded:
         """The latest departure time of ``request``."""
         try:
             depart: Any = self._policy.depart(request)
-            if not isinstance(depart, (int, float)) or math.isnan(depart):
-                msg = f"depart returned {depart!r}: expected a time in seconds"
-                raise TypeError(msg)  # noqa: TRY301 - a policy's fault, however it shows
+            if isinstance(depart, (float, int)) and depart >= _EARLIEST:  # NaN is not
+                return depart
+            msg = f"depart returned {depart!r}: expected a time in seconds"
+            raise TypeError(msg)  # noqa: TRY301 - a policy's fault, however it shows
         except Exception as error:  # noqa: BLE001 - whatever a policy raises, requests go on
             self._replace(error)
             return self._fallback.depart(request)
-        return float(depart)
 
     def decide(self, waiting: Waiting) -> Decision:
         """How many may leave now."""

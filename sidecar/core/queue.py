@@ -78,7 +78,8 @@ class Queue:
             group = self._groups[key] = Group(self._balance)
         group.push(request)
         self._count(request, 1)
-        self._expires_after = min(self._expires_after, request.deadline)
+        if request.deadline < self._expires_after:  # noqa: PLR1730 - every request comes here
+            self._expires_after = request.deadline
 
     def clear(self) -> list[Request]:
         """Remove and return everybody, in order of arrival; they are QUEUED still."""
@@ -112,8 +113,12 @@ class Queue:
     def take(self, group: Group, seats: int, bytes_max: float) -> list[Request]:
         """Remove and return the next to board of ``group``, as `Group.take` does."""
         taken = group.take(seats, bytes_max)
-        for request in taken:
-            self._count(request, -1)
+        if self._background_live:
+            for request in taken:
+                self._count(request, -1)
+        else:
+            self.live -= len(taken)
+            self.seats -= sum([request.seats for request in taken])
         if 0 < self._background_live < self.live:
             self._balance.settle(taken)
         else:

@@ -137,8 +137,8 @@ class Ingress:
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
-        budget_s, arrived = template.timeout_s, exchange.received
-        budget_s = min(budget_s, objective_s)
+        arrived, timeout_s = exchange.received, template.timeout_s
+        budget_s = objective_s if objective_s < timeout_s else timeout_s  # noqa: FURB136 - no call
         self._ids += 1
         request = Request(
             self._ids,

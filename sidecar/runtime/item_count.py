@@ -41,4 +41,4 @@ def seats(target: str, body: bytes) -> int:
 
 
 def _within(count: int) -> int:
-    return min(max(count, 1), _LARGEST)
+    return 1 if count <= 1 else min(count, _LARGEST)

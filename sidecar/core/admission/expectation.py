@@ -34,7 +34,7 @@ class Expectation:
         shedding: whether what is predicted to be late is refused.
     """
 
-    __slots__ = ("_flights", "_forecast", "_queue", "_shedding", "_upstreams")
+    __slots__ = ("_flights", "_forecast", "_queue", "_shedding", "_stale", "_upstreams")
 
     def __init__(
         self, queue: Queue, upstreams: Upstreams, flights: InFlight, shedding: Shedding
@@ -44,10 +44,11 @@ class Expectation:
         self._flights = flights
         self._shedding = shedding
         self._forecast: Forecast | None = None
+        self._stale = True
 
     def changed(self) -> None:
         """The instances, or what they have to do, are others than before."""
-        self._forecast = None
+        self._stale = True
 
     def finish(self, now: float) -> float:
         """When an interactive request that arrives now can expect its answer.
@@ -64,7 +65,7 @@ class Expectation:
 
     def refuses(self, request: Request, now: float) -> bool:
         """Promise ``request`` an answer; whether it is refused, as that would be too late."""
-        forecast = self._forecast or self._made(now)  # on every request's way
+        forecast = self._made(now) if self._stale else self._forecast  # every request comes here
         shedding, queue = self._shedding, self._queue
         if not request.background:
             judgement, ahead = shedding.interactive, queue.ahead
@@ -104,6 +105,7 @@ class Expectation:
             judgement.learn(answered - min(promised), exec_s, budget_s)
 
     def _made(self, now: float) -> Forecast | None:
-        if self._forecast is None:
+        if self._stale:
             self._forecast = Forecast.of(self._upstreams, self._flights, now)
+            self._stale = False
         return self._forecast

@@ -58,10 +58,12 @@ class Forecast(NamedTuple):
 
     def finish(self, seats: float, now: float) -> float:
         """When a request behind ``seats`` waiting items is answered."""
-        rounds, rest = divmod(seats, self.round_seats)
-        more = max(rest + 1 - self.usual_seats, 0)
-        start = max(now, self.free_at) + rounds * self.round_s
-        return start + self.ride_s + more * self.seat_s
+        finish = (now if now > self.free_at else self.free_at) + self.ride_s  # noqa: FURB136 - every request comes here
+        if seats >= self.round_seats:
+            rounds, seats = divmod(seats, self.round_seats)
+            finish += rounds * self.round_s
+        more = seats + 1 - self.usual_seats
+        return finish + more * self.seat_s if more > 0 else finish
 
     def clear_s(self, seats: float) -> float:
         """Seconds in which the instances work through ``seats`` items."""
