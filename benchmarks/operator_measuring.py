@@ -12,7 +12,7 @@ from benchmarks.operator_sweep import SWEEP
 from carpool.onnx_graph.free_dims import read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of
 from carpool.predictor.fit_database import write_fit
-from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile import Profile
 from carpool.predictor.profile_database import read_profiles, write_profile
 from watchdog_plugin.profiling.profiler import Grid, origin, rows

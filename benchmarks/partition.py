@@ -25,7 +25,7 @@ from benchmarks.machine import commit, machine
 from benchmarks.usage import of_tree
 from carpool.http.client import Pool
 from carpool.settings import FunctionSettings
-from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.machine import Capacity
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.functions import Functions
 from faas_stack.provider.local.process import ProcessLife

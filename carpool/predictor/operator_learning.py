@@ -1,4 +1,4 @@
-"""How a predictor is learnt from profiles: laws by class, what a run costs besides, tails, errors.
+"""How a predictor is learnt from profiles: laws by class, what a run costs besides, tails.
 
 Coefficients are fitted so that relative errors are small, in absolute value rather than in square:
 other programs prolong a measurement and never shorten it, and must not be learnt. On several
@@ -9,7 +9,7 @@ it from there.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,29 +30,13 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Samples", "fit_profiles"]
+__all__ = ["Samples"]
 
 _CLOCK_US = 1.0  # operators that are shorter are told no more exactly than this
 _ROUNDS, _NEAR = 6, 0.05  # of weighing; the error beyond which it counts by its size alone
 _SPREAD = 5.0  # how much less a row counts for measurements that differ
 _DRAWN = 0.5  # weight of one thread's law in that of several
 _LEAST_ROWS = 8
-
-
-def fit_profiles(profiles: Sequence[Profile], families: Mapping[str, str] | None = None) -> Fit:
-    """Everything that profiles of one origin tell.
-
-    Args:
-        profiles: Of models, measured operator by operator.
-        families: Models that are told apart by name alone, when errors are measured: none is
-            predicted from another of its family.
-    """
-    from carpool.predictor.operator_errors import measured_errors  # noqa: PLC0415  it fits too
-
-    samples = Samples.of(profiles)
-    everybody = range(len(profiles))
-    errors = measured_errors(samples, everybody, families or {})
-    return replace(samples.fit(everybody), errors=errors)
 
 
 @dataclass(frozen=True, slots=True)

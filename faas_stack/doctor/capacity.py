@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 from carpool.settings import FunctionSettings
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, Capacity, NoRoom
+from faas_stack.partition.allocation import Allocation, NoRoom
+from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import Deployment
 

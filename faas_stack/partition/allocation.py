@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Overloaded, Problem
 from carpool.validation.problems import Problems
 from faas_stack.partition import amounts
+from faas_stack.partition.machine import Capacity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from faas_stack.partition.resources import Resources
 
-__all__ = ["Allocation", "Capacity", "NoRoom", "Promise", "Seat", "crowd"]
+__all__ = ["Allocation", "NoRoom", "Promise", "Seat", "crowd"]
 
 _EXACT = 1e-6  # sums of fractions
 _WHOLE_GPU = 100.0
-_BYTES_PER_MB = 1e6
 _PER_CORE = 32  # instances, of a sidecar and a handler each: they take turns, but they start
 _LEAST_BYTES = 32 * 2**20  # of memory, for the two of them
 _UNKNOWN = 256  # instances, on a machine of which nothing is known
@@ -38,31 +38,6 @@ _UNKNOWN = 256  # instances, on a machine of which nothing is known
 
 class NoRoom(Overloaded):
     """What was asked for is not free; something else has to go first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """What there is for functions.
-
-    Attributes:
-        cores: the numbers of the cores; none: they are not known, and nobody is pinned.
-        cpu: how much of them all may be used together, in cores.
-        memory_bytes: memory.
-        gpus: GPUs, or MIG instances of them, by name.
-    """
-
-    cores: tuple[int, ...] = ()
-    cpu: float = math.inf
-    memory_bytes: float = math.inf
-    gpus: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, float]:
-        """As whoever plans for it is told; empty where there is no bound."""
-        if not math.isfinite(self.cpu):
-            return {}
-        sizes = {"cpus": self.cpu, "gpus": len(self.gpus)}
-        known = math.isfinite(self.memory_bytes)
-        return {**sizes, "memory_mb": self.memory_bytes / _BYTES_PER_MB} if known else sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from faas_stack.partition.allocation import Capacity
+    from faas_stack.partition.machine import Capacity
     from faas_stack.partition.resources import Resources
 
 __all__ = ["capacity", "core_list", "cores", "instances", "labels", "resources", "size"]

@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from carpool.cgroups import Place, own_place
-from faas_stack.partition.allocation import Capacity
 
-__all__ = ["measured"]
+__all__ = ["Capacity", "measured"]
 
 _KIB = 1024
+_BYTES_PER_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What there is for functions.
+
+    Attributes:
+        cores: the numbers of the cores; none: they are not known, and nobody is pinned.
+        cpu: how much of them all may be used together, in cores.
+        memory_bytes: memory.
+        gpus: GPUs, or MIG instances of them, by name.
+    """
+
+    cores: tuple[int, ...] = ()
+    cpu: float = math.inf
+    memory_bytes: float = math.inf
+    gpus: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, float]:
+        """As whoever plans for it is told; empty where there is no bound."""
+        if not math.isfinite(self.cpu):
+            return {}
+        sizes = {"cpus": self.cpu, "gpus": len(self.gpus)}
+        known = math.isfinite(self.memory_bytes)
+        return {**sizes, "memory_mb": self.memory_bytes / _BYTES_PER_MB} if known else sizes
 
 
 def measured(gpus: tuple[str, ...] = (), place: Place | None = None) -> Capacity:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from carpool.cgroups import own_place
 from faas_stack.partition import affinity, amounts, enter
-from faas_stack.partition.allocation import Allocation, Capacity, crowd
+from faas_stack.partition.allocation import Allocation, crowd
 from faas_stack.partition.cgroups import Limits, Unusable
 from faas_stack.partition.control_groups import open_tree
-from faas_stack.partition.machine import measured
+from faas_stack.partition.machine import Capacity, measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

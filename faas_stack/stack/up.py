@@ -24,7 +24,7 @@ from carpool import durations
 from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
-from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.machine import Capacity
 from faas_stack.provider import access
 from faas_stack.provider.access import Access
 from faas_stack.provider.app import Options, Provider

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from carpool import address as addresses
-from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.machine import Capacity
 from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.stack.assemble import BuildContext
 from tests.faas_stack.rig import GRACE_S, IMAGE, provider

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.operator_errors import measured_errors
 from carpool.predictor.operator_fit import Carried, Errors, Fit, Unit, regime
-from carpool.predictor.operator_learning import Samples, fit_profiles
+from carpool.predictor.operator_learning import Samples
 from carpool.predictor.operator_model import Operators
 from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, profile, run_s

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.machine import Capacity
 from tests.faas_stack.rig import IMAGE, ProcessStage, provider, story
 
 if TYPE_CHECKING:

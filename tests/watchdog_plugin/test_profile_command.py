@@ -17,7 +17,7 @@ from carpool.errors import ConfigError
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor import predict_command
 from carpool.predictor.fit_database import write_fit
-from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile_database import read_profiles, write_profile
 from tests.carpool.profiles import ORIGIN, profiles
 from watchdog_plugin.function import LoadError

@@ -15,7 +15,7 @@ from carpool.onnx_graph.free_dims import BATCH, read_file, with_sizes
 from carpool.onnx_graph.optimised import graph_of, model_name
 from carpool.predictor import grid_arguments
 from carpool.predictor.fit_database import is_learnt, own_database, write_fit
-from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile import Profile
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.validation.problems import Problems, nearest
-from faas_stack.partition.allocation import Capacity
 from faas_stack.partition.gpus import Gpus
-from faas_stack.partition.machine import measured
+from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.partitions import Partitions
 from faas_stack.partition.resources import Resources
 from faas_stack.partition.threads import environment as threads

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, Capacity, NoRoom, Promise, Seat, crowd
+from faas_stack.partition.allocation import Allocation, NoRoom, Promise, Seat, crowd
+from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from tests.effort import scaled
 

@@ -14,7 +14,8 @@ import uvloop
 
 from carpool.cgroups import Place, own_place
 from faas_stack.partition import affinity, threads
-from faas_stack.partition.allocation import Capacity, NoRoom
+from faas_stack.partition.allocation import NoRoom
+from faas_stack.partition.machine import Capacity
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local import leftovers

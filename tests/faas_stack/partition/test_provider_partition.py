@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.partition.allocation import Capacity
+from faas_stack.partition.machine import Capacity
 from tests.faas_stack.partition.test_cgroups import groups_v1, needs_v1
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.faas_stack.test_provider_process import alive, environment, pid_of

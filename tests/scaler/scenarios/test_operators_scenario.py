@@ -8,7 +8,7 @@ import pytest
 
 from carpool.errors import ConfigError
 from carpool.predictor.fit_database import write_fit
-from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile_database import write_profile
 from examples.models import mlp
 from scaler.scenarios.scenario_file import read_scenario

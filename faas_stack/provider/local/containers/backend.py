@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import BadRequest, CarpoolError, ConfigError, Problem
 from carpool.validation.problems import Problems
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, Capacity, Seat
+from faas_stack.partition.allocation import Allocation, Seat
+from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local.containers.engine import Engine, EngineError
 from faas_stack.provider.local.containers.host import on_host
