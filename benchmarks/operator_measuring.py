@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_sweep import SWEEP
-from carpool.onnx_graph.free_dims import read_file, with_sizes
+from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import graph_of
 from carpool.predictor.fit_database import write_fit
 from carpool.predictor.fitting import fit_profiles
@@ -17,7 +17,6 @@ from carpool.predictor.profile import Profile
 from carpool.predictor.profile_database import read_profiles, write_profile
 from watchdog_plugin.profiling.profiler import Grid, origin, rows
 from watchdog_plugin.profiling.profiler import measure as runs_of
-from watchdog_plugin.profiling.session import whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +37,10 @@ def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: in
     """
     for name in only or [*SWEEP, *MODELS]:
         path = _built(name, folder)
-        file = with_sizes(path, read_file(path), {})
-        graph = graph_of(path, file)
+        model = read_onnx(path)
+        graph = graph_of(path, model)
         grid = Grid(_BATCHES, _THREADS, _BUDGET_S, rounds)
-        seen, load_s, memory_mb = runs_of(
-            file, whole_model(file), folder, grid, lambda _: None, operators=True
-        )
+        seen, load_s, memory_mb = runs_of(model, folder, grid, lambda _: None, operators=True)
         _keep(folder / f"{name}.runs.json.gz", seen)
         runs, operators = rows(seen, graph)
         write_profile(

@@ -44,6 +44,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})
+_EXTRAS = {"faas_stack": "stack,scaler", "watchdog_plugin": "onnx"}
+_ABOUT_MODELS = frozenset({"carpool.predictor.predict_command"})
+_OF_ONNX = frozenset({"onnx", "onnxruntime"})  # scenarios and demos may have models of operators
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
 
@@ -78,10 +81,17 @@ def _run(name: str, argv: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if not missing or missing in _OURS:
             raise
-        mend = "pip install 'carpool[stack,onnx]' brings what the commands need"
-        return _fail(name, f"the Python package {missing!r} is not installed; {mend}", 1)
+        fix = f"pip install 'carpool[{extras(module_name, missing)}]' brings it"
+        return _fail(name, f"the Python package {missing!r} is not installed; {fix}", 1)
     except KeyboardInterrupt:
         return _INTERRUPT_EXIT
+
+
+def extras(module_name: str, package: str) -> str:
+    """The extras that a command's module needs, and one that has a package that it lacks."""
+    part = module_name.partition(".")[0]
+    named = "onnx" if module_name in _ABOUT_MODELS else _EXTRAS.get(part, "scaler")
+    return f"{named},onnx" if package in _OF_ONNX and named != "onnx" else named
 
 
 def _fail(name: str, message: str, exit_code: int) -> int:

@@ -41,7 +41,7 @@ def main(*, keep: bool) -> int:
         images / "sidecar.txt": own,
         images / "scaler.txt": own + extras["stack"] + extras["scaler"],
         images / "provider.txt": own + extras["stack"] + extras["docker"],
-        templates / "python3-onnx-batch" / "requirements.txt": extras["onnx"],
+        templates / "python3-onnx-batch" / "requirements.txt": extras["handler"],
         templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],
     }.items():
         resolve(needs, target, f"--constraint={CONSTRAINTS}", "--generate-hashes", "--no-annotate")

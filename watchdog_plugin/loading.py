@@ -121,7 +121,7 @@ def _packages(what: str) -> Iterator[None]:
     except ImportError as error:
         msg = (
             f"{what} needs the packages numpy and onnxruntime; "
-            f"pip install 'carpool[onnx]' ({logs.describe(error)})"
+            f"pip install 'carpool[handler]' ({logs.describe(error)})"
         )
         raise LoadError(msg) from error
 

@@ -13,17 +13,29 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx
+from onnx import ValueInfoProto
+
 from carpool.errors import ConfigError, Problem
-from carpool.onnx_graph import onnx_reader, onnx_writer
-from carpool.onnx_graph.free_dims import BATCH, read_file, refuse_control_flow, with_sizes
 from carpool.onnx_graph.lightened import lightened
-from carpool.onnx_graph.onnx_file import DATATYPES
+from carpool.onnx_graph.model_file import BATCH, read_onnx, refuse_control_flow
+from carpool.onnx_graph.parts import (
+    DATATYPES,
+    as_input,
+    attributes,
+    dims,
+    in_file,
+    is_inline,
+    replaced,
+    size_bytes,
+)
 from carpool.predictor.operators import Graph, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.onnx_graph.onnx_file import OnnxFile
+    from onnx import GraphProto, ModelProto
+
     from carpool.predictor.operators import SymbolicShape
 
 __all__ = ["graph_of", "model_name", "read_graph"]
@@ -45,27 +57,24 @@ def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> Graph:
     Raises:
         ConfigError: it is no model, or not one whose time can be told from its operators.
     """
-    return graph_of(path, with_sizes(path, read_file(path), sizes or {}))
+    return graph_of(path, read_onnx(path, sizes))
 
 
-def graph_of(path: Path, file: OnnxFile) -> Graph:
+def graph_of(path: Path, model: ModelProto) -> Graph:
     """The graph of a model that was read from ``path`` and has no free dimension but the batch.
 
     Raises:
         ConfigError: its time cannot be told from its operators.
     """
-    refuse_control_flow(path, file)
+    refuse_control_flow(path, model.graph)
     folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in a directory of its own
     with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as name:
-        best = _optimised(path, file, Path(name))
-    fixed = next((v.dims[0] for v in file.inputs if v.dims and v.dims[0] != BATCH), None)
-    batches = (fixed,) if isinstance(fixed, int) else _BATCHES
-    shapes = [_inferred(path, best, file, batch) for batch in batches]
-    return Graph(
-        model_name(path),
-        _operators(path, best, shapes, batches),
-        fixed if isinstance(fixed, int) else None,
-    )
+        best = _optimised(path, model, Path(name))
+    first = [known[0] for value in model.graph.input if (known := dims(value))]
+    fixed = next((dim for dim in first if isinstance(dim, int)), None)
+    batches = _BATCHES if fixed is None else (fixed,)
+    shapes = [_inferred(path, best, model.graph.input, batch) for batch in batches]
+    return Graph(model_name(path), _operators(path, best.graph, shapes, batches), fixed)
 
 
 def model_name(path: Path) -> str:
@@ -73,11 +82,12 @@ def model_name(path: Path) -> str:
     return path.absolute().parent.name if path.name == "model.onnx" else path.stem
 
 
-def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
-    light = lightened(file)
-    written = onnx_writer.write(light, file.inputs, [v.name for v in file.outputs], _WEIGHTS)
+def _optimised(path: Path, model: ModelProto, folder: Path) -> ModelProto:
+    nodes, constants = lightened(model.graph)
+    stored = [tensor if is_inline(tensor) else in_file(tensor, _WEIGHTS) for tensor in constants]
+    light = replaced(model, node=nodes, initializer=stored)
     with (folder / _WEIGHTS).open("wb") as zeros:
-        zeros.truncate(written.weights_bytes)
+        zeros.truncate(max(map(size_bytes, stored), default=0))
     (folder / _NOWHERE).symlink_to(os.devnull)
     entries = {
         "session.disable_prepacking": "1",
@@ -85,19 +95,26 @@ def _optimised(path: Path, file: OnnxFile, folder: Path) -> OnnxFile:
         "session.optimized_model_external_initializers_file_name": _NOWHERE,
         "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
     }
-    _open(path, written.model, entries, save=folder / "model")
-    return onnx_reader.read(memoryview((folder / "model").read_bytes()))
+    _open(path, light, entries, save=folder / "model")
+    return onnx.load(folder / "model", format="protobuf", load_external_data=False)
 
 
-def _inferred(path: Path, best: OnnxFile, file: OnnxFile, batch: int) -> _Shapes:
+def _inferred(
+    path: Path, best: ModelProto, inputs: Iterable[ValueInfoProto], batch: int
+) -> _Shapes:
     """Datatype and sizes of every tensor that is not constant."""
-    inputs = [
-        v._replace(dims=tuple(batch if d == BATCH else d for d in v.dims or ()))
-        for v in file.inputs
-    ]
-    names = list(dict.fromkeys(o for node in best.nodes for o in node.outputs if o))
-    written = onnx_writer.write(best, inputs, names, None)
-    session = _open(path, written.model, {}, basic=True)
+    graph = best.graph
+    large = [as_input(tensor) for tensor in graph.initializer if not is_inline(tensor)]
+    known = {value.name: value for value in graph.output}
+    names = dict.fromkeys(name for node in graph.node for name in node.output if name)
+    asked = replaced(
+        best,
+        input=[*(_of_batch(value, batch) for value in inputs), *large],
+        output=[known.get(name) or ValueInfoProto(name=name) for name in names],
+        initializer=[tensor for tensor in graph.initializer if is_inline(tensor)],
+        value_info=[],
+    )
+    session = _open(path, asked, {}, basic=True)
     args = [*session.get_inputs(), *session.get_outputs()]
     return {
         arg.name: (_datatype(arg.type), tuple(arg.shape))
@@ -106,14 +123,24 @@ def _inferred(path: Path, best: OnnxFile, file: OnnxFile, batch: int) -> _Shapes
     }
 
 
+def _of_batch(value: ValueInfoProto, batch: int) -> ValueInfoProto:
+    found = ValueInfoProto()
+    found.CopyFrom(value)
+    for dim in found.type.tensor_type.shape.dim:
+        if dim.dim_param == BATCH:
+            dim.dim_value = batch
+    return found
+
+
 def _operators(
-    path: Path, best: OnnxFile, shapes: Sequence[_Shapes], batches: Sequence[int]
+    path: Path, graph: GraphProto, shapes: Sequence[_Shapes], batches: Sequence[int]
 ) -> list[Operator]:
-    made = {output: at for at, node in enumerate(best.nodes) for output in node.outputs}
+    made = {output: at for at, node in enumerate(graph.node) for output in node.output}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
     unknown = [
-        f"{node.name or node.operator} ({node.operator})"
-        for node in best.nodes
-        if any(name and any(name not in known for known in shapes) for name in node.outputs)
+        f"{node.name or node.op_type} ({node.op_type})"
+        for node in graph.node
+        if any(name and any(name not in known for known in shapes) for name in node.output)
     ]
     if unknown:
         raise ConfigError(
@@ -128,9 +155,9 @@ def _operators(
         )
 
     def data(name: str) -> tuple[str, SymbolicShape, bool]:
-        tensor = best.tensors.get(name)
+        tensor = constants.get(name)
         if tensor is not None:
-            datatype = DATATYPES.get(tensor.datatype, ("other", 1))[0]
+            datatype = DATATYPES.get(tensor.data_type, ("other", 1))[0]
             return datatype, tuple((size, 0) for size in tensor.dims), True
         if not name:
             return "", (), False
@@ -140,13 +167,13 @@ def _operators(
     return [
         Operator(
             node.name,
-            _PREFIXES.get(node.domain, f"{node.domain}.") + node.operator,
-            json.dumps(dict(sorted(node.attributes.items())), separators=(",", ":")),
-            tuple(data(name) for name in node.inputs),
-            tuple(data(name) for name in node.outputs if name),
-            tuple(sorted({made[name] for name in node.inputs if name in made})),
+            _PREFIXES.get(node.domain, f"{node.domain}.") + node.op_type,
+            json.dumps(dict(sorted(attributes(node).items())), separators=(",", ":")),
+            tuple(data(name) for name in node.input),
+            tuple(data(name) for name in node.output if name),
+            tuple(sorted({made[name] for name in node.input if name in made})),
         )
-        for node in best.nodes
+        for node in graph.node
     ]
 
 
@@ -169,7 +196,7 @@ def _datatype(text: str) -> str:
 
 def _open(
     path: Path,
-    model: bytes,
+    model: ModelProto,
     entries: Mapping[str, str],
     *,
     save: Path | None = None,
@@ -188,7 +215,7 @@ def _open(
         options.add_session_config_entry(key, value)
     try:
         return ort.InferenceSession(
-            model,
+            model.SerializeToString(),
             options,
             providers=["CPUExecutionProvider"],
             enable_fallback=False,  # there is no other; trying again prints to stdout

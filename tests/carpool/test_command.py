@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +18,11 @@ from carpool import __version__, plugins, policies_command
 from carpool.errors import ConfigError, NotFound, Problem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     Captured = pytest.CaptureFixture[str]
+
+PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())[
+    "project"
+]
 
 
 def _refuse(argv: list[str]) -> int:
@@ -100,6 +105,18 @@ def test_exit_codes_and_messages(
     """A command's own code is kept; our errors become lines and their own code, no traceback."""
     assert exit_code == command.main(argv)
     assert printed == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", command.COMMANDS)
+@pytest.mark.parametrize("package", ["yaml", "numpy", "onnx", "onnxruntime"])
+def test_the_extras_that_are_named_bring_what_is_missing(name: str, package: str) -> None:
+    """A user who does what the message says has the package that the command asked for."""
+    known = PROJECT["optional-dependencies"]
+    module = command.COMMANDS[name][0].partition(":")[0]
+    named = [need for extra in command.extras(module, package).split(",") for need in known[extra]]
+    brought = {re.split(r"[<>=;\[ ]", need)[0].lower() for need in named}
+    about_models = name in ("predict", "profile", "register", "stages")
+    assert {"yaml": "pyyaml"}.get(package, package) in brought or (package == "yaml") & about_models
 
 
 def test_a_missing_package_is_named_with_the_mend(capsys: Captured) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.onnx_graph.free_dims import read_file, with_sizes
+from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import graph_of
 from carpool.predictor.fit_database import read_model
 from carpool.predictor.profile import Profile
@@ -26,7 +26,6 @@ from examples.models import mlp
 from tests.live.stack import BACKGROUND, load, stack, write_function
 from tests.waiting import wait_until
 from watchdog_plugin.profiling.profiler import Grid, origin, profile
-from watchdog_plugin.profiling.session import whole_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,10 +66,10 @@ cluster: {nodes: [{name: here, count: 1, cpus: 4, memory_gb: 8}]}
 
 def _quick_model(net: Path, database: Path) -> Operators:
     """The model as a database tells it whose machine is quicker than this one."""
-    file = with_sizes(net, read_file(net), {})
-    graph = graph_of(net, file)
+    read = read_onnx(net)
+    graph = graph_of(net, read)
     runs, operators, load_s, memory_mb = profile(
-        file, whole_model(file), net.parent, graph, Grid((1, 2, 4, 8), (1,), 5.0, 3), _nobody
+        read, net.parent, graph, Grid((1, 2, 4, 8), (1,), 5.0, 3), _nobody
     )
     runs = tuple(dataclasses.replace(run, median_s=run.median_s / TIMES) for run in runs)
     begin_database(database)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import durations
 from carpool.errors import ConfigError, Problem
-from carpool.onnx_graph.free_dims import BATCH, read_file, with_sizes
+from carpool.onnx_graph.model_file import BATCH, read_onnx
 from carpool.onnx_graph.optimised import graph_of, model_name
+from carpool.onnx_graph.parts import dims
 from carpool.predictor import grid_arguments
 from carpool.predictor.fit_database import is_learnt, own_database, write_fit
 from carpool.predictor.fitting import fit_profiles
@@ -20,12 +21,12 @@ from carpool.predictor.profile import Profile
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import begin_database
 from watchdog_plugin.profiling.profiler import Grid, origin, profile
-from watchdog_plugin.profiling.session import whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.onnx_graph.onnx_file import OnnxFile
+    from onnx import ModelProto
+
     from carpool.predictor.operators import Graph
     from carpool.predictor.profile import RunRow
 
@@ -59,14 +60,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--database", type=Path, help="a profile database (your own)")
     arguments = parser.parse_args(argv)
     threads = _threads(arguments.cpu)
-    file = with_sizes(arguments.model, read_file(arguments.model), grid_arguments.sizes(arguments))
-    graph = _operators(arguments.model, file)
+    model = read_onnx(arguments.model, grid_arguments.sizes(arguments))
+    graph = _operators(arguments.model, model)
     database = arguments.database or own_database()
     if graph:
         begin_database(database)  # before a minute is spent
-    grid = Grid(_batches(file, arguments.batch), threads, arguments.budget)
-    model, folder = whole_model(file), arguments.model.absolute().parent
-    runs, operators, load_s, memory_mb = profile(file, model, folder, graph, grid, _say)
+    grid = Grid(_batches(model, arguments.batch), threads, arguments.budget)
+    folder = arguments.model.absolute().parent
+    runs, operators, load_s, memory_mb = profile(model, folder, graph, grid, _say)
     measured = Profile(
         graph.model if graph else model_name(arguments.model),
         origin(),
@@ -105,10 +106,10 @@ def _threads(wanted: Sequence[int] | None) -> list[int]:
     return list(wanted)
 
 
-def _operators(path: Path, file: OnnxFile) -> Graph | None:
+def _operators(path: Path, model: ModelProto) -> Graph | None:
     """The model's operators; None, with the reason said, where it can be measured as a whole."""
     try:
-        return graph_of(path, file)
+        return graph_of(path, model)
     except ConfigError as error:
         for problem in error.problems:
             _say(f"{problem}")
@@ -116,8 +117,8 @@ def _operators(path: Path, file: OnnxFile) -> Graph | None:
         return None
 
 
-def _batches(file: OnnxFile, wanted: Sequence[int]) -> list[int]:
-    first = [value.dims[0] for value in file.inputs if value.dims]
+def _batches(model: ModelProto, wanted: Sequence[int]) -> list[int]:
+    first = [known[0] for value in model.graph.input if (known := dims(value))]
     if BATCH in first or not first:
         return list(wanted)
     fixed = next((size for size in first if isinstance(size, int)), 1)

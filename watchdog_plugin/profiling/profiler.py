@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from carpool.onnx_graph.onnx_file import OnnxFile
+    from onnx import ModelProto
+
     from carpool.predictor.operators import Case, Graph
     from watchdog_plugin.profiling.session import OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
@@ -166,8 +167,7 @@ class _Pair:
 
 
 def profile(
-    file: OnnxFile,
-    model: bytes,
+    model: ModelProto,
     folder: Path,
     graph: Graph | None,
     grid: Grid,
@@ -176,8 +176,7 @@ def profile(
     """Measure a model: its runs, its operators, seconds to load it, megabytes it takes.
 
     Args:
-        file: The model's form.
-        model: Its bytes.
+        model: What `read_onnx` read.
         folder: Where weights in files of their own are.
         graph: Its operators; None: only whole runs are measured.
         grid: What to measure.
@@ -186,13 +185,12 @@ def profile(
     Raises:
         LoadError: the model cannot be loaded or run.
     """
-    seen, load_s, memory_mb = measure(file, model, folder, grid, say, operators=graph is not None)
+    seen, load_s, memory_mb = measure(model, folder, grid, say, operators=graph is not None)
     return *rows(seen, graph), load_s, memory_mb
 
 
 def measure(
-    file: OnnxFile,
-    model: bytes,
+    model: ModelProto,
     folder: Path,
     grid: Grid,
     say: Callable[[str], None],
@@ -201,14 +199,13 @@ def measure(
 ) -> tuple[list[Measured], float, float]:
     """Every run that `profile` makes its rows of, seconds to load the model, its megabytes."""
     settings = [
-        Measured(Setting(batch, threads), feeds(file, batch))
+        Measured(Setting(batch, threads), feeds(model, batch))
         for threads in grid.threads
         for batch in grid.batches
     ]
-    load_s, memory_mb = _first(model, folder, settings)
-    pairs = {
-        threads: _Pair(model, folder, threads, operators=operators) for threads in grid.threads
-    }
+    data = model.SerializeToString()
+    load_s, memory_mb = _first(data, folder, settings)
+    pairs = {threads: _Pair(data, folder, threads, operators=operators) for threads in grid.threads}
     _rounds(settings, pairs, grid, say)
     for pair in pairs.values():
         pair.close()

@@ -14,36 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnxruntime as ort
+from onnx import helper
 
-from carpool.onnx_graph import onnx_writer
+from carpool.onnx_graph.parts import dims
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.onnx_graph.onnx_file import OnnxFile
+    from onnx import ModelProto
+
     from watchdog_plugin.protocols.tensors import Array
 
-__all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds", "whole_model"]
+__all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds"]
 
 _FATAL_ONLY = 4  # errors are raised, and said once
 _US_PER_S = 1e6
 _SUFFIX = "_kernel_time"
-_DTYPES: Mapping[int, Any] = {
-    1: np.float32,
-    2: np.uint8,
-    3: np.int8,
-    4: np.uint16,
-    5: np.int16,
-    6: np.int32,
-    7: np.int64,
-    9: np.bool_,
-    10: np.float16,
-    11: np.float64,
-    12: np.uint32,
-    13: np.uint64,
-}
 
 
 class OperatorTime(NamedTuple):
@@ -65,20 +53,15 @@ class OperatorTime(NamedTuple):
 OperatorTimes = list[OperatorTime]
 
 
-def whole_model(file: OnnxFile) -> bytes:
-    """The whole model, weights and all, with its nodes named."""
-    return onnx_writer.write(file, file.inputs, [v.name for v in file.outputs], inline=True).model
-
-
-def feeds(file: OnnxFile, batch: int) -> dict[str, Array]:
+def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
     """Inputs for one batch: numbers of about one, and zeros and ones where numbers are whole."""
     rng = np.random.default_rng(batch)
     found = {}
-    for value in file.inputs:
-        shape = [dim if isinstance(dim, int) else batch for dim in value.dims or ()]
-        dtype = _DTYPES.get(value.datatype)
-        if dtype is None:
-            found[value.name] = np.full(shape, "", np.object_)
+    for value in model.graph.input:
+        shape = [dim if isinstance(dim, int) else batch for dim in dims(value) or ()]
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if dtype == np.object_:
+            found[value.name] = np.full(shape, "", dtype)
         elif np.issubdtype(dtype, np.floating):
             found[value.name] = rng.standard_normal(shape).astype(dtype)
         else:

@@ -47,7 +47,7 @@ def _int8(source: Path, target: Path) -> None:
     try:
         from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415  slow
     except ImportError as error:
-        msg = f"quantising needs the package onnx: pip install onnx ({error})"
+        msg = f"quantising needs the package onnx: pip install 'carpool[onnx]' ({error})"
         raise RecipeFailed(msg) from error
     logging.disable()  # it advises a step of its own that does nothing for what has been trained
     try:
@@ -62,7 +62,7 @@ def _fp16(source: Path, target: Path) -> None:
         import onnx  # noqa: PLC0415  slow
         from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415
     except ImportError as error:
-        msg = f"halving needs the package onnx: pip install onnx ({error})"
+        msg = f"halving needs the package onnx: pip install 'carpool[onnx]' ({error})"
         raise RecipeFailed(msg) from error
     onnx.save(convert_float_to_float16(onnx.load(str(source)), keep_io_types=True), str(target))
 

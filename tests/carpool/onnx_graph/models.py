@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from carpool.onnx_graph import onnx_reader
-
 if TYPE_CHECKING:
     import numpy as np
 
-    from carpool.onnx_graph.onnx_file import OnnxFile
-
-__all__ = ["model", "parts"]
+__all__ = ["model"]
 
 
 def model(weight: np.ndarray, attributes: dict[str, Any] | None = None) -> onnx.ModelProto:
@@ -28,8 +24,3 @@ def model(weight: np.ndarray, attributes: dict[str, Any] | None = None) -> onnx.
         [numpy_helper.from_array(weight, "w")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=3)
-
-
-def parts(made: onnx.ModelProto) -> OnnxFile:
-    """A model as it is read."""
-    return onnx_reader.read(memoryview(made.SerializeToString()))

@@ -1,0 +1,191 @@
+"""A model file made ready for questions about batches: named nodes, one batch, no other freedom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+
+from carpool.errors import ConfigError, Problem
+from carpool.onnx_graph.parts import dims, size_bytes
+from carpool.validation.problems import Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from onnx import GraphProto, ModelProto, ValueInfoProto
+
+__all__ = ["BATCH", "read_onnx", "refuse_control_flow"]
+
+BATCH = "batch"
+_GIT_LFS = b"version https://git-lfs"
+_CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_IR_VERSION_LEAST = 4  # before, weights had to be inputs too
+_LARGEST_FILE_BYTES = (1 << 31) - 1  # of a protocol buffer
+_LARGEST_BYTES = 1 << 43  # of a constant: no file can be larger
+
+
+def read_onnx(path: Path, sizes: Mapping[str, int] | None = None) -> ModelProto:
+    """The model with its batch called `BATCH`, other free dimensions given, and nodes named.
+
+    Weights in files of their own are not read; constants that are listed as inputs are inputs no
+    longer.
+
+    Args:
+        path: The file.
+        sizes: Of free dimensions other than the batch, by name.
+
+    Raises:
+        ConfigError: the file is missing or no model, a free dimension has no size, an input no
+            shape, or a size no dimension.
+    """
+    model = _parsed(path)
+    graph = model.graph
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    del graph.input[:], graph.value_info[:]  # what is said of other tensors holds for other sizes
+    graph.input.extend(inputs)
+    model.ir_version = max(_IR_VERSION_LEAST, model.ir_version)
+    _give_sizes(path, graph, sizes or {})
+    _name_nodes(graph)
+    return model
+
+
+def refuse_control_flow(path: Path, graph: GraphProto) -> None:
+    """Refuse models whose time depends on values.
+
+    Raises:
+        ConfigError: there is a loop or a branch.
+    """
+    for node in graph.node:
+        subgraphs = (each.HasField("g") or each.graphs for each in node.attribute)
+        if node.op_type in _CONTROL or any(subgraphs):
+            raise ConfigError(
+                [
+                    Problem(
+                        str(path),
+                        f"operator {node.op_type} ({node.name or 'unnamed'})",
+                        "a graph without control flow, whose time does not depend on values",
+                        "carpool profile measures the whole model; a latency table can hold the "
+                        "result",
+                    )
+                ]
+            )
+
+
+def _parsed(path: Path) -> ModelProto:
+    try:
+        size = path.stat().st_size if path.is_file() else None
+        model, fault = _loaded(path, size) if size is not None else (None, "")
+    except OSError as error:
+        expected = "an existing ONNX file"
+        raise ConfigError([Problem("model", str(path), expected, f"{error.strerror}")]) from error
+    if model is None:
+        raise ConfigError([Problem("model", str(path), "an existing ONNX file")])
+    if fault:
+        hint = _fetching(path) or "export or copy it again"
+        raise ConfigError([Problem(str(path), f"{size} bytes ({fault})", "an ONNX model", hint)])
+    if not model.graph.node:
+        raise ConfigError([Problem(str(path), "no operators", "an ONNX model", _fetching(path))])
+    return model
+
+
+def _loaded(path: Path, size: int) -> tuple[ModelProto, str]:
+    """A model, and what is wrong with it, if anything is."""
+    if size > _LARGEST_FILE_BYTES:
+        expected = f"an ONNX model, of at most {_LARGEST_FILE_BYTES} bytes"
+        hint = "export it with its weights in a file of their own"
+        raise ConfigError([Problem(str(path), f"{size} bytes", expected, hint)])
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except DecodeError as error:
+        return onnx.ModelProto(), str(error)
+    return model, _fault(model.graph)
+
+
+def _fetching(path: Path) -> str:
+    """How to get the model that the file stands for, if it is a pointer to one."""
+    with path.open("rb") as file:
+        is_pointer = file.read(len(_GIT_LFS)) == _GIT_LFS
+    return "it is a Git LFS pointer: run git lfs pull" if is_pointer else ""
+
+
+def _fault(graph: GraphProto) -> str:
+    """What the format allows and no model has; empty if there is nothing of it."""
+    if any(isinstance(name, bytes) for name in _names(graph)):  # what is not UTF-8 is no str
+        return "a name that is not UTF-8"
+    for tensor in graph.initializer:
+        if min(tensor.dims, default=0) < 0 or size_bytes(tensor) > _LARGEST_BYTES:
+            return f"the constant {tensor.name[:80]!r} has impossible sizes"
+    return ""
+
+
+def _names(graph: GraphProto) -> Iterator[str]:
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    yield from (tensor.name for tensor in graph.initializer)
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+
+
+def _give_sizes(path: Path, graph: GraphProto, sizes: Mapping[str, int]) -> None:
+    problems = Problems()
+    free = list(dict.fromkeys(name for value in graph.input for name in _free(value)))
+    for value in graph.input:
+        _give_size(path, value, sizes, problems)
+    for name in sorted(set(sizes) - set(free)):
+        listed = ", ".join(free) or "none"
+        problems.add(
+            f"{path}: dimension", name, f"a free dimension of the model, which has {listed}"
+        )
+    problems.raise_if_any()
+
+
+def _free(value: ValueInfoProto) -> list[str]:
+    """The names under which its free dimensions may have sizes."""
+    return [
+        dim if isinstance(dim, str) else f"{value.name}.{at}"
+        for at, dim in enumerate(dims(value) or ())
+        if not isinstance(dim, int) or (dim <= 0 and not at)
+    ]
+
+
+def _give_size(
+    path: Path, value: ValueInfoProto, sizes: Mapping[str, int], problems: Problems
+) -> None:
+    name, form = f"{path}: input {value.name!r}", value.type.tensor_type
+    known = dims(value)
+    if known is None or not form.elem_type:
+        expected = "a tensor with a shape, its batch first"
+        problems.add(name, "no shape", expected, "export the model with shapes")
+        return
+    if form.elem_type not in TensorProto.DataType.values():
+        problems.add(name, f"datatype {form.elem_type}", "a datatype of ONNX's", "export it again")
+        return
+    for at, (dim, place) in enumerate(zip(known, form.shape.dim, strict=True)):
+        free = dim if isinstance(dim, str) else f"{value.name}.{at}"
+        if isinstance(dim, int) and (dim > 0 or at):
+            continue
+        if free in sizes:
+            place.dim_value = sizes[free]
+        elif at == 0:
+            place.dim_param = BATCH
+        else:
+            problems.add(name, f"free dimension {free!r}", "a size", f"say --dim {free}=SIZE")
+
+
+def _name_nodes(graph: GraphProto) -> None:
+    """Let every node have a name of its own, so that measurements find it."""
+    taken: set[str] = set()
+    for at, node in enumerate(graph.node):
+        if not node.name or node.name in taken:
+            name = f"{node.op_type}_{at}"
+            while name in taken:
+                name += "_"
+            node.name = name
+        taken.add(node.name)

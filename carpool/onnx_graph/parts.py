@@ -1,0 +1,121 @@
+"""Parts of ONNX models as they are asked for here: what a tensor's sizes are, what an attribute is.
+
+Knows no runtime.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnx import AttributeProto, NodeProto, ValueInfoProto
+
+__all__ = [
+    "DATATYPES",
+    "Attribute",
+    "Dim",
+    "as_input",
+    "attributes",
+    "dims",
+    "in_file",
+    "is_inline",
+    "replaced",
+    "size_bytes",
+    "without_value",
+]
+
+Attribute = int | float | str | tuple[int, ...] | tuple[float, ...]
+Dim = int | str | None
+
+_INLINE_BYTES = 1024  # constants up to this size keep their values, since shapes are made from them
+_DIGITS = 6  # of an attribute
+
+# ONNX's numbers of datatypes -> our name, bytes of an element.
+DATATYPES: dict[int, tuple[str, float]] = {
+    1: ("f32", 4),
+    2: ("u8", 1),
+    3: ("i8", 1),
+    4: ("u16", 2),
+    5: ("i16", 2),
+    6: ("i32", 4),
+    7: ("i64", 8),
+    8: ("str", 32),
+    9: ("bool", 1),
+    10: ("f16", 2),
+    11: ("f64", 8),
+    12: ("u32", 4),
+    13: ("u64", 8),
+    16: ("bf16", 2),
+    21: ("u4", 0.5),
+    22: ("i4", 0.5),
+}
+
+
+def dims(value: ValueInfoProto) -> tuple[Dim, ...] | None:
+    """Sizes or names of a tensor's dimensions; None where the file does not say."""
+    form = value.type.tensor_type
+    if not form.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+        for dim in form.shape.dim
+    )
+
+
+def attributes(node: NodeProto) -> dict[str, Attribute]:
+    """A node's attributes by name, except for tensors, graphs and lists of texts."""
+    found = {each.name: _attribute(each) for each in node.attribute}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def size_bytes(tensor: TensorProto) -> int:
+    """Bytes of a constant's values."""
+    return int(DATATYPES.get(tensor.data_type, ("", 4))[1] * math.prod(tensor.dims))
+
+
+def is_inline(tensor: TensorProto) -> bool:
+    """Whether a constant is small and has its values in the model."""
+    return size_bytes(tensor) <= _INLINE_BYTES and tensor.data_location != TensorProto.EXTERNAL
+
+
+def without_value(name: str, like: TensorProto, dims: Iterable[int]) -> TensorProto:
+    """A constant of a datatype whose values are nowhere."""
+    place = TensorProto.EXTERNAL
+    return TensorProto(name=name, data_type=like.data_type, dims=dims, data_location=place)
+
+
+def in_file(tensor: TensorProto, name: str) -> TensorProto:
+    """A constant whose values begin the file ``name``."""
+    found = without_value(tensor.name, tensor, tensor.dims)
+    entries = {"location": name, "offset": "0", "length": str(size_bytes(tensor))}
+    for key, value in entries.items():
+        found.external_data.append(StringStringEntryProto(key=key, value=value))
+    return found
+
+
+def as_input(tensor: TensorProto) -> ValueInfoProto:
+    """An input of a constant's form."""
+    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+
+
+def replaced(model: ModelProto, **parts: Any) -> ModelProto:  # noqa: ANN401  of a GraphProto
+    """A copy of the model in which some parts of its graph are others; those are not copied."""
+    around = {field.name: value for field, value in model.ListFields() if field.name != "graph"}
+    kept = {field.name: value for field, value in model.graph.ListFields()}
+    return ModelProto(**around, graph=GraphProto(**(kept | parts)))
+
+
+def _attribute(attribute: AttributeProto) -> Attribute | None:
+    if attribute.HasField("s"):
+        return attribute.s.decode(errors="replace")  # any bytes
+    if attribute.HasField("i"):
+        return attribute.i
+    if attribute.HasField("f"):
+        return round(attribute.f, _DIGITS)
+    floats = tuple(round(number, _DIGITS) for number in attribute.floats)
+    return floats or tuple(attribute.ints) or None
