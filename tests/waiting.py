@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HANG_S", "wait_until", "wait_until_async"]
 
-HANG_S = 60.0
+HANG_S = 120.0
 _POLL_S = 0.01
 
 

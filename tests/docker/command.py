@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.waiting import HANG_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -34,7 +36,7 @@ class Command:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             env={**os.environ, **env},
         )
 
@@ -51,7 +53,7 @@ class Command:
             yield process, line.split()[2].rstrip(";")
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=HANG_S)
 
     def clear(self) -> None:
         """Remove what it has left."""

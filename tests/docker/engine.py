@@ -16,7 +16,7 @@ from docker.errors import DockerException, ImageNotFound
 from testcontainers.core.config import testcontainers_config
 
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ ROOT = Path(os.environ.get("CARPOOL_TEST_DOCKER", f"{tempfile.gettempdir()}/carp
 def answers() -> bool:
     """Whether the engine that the environment names is there."""
     try:
-        client = from_env(timeout=5)
+        client = from_env(timeout=30)
     except DockerException:
         return False
     try:
@@ -105,13 +105,13 @@ class _Own:
         ROOT.mkdir(parents=True, exist_ok=True)
         with (ROOT / "dockerd.log").open("ab") as log:
             self._process = subprocess.Popen(self._argv, stdout=log, stderr=log)
-        wait_until(answers, 60, f"dockerd ready (see {ROOT}/dockerd.log)")
+        wait_until(answers, what=f"dockerd ready (see {ROOT}/dockerd.log)")
 
     def stop(self) -> None:
         if self._process:
             self._process.terminate()
             try:
-                self._process.wait(60)
+                self._process.wait(HANG_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

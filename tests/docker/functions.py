@@ -15,11 +15,14 @@ __all__ = ["ECHO", "build_echo", "build_function"]
 
 ECHO = "carpool-test-echo:latest"
 HANDLER = """\
+import os
 import time
 
 def handle_batch(items):
     bodies = [item.bytes() for item in items]
-    time.sleep(2 if b"slow" in bodies else 0.01 + 0.004 * len(items))
+    time.sleep(0.01 + 0.004 * len(items))
+    while b"slow" in bodies and not os.path.exists("/tmp/go-on"):
+        time.sleep(0.01)
     return [
         {"size": len(body), "end": body[-8:].decode(), "call": item.headers.get("x-call-id")}
         for item, body in zip(items, bodies)
@@ -42,7 +45,8 @@ def build_function(folder: Path, lang: str, image: str) -> str:
 def build_echo(folder: Path) -> None:
     """A function in Python that tells of each body how long it is and how it ends.
 
-    A batch takes it 10 ms, and 4 ms for each member.
+    A batch takes it 10 ms, and 4 ms for each member; one with the body ``slow`` waits until there
+    is a file ``/tmp/go-on``.
     """
     (folder / "function").mkdir()
     (folder / "function" / "handler.py").write_text(HANDLER)

@@ -116,22 +116,23 @@ async def test_networks_are_private(rig: Rig) -> None:
     """A function reaches those of its own stack and nobody of another's."""
     await rig.deploy("one")
     await rig.deploy("two")
-    code = "import socket, sys; socket.create_connection((sys.argv[1], 8080), 2)"
+    code = "import socket, sys; socket.create_connection((sys.argv[1], 8080), int(sys.argv[2]))"
 
-    def reaches(address: str) -> bool:
+    def reaches(address: str, patience_s: int) -> bool:
         name, host = container_of(rig.instances("one")[0]), address.rpartition(":")[0]
         engine = from_env()
         try:
-            tried = engine.containers.get(name).exec_run(["python", "-c", code, host])
+            command = ["python", "-c", code, host, str(patience_s)]
+            tried = engine.containers.get(name).exec_run(command)
             return bool(tried.exit_code == 0)
         finally:
             engine.close()
 
-    assert await asyncio.to_thread(reaches, rig.instances("two")[0].address)
+    assert await asyncio.to_thread(reaches, rig.instances("two")[0].address, 60)
     (rig.folder / "other").mkdir()
     async with provider(STAGE, rig.folder / "other") as other:
         await other.deploy("fn")
-        assert not await asyncio.to_thread(reaches, other.instances("fn")[0].address)
+        assert not await asyncio.to_thread(reaches, other.instances("fn")[0].address, 2)
 
 
 # -- what it survives ---------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def test_container_that_is_taken_away_comes_back(how: str, tmp_path: Path) -> No
             victim.kill if how == "kill" else partial(victim.remove, force=True)
         )
         engine.close()
-        await wait_until_async(lambda: not instance.ready)
+        await rig.told("fn", "carpool: starting again in 0.1 s")
         await rig.ready("fn")
         assert before != inspect(container_of(instance))["Id"]
         assert 200 == (await rig.call("GET", "/function/fn")).status
@@ -169,9 +170,9 @@ async def test_out_of_memory_is_said(rig: Rig) -> None:
     await rig.deploy("fn", limits={"memory": "96Mi"})
     assert b"1000" == (await rig.call("GET", "/function/fn/eat?bytes=1000")).body
     assert 502 == (await rig.call("GET", f"/function/fn/eat?bytes={256 * 2**20}")).status
+    said = await rig.told("fn", "carpool: ended")
+    assert "out of memory; its limit is com.carpool.memory or limits.memory" in said
     await rig.ready("fn")
-    said = [line for line in await rig.logs("fn") if line.startswith("carpool: ended")]
-    assert "out of memory; its limit is com.carpool.memory or limits.memory" in said[0]
 
 
 @story(STAGE)
@@ -180,9 +181,9 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
     log = rig.function("fn").running.log
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas, 20)
+    await wait_until_async(lambda: not rig.function("fn").running.replicas, what="no replica")
     assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
-    assert [] == containers(stack_of(rig))
+    await wait_until_async(lambda: [] == containers(stack_of(rig)), what="its removal")
 
 
 def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_engine_that_restarts(docker_engine: Engine, tmp_path: Path) -> None:
         await rig.deploy("fn")
         (instance,) = rig.instances("fn")
         back = asyncio.get_running_loop().run_in_executor(None, restart)
-        await wait_until_async(lambda: not instance.ready, 60)
+        await wait_until_async(lambda: not instance.ready)
         assert 200 == (await rig.call("GET", "/function/fn")).status
         await back
         assert 1 == len(containers(stack_of(rig)))

@@ -13,6 +13,7 @@ from docker.client import from_env
 from carpool.basic_auth import found
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,20 +52,20 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
         with command.serving() as (process, url):
             document = {"service": "fn", "image": IMAGE}
             answer = requests.post(
-                f"{url}/system/functions", json=document, auth=found(url), timeout=60
+                f"{url}/system/functions", json=document, auth=found(url), timeout=HANG_S
             )
             assert 202 == answer.status_code
-            assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
+            assert 200 == requests.get(f"{url}/function/fn", timeout=HANG_S).status_code
             assert "one runs on it already" in command.run("--clear").stderr
             process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(30)
+            assert 0 == process.wait(HANG_S)
         mine = {"filters": {"label": f"carpool.stack={command.stack}"}}
         assert 1 == len(engine.containers.list(**mine))
         command.clear()
         assert [] == engine.containers.list(all=True, **mine)
         assert [] == engine.networks.list(names=[command.stack])
         with command.serving() as (_, url):
-            listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=20)
+            listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=HANG_S)
             assert [] == listed.json()
         command.clear()
     finally:

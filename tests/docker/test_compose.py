@@ -24,7 +24,7 @@ from docker.client import from_env
 from sidecar.runtime.metrics import Metrics
 from tests.faas_stack.rig import IMAGE
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,13 +63,13 @@ from concurrent.futures import ThreadPoolExecutor
 def ask(url):
     request = urllib.request.Request(url, b"{}" if url.endswith("/v1/sync") else None)
     try:
-        return urllib.request.urlopen(request, timeout=3).status
+        return urllib.request.urlopen(request, timeout=patience_s).status
     except urllib.error.HTTPError as error:
         return error.code
     except OSError as error:
         return "nothing"
 
-urls = sys.argv[1:]
+patience_s, *urls = int(sys.argv[1]), *sys.argv[2:]
 with ThreadPoolExecutor(len(urls)) as pool:
     print(json.dumps(dict(zip(urls, pool.map(ask, urls)))))
 """
@@ -97,7 +97,7 @@ class Compose:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.env.items():
                 patch.setenv(name, value)
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=180)
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
         assert 0 == done.returncode, done.stdout + done.stderr
         return done.stdout
 
@@ -112,8 +112,8 @@ class Compose:
     def provider(self) -> tuple[str, requests.Session]:
         """The provider's address when it answers, and a session that has logged in."""
         url = self.url("provider", 8080)
-        wait_until(lambda: answers(f"{url}/healthz"), 60, "the provider")
-        assert 401 == requests.get(f"{url}/system/functions", timeout=20).status_code
+        wait_until(lambda: answers(f"{url}/healthz"), what="the provider")
+        assert 401 == requests.get(f"{url}/system/functions", timeout=HANG_S).status_code
         session = requests.Session()
         session.auth = ("admin", self.secret("basic-auth-password"))
         return url, session
@@ -147,22 +147,24 @@ def test_the_stack_as_documented(compose: Compose, echo: str) -> None:
     compose("up", "-d")
     url, session = compose.provider()
     secret = {"name": "key", "value": "word"}
-    assert 202 == session.post(f"{url}/system/secrets", json=secret, timeout=20).status_code
+    assert 202 == session.post(f"{url}/system/secrets", json=secret, timeout=HANG_S).status_code
     deployment = {"service": "fn", "image": IMAGE, "secrets": ["key"]}
-    answer = session.post(f"{url}/system/functions", json=deployment, timeout=60)
+    answer = session.post(f"{url}/system/functions", json=deployment, timeout=HANG_S)
     assert (202, "") == (answer.status_code, answer.text)
-    assert {"key": "word"} == requests.get(f"{url}/function/fn", timeout=60).json()["secrets"]
+    assert {"key": "word"} == requests.get(f"{url}/function/fn", timeout=HANG_S).json()["secrets"]
 
     deployment = {"service": "echo", "image": echo}
-    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    assert (
+        202 == session.post(f"{url}/system/functions", json=deployment, timeout=HANG_S).status_code
+    )
     prometheus = compose.url("prometheus", 9090)
-    wait_until(lambda: TARGETS.items() <= targets(prometheus).items(), 60, "the targets")
+    wait_until(lambda: TARGETS.items() <= targets(prometheus).items(), what="the targets")
 
     before = functions(compose.name)
     compose("restart", "provider")
     url, session = compose.provider()
     assert {"echo", "fn"} == replicas(url, session).keys()
-    assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
+    assert 200 == requests.get(f"{url}/function/fn", timeout=HANG_S).status_code
     assert before == functions(compose.name)
 
 
@@ -174,12 +176,12 @@ def test_openfaas_s_gateway_in_front(compose: Compose) -> None:
     compose("--profile", "gateway", "up", "-d")
     url, session = compose.provider()
     gateway = compose.url("gateway", 8080)
-    wait_until(lambda: answers(f"{gateway}/healthz"), 60, "the gateway")
-    assert 401 == requests.get(f"{gateway}/system/functions", timeout=20).status_code
+    wait_until(lambda: answers(f"{gateway}/healthz"), what="the gateway")
+    assert 401 == requests.get(f"{gateway}/system/functions", timeout=HANG_S).status_code
     deployment = {"service": "fn", "image": IMAGE, "labels": {"com.carpool.scale.min": "0"}}
-    answer = session.post(f"{gateway}/system/functions", json=deployment, timeout=60)
+    answer = session.post(f"{gateway}/system/functions", json=deployment, timeout=HANG_S)
     assert 202 == answer.status_code
-    assert "/path" == requests.get(f"{gateway}/function/fn/path", timeout=60).json()["target"]
+    assert "/path" == requests.get(f"{gateway}/function/fn/path", timeout=HANG_S).json()["target"]
     assert {"fn": 1} == replicas(gateway, session) == replicas(url, session)
 
 
@@ -193,8 +195,10 @@ def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
     compose("up", "-d")
     url, session = compose.provider()
     deployment = {"service": "fn", "image": IMAGE}
-    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
-    assert 200 == requests.get(f"{url}/function/fn", timeout=60).status_code
+    assert (
+        202 == session.post(f"{url}/system/functions", json=deployment, timeout=HANG_S).status_code
+    )
+    assert 200 == requests.get(f"{url}/function/fn", timeout=HANG_S).status_code
     for service in ("provider", "scaler"):
         assert "uid=1000(app)" in compose("exec", "-T", service, "id")
 
@@ -211,18 +215,21 @@ def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
     tried = [f"http://{host}:{port}{path}" for host, port in where for path in paths]
     provider, scaler = "http://provider.functions:8080", "http://scaler.functions:8090"
     needed = {f"{provider}/function/fn": 200, f"{scaler}/v1/sync": 401}
-    found = from_within(compose, *tried, *needed)
-    assert needed == {target: found.pop(target) for target in needed}
+    assert needed == from_within(compose, 60, *needed)
+    open_doors = [target for target in tried if target.startswith((provider, scaler))]
+    found = from_within(compose, 3, *tried) | from_within(compose, 60, *open_doors)
     assert {"nothing", 404} == set(found.values()), found
     assert 404 == found[f"{provider}/system/functions"] == found[f"{scaler}/v1/functions"]
 
 
-def from_within(compose: Compose, *urls: str) -> dict[str, Any]:
-    """What a function's container is answered at each URL."""
+def from_within(compose: Compose, patience_s: int, *urls: str) -> dict[str, Any]:
+    """What a function's container is answered at each URL within so many seconds."""
     engine = from_env()
     try:
         (container,) = functions(compose.name).values()
-        done = engine.containers.get(container).exec_run(["python", "-c", PROBE, *urls])
+        done = engine.containers.get(container).exec_run(
+            ["python", "-c", PROBE, str(patience_s), *urls]
+        )
         assert 0 == done.exit_code, done.output
         found: dict[str, Any] = json.loads(done.output)
         return found
@@ -245,27 +252,35 @@ def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) ->
         "labels": {f"com.carpool.{name}": text for name, text in labels.items()},
         "readOnlyRootFilesystem": True,
     }
-    assert 202 == session.post(f"{url}/system/functions", json=deployment, timeout=60).status_code
+    assert (
+        202 == session.post(f"{url}/system/functions", json=deployment, timeout=HANG_S).status_code
+    )
     assert load(url, 20, "3s") >= 60
-    wait_until(lambda: "fn--b8-c1" in replicas(url, session), 60, "a plan after what was measured")
+    wait_until(lambda: len(replicas(url, session)) > 1, what="a plan after what was measured")
     with ThreadPoolExecutor(1) as pool:
         step = pool.submit(load, url, 300, "12s")
-        wait_until(lambda: replicas(url, session).get("fn--b8-c1", 0) > 1, 20, "a second instance")
+        # However slow the machine, as many wait by the end that one instance is not enough.
+        wait_until(lambda: instances(url, session) > 1, what="a second instance")
         assert step.result() >= 3600
-    wait_until(
-        lambda: [1] == list(filter(None, replicas(url, session).values())), 90, "no instance"
-    )
-    wait_until(lambda: 1 == len(functions(compose.name)), 30, "no container but the front's")
+    wait_until(lambda: instances(url, session) == 0, what="no instance")
+    wait_until(lambda: 1 == len(functions(compose.name)), what="no container but the front's")
     assert load(url, 1000, "10ms") >= 10
     keep_to_themselves(compose)
     for service in ("provider", "scaler"):
-        shown = inspect(compose, service)
-        assert (True, "healthy") == (
-            shown["HostConfig"]["ReadonlyRootfs"],
-            shown["State"]["Health"]["Status"],
-        )
-    session.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=20)
-    wait_until(lambda: not functions(compose.name), 60, "the scaler to take its instances away")
+        assert inspect(compose, service)["HostConfig"]["ReadonlyRootfs"]
+        wait_until(lambda name=service: healthy(compose, name), what=f"{service} healthy")  # type: ignore[misc]
+    session.delete(f"{url}/system/functions", json={"functionName": "fn"}, timeout=HANG_S)
+    wait_until(lambda: not functions(compose.name), what="the instances to be taken away")
+
+
+def instances(url: str, session: requests.Session) -> int:
+    """How many instances the classes of ``fn`` have."""
+    return sum(count for name, count in replicas(url, session).items() if name != "fn")
+
+
+def healthy(compose: Compose, service: str) -> bool:
+    """Whether the engine finds a service well."""
+    return bool(inspect(compose, service)["State"]["Health"]["Status"] == "healthy")
 
 
 def load(url: str, rate_rps: int, duration: str) -> int:
@@ -276,7 +291,7 @@ def load(url: str, rate_rps: int, duration: str) -> int:
         *("--timeout", "60s", "--json"),
     )
     command = (sys.executable, "-m", "carpool", "load", *words)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     found = json.loads(done.stdout)
     assert (found["requests"], {}) == (found["ok"], found["errors"])
     return int(found["ok"])
@@ -284,7 +299,7 @@ def load(url: str, rate_rps: int, duration: str) -> int:
 
 def replicas(url: str, session: requests.Session) -> dict[str, int]:
     """How many replicas the functions of a provider have."""
-    listed = session.get(f"{url}/system/functions", timeout=20).json()
+    listed = session.get(f"{url}/system/functions", timeout=HANG_S).json()
     return {function["name"]: function["replicas"] for function in listed}
 
 
@@ -312,7 +327,7 @@ def keep_to_themselves(compose: Compose) -> None:
 def answers(url: str) -> bool:
     """Whether somebody does."""
     with contextlib.suppress(requests.RequestException):
-        return requests.get(url, timeout=2).ok
+        return requests.get(url, timeout=HANG_S).ok
     return False
 
 
@@ -320,7 +335,7 @@ def targets(prometheus: str) -> dict[str, set[str]]:
     """The health of Prometheus's targets, by job."""
     found: dict[str, set[str]] = {}
     with contextlib.suppress(requests.RequestException):
-        told = requests.get(f"{prometheus}/api/v1/targets", timeout=5).json()["data"]
+        told = requests.get(f"{prometheus}/api/v1/targets", timeout=HANG_S).json()["data"]
         for target in told["activeTargets"]:
             found.setdefault(target["labels"]["job"], set()).add(target["health"])
     return found

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 STAGE = DockerStage()
 TEMPLATES = ROOT / "templates"
-LABELS = {"com.carpool.slo": "5s", "com.carpool.batch.max": "16"}
+LABELS = {"com.carpool.slo": "2m", "com.carpool.batch.max": "16"}
 NET, GPU = "carpool-test-net:latest", "carpool-test-gpu:latest"
 INPUTS = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [5.1, 3.5, 1.4, 0.2]}]
 BASE = "python:3.11-slim-bookworm"
@@ -68,10 +68,10 @@ def test_image_by_itself(target: str, echo: str) -> None:
         container = started.get_wrapped_container()
         # What the engine runs for its health check, and it would begin with after 10 s.
         _, *check = container.attrs["Config"]["Healthcheck"]["Test"]
-        wait_until(lambda: container.exec_run(check).exit_code == 0, 30, f"{target} healthy")
+        wait_until(lambda: container.exec_run(check).exit_code == 0, what=f"{target} healthy")
         assert 1 == container.exec_run(["touch", "/home/app/file"]).exit_code
         assert b"uid=1000(app)" in container.exec_run(["id"]).output
-        container.stop(timeout=20)
+        container.stop(timeout=60)
         container.reload()
         assert 0 == container.attrs["State"]["ExitCode"]
 

@@ -14,7 +14,6 @@ from faas_stack.provider.journal import Journal
 from tests.docker.stage import DockerStage
 from tests.docker.test_backend import containers, stack_of
 from tests.faas_stack.rig import IMAGE, Rig, story
-from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,10 +136,10 @@ def test_no_room_to_work_in(tmp_path: Path) -> None:
             disk.fill()
             answer = await rig.call("GET", "/function/fn")
             assert 503 == answer.status
-            said = [line for line in await rig.logs("fn") if "No space left on device" in line]
-            assert said[0].startswith("carpool: cannot start the container: cannot write ")
+            said = await rig.told("fn", "No space left on device")
+            assert said.startswith("carpool: cannot start the container: cannot write ")
             disk.free()
-            await wait_until_async(lambda: rig.function("fn").running.available == 1, 30)
+            await rig.ready("fn")
             assert 200 == (await rig.call("GET", "/function/fn")).status
 
         play(tmp_path)

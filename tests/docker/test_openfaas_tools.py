@@ -18,7 +18,7 @@ from carpool.basic_auth import credentials, folder_of, found
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +73,11 @@ def gateway(provider: str) -> Iterator[str]:
     }
     process = subprocess.Popen((program,), env=env, stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: process.poll() is None and healthy(GATEWAY), 20, "the gateway")
+        wait_until(lambda: process.poll() is None and healthy(GATEWAY), what="the gateway")
         yield GATEWAY
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(HANG_S)
         prometheus.shutdown()
         prometheus.server_close()
 
@@ -85,7 +85,7 @@ def gateway(provider: str) -> Iterator[str]:
 def healthy(url: str) -> bool:
     """Whether the gateway, and the provider behind it, say so."""
     with contextlib.suppress(requests.RequestException):
-        return requests.get(f"{url}/healthz", timeout=2).ok
+        return requests.get(f"{url}/healthz", timeout=HANG_S).ok
     return False
 
 
@@ -117,14 +117,14 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     faas("login", "--gateway", provider, "--password-stdin", given=password)
     faas("build", "-f", "stack.yaml")
     faas("deploy", "-f", "stack.yaml", "--gateway", provider)
-    answer = requests.post(f"{provider}/function/shout", data=b"hello", timeout=60)
+    answer = requests.post(f"{provider}/function/shout", data=b"hello", timeout=HANG_S)
     assert (200, "HELLO") == (answer.status_code, answer.text)
     assert "shout" in faas("list", "--gateway", provider)
     assert "Ready" in faas("describe", "shout", "--gateway", provider)
     faas("logs", "shout", "--gateway", provider, "--tail=false")
     faas("deploy", "-f", "stack.yaml", "--gateway", provider)  # an update
     faas("remove", "-f", "stack.yaml", "--gateway", provider)
-    listed = requests.get(f"{provider}/system/functions", auth=found(provider), timeout=20)
+    listed = requests.get(f"{provider}/system/functions", auth=found(provider), timeout=HANG_S)
     assert [] == listed.json()
 
 
@@ -134,20 +134,20 @@ def test_gateway_in_front(provider: str, gateway: str) -> None:
     It has the provider's credentials, and asks its own callers for them.
     """
     system = f"{gateway}/system/functions"
-    assert 401 == requests.get(system, timeout=20).status_code
+    assert 401 == requests.get(system, timeout=HANG_S).status_code
     pair = found(provider)
     labels = {"com.carpool.scale.min": "0"}
     document = {"service": "fn", "image": IMAGE, "labels": labels}
-    answer = requests.post(system, json=document, auth=pair, timeout=60)
+    answer = requests.post(system, json=document, auth=pair, timeout=HANG_S)
     assert 202 == answer.status_code
     with ThreadPoolExecutor(8) as callers:
         call = f"{gateway}/function/fn/path?q=1"
-        answers = list(callers.map(lambda _: requests.get(call, timeout=60), range(16)))
+        answers = list(callers.map(lambda _: requests.get(call, timeout=HANG_S), range(16)))
     assert {200} == {answer.status_code for answer in answers}
     seen = answers[0].json()
     assert "/path?q=1" == seen["target"]
     assert {"x-call-id", "x-start-time"} <= {name for name, _ in seen["headers"]}
-    (listed,) = requests.get(system, auth=pair, timeout=20).json()
+    (listed,) = requests.get(system, auth=pair, timeout=HANG_S).json()
     assert ("fn", 1, 1) == (listed["name"], listed["replicas"], listed["availableReplicas"])
     removal = {"functionName": "fn", "namespace": "openfaas-fn"}
-    assert requests.delete(system, json=removal, auth=pair, timeout=20).ok
+    assert requests.delete(system, json=removal, auth=pair, timeout=HANG_S).ok

@@ -20,7 +20,7 @@ from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.local.processes import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack.assemble import BuildContext
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -88,7 +88,7 @@ class Rig:
         if document is not None and not isinstance(document, bytes):
             body = json.dumps(document).encode()
             sent.append(("content-type", "application/json"))
-        return await self.client.request(method, path, sent, body, 40)
+        return await self.client.request(method, path, sent, body, HANG_S)
 
     async def deploy(
         self,
@@ -128,6 +128,17 @@ class Rig:
             return [line.text for line in log.since(0)].count(text) >= times
 
         await wait_until_async(said, what=f"{text!r} in the log {times} times")
+
+    async def told(self, name: str, part: str) -> str:
+        """Wait until a line of a function's log has ``part`` in it; the first such line."""
+        log, found = self.function(name).running.log, list[str]()
+
+        def said() -> bool:
+            found[:] = [line.text for line in log.since(0) if part in line.text]
+            return bool(found)
+
+        await wait_until_async(said, what=f"{part!r} in the log")
+        return found[0]
 
     async def logs(self, name: str, query: str = "") -> list[str]:
         """The lines a function has printed."""

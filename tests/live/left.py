@@ -44,8 +44,8 @@ def leaves_nothing(folder: Path) -> Iterator[list[int]]:
     os.environ["TMPDIR"] = str(scratch)
     try:
         yield ports
-        wait_until(lambda: not _processes(folder), 20, "the end of every process")
-        wait_until(lambda: not list(scratch.iterdir()), 20, f"nothing left in {scratch}")
+        wait_until(lambda: not _processes(folder), what="the end of every process")
+        wait_until(lambda: not list(scratch.iterdir()), what=f"nothing left in {scratch}")
         assert not [name for name in _cgroups() if any(run in name for run in seen)]
         assert not [port for port in ports if _listens(port)]
     finally:

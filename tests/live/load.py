@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections import Counter
 
 from carpool.errors import CarpoolError
 from carpool.http.client import Pool
 
-__all__ = ["BACKGROUND", "Outcome", "load"]
+__all__ = ["BACKGROUND", "ECHO", "INTERACTIVE", "Outcome", "Steady", "all_are_answered", "load"]
 
-_PATIENCE_S = 90.0
+_PATIENCE_S = 180.0
 # Requests of this class have no deadline, so that all of them must be answered with 200.
-BACKGROUND = ("x-carpool-class", "batch")
+BACKGROUND, INTERACTIVE = ("x-carpool-class", "batch"), ("x-carpool-class", "interactive")
+ECHO = "/function/echo"
 
 
 async def load(
@@ -22,15 +24,22 @@ async def load(
     rate_rps: float,
     duration_s: float,
     *headers: tuple[str, str],
-    path: str = "/function/echo",
+    path: str = ECHO,
     outcome: Outcome | None = None,
+    over: threading.Event | None = None,
 ) -> Outcome:
-    """So many requests a second, whatever becomes of them; each must be answered with its own."""
+    """So many requests a second, whatever becomes of them; each must be answered with its own.
+
+    No more are sent once ``over`` is set.
+    """
     loop, outcome = asyncio.get_running_loop(), outcome or Outcome()
     pool = Pool(url.removeprefix("http://"), max_connections=512)
     began, calls = loop.time(), []
     for number in range(round(rate_rps * duration_s)):
         await asyncio.sleep(max(0.0, began + number / rate_rps - loop.time()))
+        if over and over.is_set():
+            break
+        outcome.sent += 1
         calls.append(loop.create_task(_call(pool, path, number, headers, outcome)))
     await asyncio.gather(*calls)
     pool.close()
@@ -41,12 +50,13 @@ class Outcome:
     """What became of requests.
 
     Attributes:
+        sent: How many there were.
         pending: How many wait for an answer now.
         refused_s: When others than 200 were answered.
     """
 
     def __init__(self) -> None:
-        self.pending = 0
+        self.sent = self.pending = 0
         self.statuses: Counter[int] = Counter()
         self.refused_s: list[float] = []
         self.broken: list[str] = []
@@ -81,3 +91,47 @@ async def _call(
         outcome.batches[found["batch"]] += 1
         if found["echo"] != body:
             outcome.wrong.append(body)
+
+
+class Steady:
+    """Load in the background, until it is told to stop.
+
+    Attributes:
+        outcome: What has become of it so far.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        rate_rps: float,
+        *headers: tuple[str, str],
+        path: str = ECHO,
+        at_most: int = 10**6,
+    ) -> None:
+        self.outcome, self._over = Outcome(), threading.Event()
+
+        def run() -> None:
+            asyncio.run(
+                load(
+                    *(url, rate_rps, at_most / rate_rps, *(headers or [BACKGROUND])),
+                    path=path,
+                    outcome=self.outcome,
+                    over=self._over,
+                )
+            )
+
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+
+    def over(self) -> Outcome:
+        """Stop it, and wait for the last answer."""
+        self._over.set()
+        self._thread.join()
+        return self.outcome
+
+
+def all_are_answered(outcome: Outcome) -> None:
+    """There were some, and each has got its own answer."""
+    assert outcome.sent > 0
+    answered = {200: outcome.sent}
+    assert (answered, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)

@@ -15,7 +15,7 @@ import requests
 import yaml
 
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ class RealPrometheus:
     def targets(self) -> dict[str, list[str]]:
         """The health of its targets, by job."""
         found: dict[str, list[str]] = {}
-        answer = requests.get(f"{self.url}/api/v1/targets", timeout=5).json()
+        answer = requests.get(f"{self.url}/api/v1/targets", timeout=HANG_S).json()
         for target in answer["data"]["activeTargets"]:
             found.setdefault(target["labels"]["job"], []).append(target["health"])
         return found
@@ -77,7 +77,7 @@ class RealPrometheus:
     def ask(self, query: str) -> dict[str, float]:
         """The values of an instant query, by what its labels are."""
         answer: dict[str, Any] = requests.get(
-            f"{self.url}/api/v1/query", params={"query": query}, timeout=5
+            f"{self.url}/api/v1/query", params={"query": query}, timeout=HANG_S
         ).json()
         return {
             ",".join(sorted(series["metric"].values())): float(series["value"][1])
@@ -87,8 +87,8 @@ class RealPrometheus:
     def ended(self) -> None:
         """Kill it, and wait for its end."""
         self.process.kill()
-        self.process.wait(20)
-        self._reader.join(10)
+        self.process.wait(HANG_S)
+        self._reader.join(HANG_S)
 
 
 @contextlib.contextmanager

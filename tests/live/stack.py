@@ -14,13 +14,14 @@ import requests
 from carpool import basic_auth
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.load import BACKGROUND, Outcome, load
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tests.faas_stack.test_up import Up
 
-__all__ = ["ARGUMENTS", "BACKGROUND", "Outcome", "Stack", "ends_well", "load", "stack"]
+__all__ = ["ARGUMENTS", "BACKGROUND", "HANDLER", "Outcome", "Stack", "ends_well", "load", "stack"]
 __all__ += ["write_function"]
 
 # The functions only sleep, and plans are for more cores than a small machine has.
@@ -81,11 +82,13 @@ class Stack:
     def ask_scaler(self, path: str) -> requests.Response:
         """What the scaler answers to one who has its token."""
         headers = {"authorization": f"Bearer {self.token}"}
-        return requests.get(self.scaler + path, headers=headers, timeout=5)
+        return requests.get(self.scaler + path, headers=headers, timeout=HANG_S)
 
     def system(self, method: str, path: str, document: object = None) -> requests.Response:
         """What the provider answers to one who has its credentials."""
-        return requests.request(method, self.url + path, json=document, auth=self.auth, timeout=5)
+        return requests.request(
+            method, self.url + path, json=document, auth=self.auth, timeout=HANG_S
+        )
 
     def explain(self, name: str = "echo") -> dict[str, Any]:
         """What the scaler says of a function; empty while there is none to ask."""
@@ -99,6 +102,27 @@ class Stack:
     def ready(self) -> int:
         """Ready instances."""
         return int(self.explain().get("ready", -1))
+
+    def troubles(self, name: str = "echo") -> list[str] | None:
+        """What the scaler says is wrong with a function; None while it cannot be asked.
+
+        That batches take longer than they did may be said of any machine that has other work.
+        """
+        notes = self.explain(name).get("notes")
+        return None if notes is None else [n for n in notes if not n.startswith("batches take ")]
+
+    def only_class(self) -> str:
+        """Wait until the function has one class of instances; its name."""
+        wait_until(lambda: 1 == len(self.replicas()), what="one class of instances")
+        (name,) = self.replicas()
+        return name
+
+    def counted(self, state: str = "done") -> int:
+        """How many requests of ``echo`` have ended so, as the scaler has heard."""
+        metrics = self.ask_scaler("/metrics").text
+        name = f'scaler_requests_total{{function_name="echo",state="{state}"}} '
+        found = [line.rpartition(" ")[2] for line in metrics.splitlines() if name in line]
+        return sum(int(float(value)) for value in found)
 
     def functions(self) -> dict[str, dict[str, Any]]:
         """What the provider lists."""

@@ -35,7 +35,7 @@ _EXEC_TIMEOUT = {"exec_timeout": "5s"}  # a stopped handler is replaced after th
 
 @pytest.mark.slow
 @pytest.mark.timing
-@pytest.mark.timeout(_DURATION_S + 240)
+@pytest.mark.timeout(_DURATION_S + 600)
 def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path) -> None:
     """Scaler, sidecars and handlers die at random: an answer each, or a break at a killed hop."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
@@ -50,7 +50,7 @@ def test_whatever_dies_requests_are_answered_and_nothing_is_left(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.timing
-@pytest.mark.timeout(_DURATION_S + 300)
+@pytest.mark.timeout(_DURATION_S + 600)
 def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
     """Started again, it has what it had; only who calls while it is away gets no answer."""
     seed = int(os.environ.get("chaos_seed", time.time_ns() % 10**6))
@@ -71,7 +71,6 @@ def test_the_provider_too_may_die_at_any_time(tmp_path: Path) -> None:
 
 def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
     """Load for the whole time, while they die; what became of it, and in words."""
-    asyncio.run(load(running.url, 20, 3, BACKGROUND))
     until_planned(running)
     outcome, over = Outcome(), threading.Event()
     weapons = Weapons(running, outcome, random.Random(seed), *parts)
@@ -94,7 +93,7 @@ def _under_fire(running: Stack, seed: int, *parts: str) -> tuple[Outcome, str]:
 def _all_is_well(running: Stack) -> None:
     """What is planned is there, and nothing else; the next requests are answered."""
     wait_until(lambda: running.explain().get("ready", 0) >= 2, what="two instances again")
-    wait_until(lambda: running.explain().get("notes") == [], 150, "all is well again")
+    wait_until(lambda: running.troubles() == [], 150, "all is well again")
     wait_until(lambda: list(running.replicas().values()) == [2], what="two replicas")
     wait_until(lambda: 2 == len(running.processes("watchdog_plugin")), what="no orphan")
     after = asyncio.run(load(running.url, 20, 2, BACKGROUND))
@@ -116,14 +115,13 @@ def _judge(running: Stack, outcome: Outcome, blows: list[Blow], told: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.timing
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_killed_provider_takes_everything_with_it_and_starts_again(tmp_path: Path) -> None:
     """SIGKILL to the provider leaves no process; the next scaler knows what the last one knew."""
     write_function(tmp_path)
     arguments = ("up", "--port", "0", "--scaler-port", "0", "--json", "--no-watchdog")
     with carpool(tmp_path, *arguments) as up:
         running = Stack(up, tmp_path)
-        asyncio.run(load(running.url, 20, 3, BACKGROUND))
         until_planned(running)
         known = running.explain()["plan"]["version"]
         started = descendants(up.process.pid)

@@ -1,13 +1,8 @@
-"""A latency model that is wrong by a factor, on a real stack: plans follow what is measured.
-
-The function runs an ONNX model, and its plans are made from a profile database of a machine that
-runs it in less than half of the time that this one takes.
-"""
+"""A latency model that is wrong by a factor, on a real stack: plans follow what is measured."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import subprocess
 import sys
@@ -15,76 +10,43 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.onnx_graph.model_file import read_onnx
-from carpool.onnx_graph.optimised import graph_of
-from carpool.predictor.fit_database import read_model
-from carpool.predictor.profile import Profile
-from carpool.predictor.profile_database import write_profile
-from carpool.predictor.profile_file import begin_database
-from carpool.processor import processor
-from examples.models import mlp
-from tests.live.stack import BACKGROUND, load, stack, write_function
+from carpool.latency.linear import Linear
+from tests.live.load import BACKGROUND, all_are_answered, load
+from tests.live.stack import stack, write_function
 from tests.waiting import wait_until
-from watchdog_plugin.profiling.profiler import Grid, origin, profile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from carpool.predictor.operator_model import Operators
     from tests.live.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TIMES = 2.4  # so much quicker is the machine of the database
+TIMES = 2.4  # so much longer do batches take than the model says
+BASE_MS, PER_ITEM_MS = 25, 4  # of the model; long beside what a busy machine adds
 FLAT = 0.1  # what infless allows for while it knows of no error
 STEPS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)  # of the error that it allows for then
-HANDLER = """\
-from pathlib import Path
-
-import numpy as np
-import onnxruntime as ort
-
-options = ort.SessionOptions()
-options.intra_op_num_threads = 1
-session = ort.InferenceSession(str(Path(__file__).with_name("net.onnx")), options)
+HANDLER = f"""\
+import time
 
 def handle_batch(items):
-    session.run(None, {"x": np.ones((len(items), 64), np.float32)})
-    return [{"echo": item.bytes().decode(), "batch": len(items)} for item in items]
+    time.sleep({TIMES} * ({BASE_MS} + {PER_ITEM_MS} * len(items)) / 1000)
+    return [{{"echo": item.bytes().decode(), "batch": len(items)}} for item in items]
 """
-SCENARIO = """
+SCENARIO = f"""
 models:
-  net: {operators: echo/net.onnx, database: quick.sqlite, load_s: 1, memory_mb: 200}
+  net: {{linear: {{base_ms: {BASE_MS}, per_item_ms: {PER_ITEM_MS}}}, load_s: 1, memory_mb: 200}}
 functions:
   - name: echo
     model: net
     slo_ms: 500
-    apps: [{name: all, arrivals: {poisson: {rate: 20}}}]
-cluster: {nodes: [{name: here, count: 1, cpus: 4, memory_gb: 8}]}
+    apps: [{{name: all, arrivals: {{poisson: {{rate: 20}}}}}}]
+cluster: {{nodes: [{{name: here, count: 1, cpus: 4, memory_gb: 8}}]}}
 """
 
 
-def _quick_model(net: Path, database: Path) -> Operators:
-    """The model as a database tells it whose machine is quicker than this one."""
-    read = read_onnx(net)
-    graph = graph_of(net, read)
-    runs, operators, load_s, memory_mb = profile(
-        read, net.parent, graph, Grid((1, 2, 4, 8), (1,), 5.0, 3), _nobody
-    )
-    runs = tuple(dataclasses.replace(run, median_s=run.median_s / TIMES) for run in runs)
-    begin_database(database)
-    measured = Profile(graph.model, origin(), runs, operators, load_s, memory_mb, graph.fingerprint)
-    write_profile(database, measured)
-    return read_model(database, graph, processor())[0]
-
-
-def _nobody(_: str) -> None:
-    """Who is told of progress."""
-
-
 def _loaded(running: Stack, seconds: float) -> None:
-    outcome = asyncio.run(load(running.url, 20.0, seconds, BACKGROUND))
-    assert {200} == set(outcome.statuses)
+    all_are_answered(asyncio.run(load(running.url, 20.0, seconds, BACKGROUND)))
 
 
 def _class(running: Stack) -> dict[str, Any]:
@@ -94,7 +56,7 @@ def _class(running: Stack) -> dict[str, Any]:
     return found
 
 
-def _allowed(model: Operators, kind: dict[str, Any], factor: float, base_s: float) -> float:
+def _allowed(model: Linear, kind: dict[str, Any], factor: float, base_s: float) -> float:
     """What a plan allows for beyond the corrected model, as a part of it."""
     foretold_s = model.predict(kind["batch_size"], kind["cpu"], 0, 0.99) or 0.0
     return float(kind["exec_s"]) / (factor * foretold_s + base_s) - 1
@@ -127,12 +89,10 @@ def _forms(found: Any) -> list[dict[str, Any]]:
 
 
 def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
-    """At first a plan is the database's; then it is what batches take, and somebody is told."""
+    """At first a plan is the model's; then it is what batches take, and somebody is told."""
     write_function(tmp_path)
     (tmp_path / "echo" / "handler.py").write_text(HANDLER)
-    net = tmp_path / "echo" / "net.onnx"
-    net.write_bytes(mlp((64, 3000, 3000, 3000, 10), seed=1).SerializeToString())
-    model = _quick_model(net, tmp_path / "quick.sqlite")
+    model = Linear(BASE_MS / 1000, PER_ITEM_MS / 1000)
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     with stack(tmp_path, "--scenario scenario.yaml") as running:
         wait_until(lambda: _class(running), what="a plan")
@@ -150,9 +110,12 @@ def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
         factor, base_s = _correction(tmp_path)
         foretold_s = factor * (model.predict(round(seats / batches), 1, 0) or 0.0) + base_s
         assert pytest.approx(exec_s / batches, rel=0.5) == foretold_s
-        allowed = _allowed(model, _class(running), factor, base_s)
-        assert min(abs((1 + allowed) / (1 + step) - 1) for step in STEPS) < 0.06
 
+        def allows_for_an_error() -> bool:
+            allowed = _allowed(model, _class(running), *_correction(tmp_path))
+            return min(abs((1 + allowed) / (1 + step) - 1) for step in STEPS) < 0.06
+
+        wait_until(allows_for_an_error, what="a plan by the correction that is kept")
         told = _said(tmp_path, "explain", "echo")
         assert "! batches take " in told, told
         assert " times what its latency model says; " in told

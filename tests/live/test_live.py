@@ -8,38 +8,43 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
-from tests.waiting import wait_until
+from carpool.http.client import Pool
+from tests.gate import Gate
+from tests.live.load import BACKGROUND, INTERACTIVE, Outcome, Steady, all_are_answered, load
+from tests.live.stack import HANDLER, stack, write_function
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.live.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-class Running:
-    """Load in the background."""
+GATED_HANDLER = f"""\
+import fcntl, os
 
-    def __init__(self, url: str, rate_rps: float, duration_s: float) -> None:
-        self.outcome = Outcome()
-        self._thread = threading.Thread(target=self._run, args=(url, rate_rps, duration_s))
-        self._thread.start()
+with open(os.environ["gate"]) as file:
+    fcntl.flock(file, fcntl.LOCK_SH)
 
-    def _run(self, url: str, rate_rps: float, duration_s: float) -> None:
-        self.outcome = asyncio.run(load(url, rate_rps, duration_s, BACKGROUND))
-
-    def over(self) -> Outcome:
-        """Wait for its end."""
-        self._thread.join()
-        return self.outcome
+{HANDLER}"""
 
 
-def until_planned(running: Stack) -> None:
-    """Wait until the function has been measured, and the policy plans for it."""
-    wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == "infless")
-    wait_until(lambda: not running.explain().get("notes", True))
+def until_planned(running: Stack, policy: str = "infless") -> Outcome:
+    """Have the function measured under a little load, and wait until the policy plans for it.
+
+    Returns:
+        What became of the load.
+    """
+    outcome = asyncio.run(load(running.url, 20, 3, BACKGROUND))
+    wait_until(
+        lambda: (running.explain().get("plan") or {}).get("policy") == policy,
+        what=f"a plan of {policy}",
+    )
+    wait_until(lambda: [] == running.troubles(), what="no trouble")
+    return outcome
 
 
 def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -48,17 +53,16 @@ def test_instances_follow_a_step_and_nothing_is_lost(tmp_path: Path) -> None:
     with stack(tmp_path) as running:
         token = tmp_path / ".secrets" / "carpool-scaler-token"
         said = f"its page is {running.scaler}/, and asks for the token in {token}"
-        assert said in "".join(running.up.said)
-        first = Running(running.url, 20, 3).over()
-        assert {200: 60} == dict(first.statuses)
-        until_planned(running)
-        wait_until(lambda: ["echo", "echo--b8-c1"] == sorted(running.functions()), 20)
-        burst = Running(running.url, 400, 10)
+        wait_until(lambda: said in "".join(running.up.said), what="where the page is")
+        all_are_answered(until_planned(running))
+        assert "echo" in running.functions()
+        running.only_class()
+        burst = Steady(running.url, 400)
         wait_until(lambda: running.ready() >= 2, what="a second instance")
-        outcome = burst.over()
-        assert ({200: 4000}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
-        assert max(outcome.batches) == 8
-        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), what="one instance again")
+        wait_until(lambda: burst.outcome.batches[8], what="a full batch")
+        all_are_answered(burst.over())
+        assert max(burst.outcome.batches) == 8
+        wait_until(lambda: [1] == list(running.replicas().values()), what="one instance again")
         wait_until(lambda: 1 == len(running.processes("watchdog_plugin")), what="no orphan")
 
 
@@ -66,34 +70,66 @@ def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
     """Under load, SIGKILL to the scaler loses nothing; its successor goes on from the store."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
-        Running(running.url, 20, 3).over()
         until_planned(running)
-        burst = Running(running.url, 150, 8)
-        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100)
+        name = running.only_class()
+        burst = Steady(running.url, 150)
+        # Three times as many as before: it has heard of the new load.
+        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 60, what="the load")
         before = running.explain()["plan"]
-        versions = {f["createdAt"] for f in running.functions().values()}
+        created = {each: running.functions()[each]["createdAt"] for each in ("echo", name)}
         assert running.kill("carpool scaler run")
-        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said))
+        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said), what="its end")
         wait_until(lambda: running.explain().get("fronts") == 1, what="the front is back")
-        outcome = burst.over()
-        assert ({200: 1200}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
-        after = running.explain()["plan"]
-        assert after["version"] >= before["version"]
-        assert versions == {f["createdAt"] for f in running.functions().values()}
-        wait_until(lambda: running.explain()["notes"] == [])
+        answered = burst.outcome.answered
+        wait_until(lambda: burst.outcome.answered > answered + 150, what="more answers")
+        all_are_answered(burst.over())
+        assert running.explain()["plan"]["version"] >= before["version"]
+        assert (
+            created.items()
+            <= {each: found["createdAt"] for each, found in running.functions().items()}.items()
+        )
+        wait_until(lambda: [] == running.troubles(), what="no trouble")
 
 
-def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """An open gate in the way of every start of the function that `write_sleeper` writes."""
+    made = Gate(tmp_path / "gate")
+    made.open()
+    yield made
+    made.remove()
+
+
+def write_sleeper(folder: Path, gate: Gate, **labels: str) -> None:
+    """The function ``echo``, which may have no instance, and whose starts wait at the gate."""
+    write_function(folder, {"gate": str(gate.path)}, **{"scale.min": "0", **labels})
+    (folder / "echo" / "handler.py").write_text(GATED_HANDLER)
+
+
+def until_asleep(running: Stack) -> None:
+    """Wait until the function has no instance."""
+    wait_until(lambda: not any(running.replicas().values()), what="no instance")
+    wait_until(lambda: not running.processes("watchdog_plugin"), what="no process")
+
+
+HASTY = ("x-timeout", "100ms")
+SLEEPY = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
+AT_ONCE_RPS = 1e5
+
+
+def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path, gate: Gate) -> None:
     """Idle, it has no instance; who comes waits for one, up to the cap, and leaves in a batch."""
-    write_function(tmp_path, **{"scale.min": "0", "queue.max": "10"})
-    options = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
-    with stack(tmp_path, options) as running:
-        Running(running.url, 20, 3).over()
+    write_sleeper(tmp_path, gate, **{"queue.max": "10"})
+    with stack(tmp_path, SLEEPY) as running:
         until_planned(running)
         for _ in range(2):
-            wait_until(lambda: not any(running.replicas().values()), what="no instance")
-            wait_until(lambda: not running.processes("watchdog_plugin"), what="no process")
-            outcome = asyncio.run(load(running.url, 1000, 0.025, BACKGROUND))
+            until_asleep(running)
+            gate.close()
+            waking = Steady(running.url, AT_ONCE_RPS, at_most=25)
+            wait_until(lambda w=waking: w.outcome.answered == 15, what="the refusals")  # type: ignore[misc]
+            gate.open()
+            wait_until(lambda w=waking: w.outcome.answered == 25, what="the answers")  # type: ignore[misc]
+            outcome = waking.over()
             assert {200: 10, 429: 15} == dict(outcome.statuses)
             assert max(outcome.batches) >= 2
         metrics = running.ask_scaler("/metrics").text
@@ -101,45 +137,46 @@ def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path) -> None:
         assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
 
 
-def test_who_wakes_a_function_is_answered_late_rather_than_refused(tmp_path: Path) -> None:
+def test_who_wakes_a_function_is_answered_late_rather_than_refused(
+    tmp_path: Path, gate: Gate
+) -> None:
     """No objective is as long as a start; only what the caller says himself ends his wait."""
-    write_function(tmp_path, **{"scale.min": "0", "slo": "200ms"})
-    options = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
-    with stack(tmp_path, options) as running:
-        Running(running.url, 20, 3).over()
+    write_sleeper(tmp_path, gate, slo="200ms")
+    with stack(tmp_path, SLEEPY) as running:
         until_planned(running)
-        wait_until(lambda: not any(running.replicas().values()), what="no instance")
-        wait_until(lambda: not running.processes("watchdog_plugin"), what="no process")
-        before = late(running)
-        waking = asyncio.run(load(running.url, 1000, 0.008))
-        assert {200: 8} == dict(waking.statuses)
-        wait_until(lambda: late(running) == before + 8, what="eight late answers")
-        wait_until(lambda: not any(running.replicas().values()), what="no instance again")
-        wait_until(lambda: not running.processes("watchdog_plugin"), what="no process again")
-        impatient = asyncio.run(load(running.url, 100, 0.05, ("x-timeout", "100ms")))
-        assert {504: 5} == dict(impatient.statuses)
-
-
-def late(running: Stack) -> int:
-    """Answers that came after they were due, as the scaler has heard."""
-    metrics = running.ask_scaler("/metrics").text
-    name = 'scaler_requests_total{function_name="echo",state="late"} '
-    return sum(int(float(line.rpartition(" ")[2])) for line in metrics.splitlines() if name in line)
+        until_asleep(running)
+        late = running.counted("late")
+        gate.close()
+        waking = Steady(running.url, AT_ONCE_RPS, INTERACTIVE, at_most=8)
+        wait_until(lambda: running.processes("watchdog_plugin"), what="a start")
+        wait_until(lambda: waking.outcome.pending == 8, what="eight who wait")
+        threading.Event().wait(0.2)  # they are late from now on
+        gate.open()
+        wait_until(lambda: waking.outcome.answered == 8, what="eight answers")
+        assert {200: 8} == dict(waking.over().statuses)
+        wait_until(lambda: running.counted("late") == late + 8, what="eight late answers")
+        until_asleep(running)
+        gate.close()
+        impatient = asyncio.run(load(running.url, AT_ONCE_RPS, 5 / AT_ONCE_RPS, HASTY))
+        gate.open()
+        # Whoever has spent that much on the way is refused on arrival.
+        assert 5 == sum(impatient.statuses[status] for status in (503, 504))
 
 
 def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: Path) -> None:
     """Somebody who scales behind the scaler's back is named and outdone."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
-        Running(running.url, 20, 3).over()
         until_planned(running)
-        scale = "/system/scale-function/echo--b8-c1"
-        running.system("POST", scale, {"serviceName": "echo--b8-c1", "replicas": 3})
-        named = "somebody else has set echo--b8-c1 to 3 replicas"
-        wait_until(
-            lambda: named in str(running.explain().get("notes")), what="the competitor named"
+        name = running.only_class()
+        running.system(
+            "POST", f"/system/scale-function/{name}", {"serviceName": name, "replicas": 3}
         )
-        wait_until(lambda: {"echo--b8-c1": 1} == running.replicas(), what="one instance again")
+        named = f"somebody else has set {name} to 3 replicas"
+        wait_until(
+            lambda: named in str(running.explain().get("decisions")), what="the competitor named"
+        )
+        wait_until(lambda: {name: 1} == running.replicas(), what="one instance again")
         removed = {"functionName": "echo"}
         running.system("DELETE", "/system/functions", removed)
         wait_until(lambda: {} == running.functions(), what="no class is left behind")
@@ -150,23 +187,47 @@ def test_every_policy_runs_live(tmp_path: Path, policy: str) -> None:
     """The policies that a scenario is simulated with plan for a running stack, too."""
     write_function(tmp_path)
     with stack(tmp_path, f"--policy {policy}") as running:
-        Running(running.url, 20, 3).over()
-        wait_until(lambda: (running.explain().get("plan") or {}).get("policy") == policy)
-        outcome = Running(running.url, 100, 4).over()
-        assert ({200: 400}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
-        assert [] == running.explain()["notes"]
+        until_planned(running, policy)
+        burst = Steady(running.url, 100)
+        wait_until(lambda: burst.outcome.answered >= 400, what="answers")
+        all_are_answered(burst.over())
+        wait_until(lambda: [] == running.troubles(), what="no trouble")
 
 
 def test_several_fronts_share_the_instances(tmp_path: Path) -> None:
     """Each front forms its own batches for the same instances; the scaler adds up what they say."""
     write_function(tmp_path)
     with stack(tmp_path) as running:
-        Running(running.url, 20, 3).over()
-        until_planned(running)
+        before = until_planned(running).sent
         scale = "/system/scale-function/echo"
         running.system("POST", scale, {"serviceName": "echo", "replicas": 2})
         wait_until(lambda: running.explain().get("fronts") == 2, what="two fronts")
-        burst = Running(running.url, 120, 6)
-        wait_until(lambda: (running.explain().get("rate_rps") or 0) > 100, what="the sum of both")
+        burst = Steady(running.url, 120)
+        wait_until(lambda: all(map(done, running.fronts().values())), what="answers of both")
+        wait_until(lambda: burst.outcome.answered >= 480, what="answers")
         outcome = burst.over()
-        assert ({200: 720}, [], []) == (dict(outcome.statuses), outcome.broken, outcome.wrong)
+        all_are_answered(outcome)
+        wait_until(lambda: running.counted() == before + outcome.sent, what="the sum of both")
+
+
+def done(front: str) -> float:
+    """How many requests a front has answered, by its own metrics."""
+    found = [
+        line.rpartition(" ")[2]
+        for line in metrics_of(front).splitlines()
+        if line.startswith('batch_requests_total{state="done"')
+    ]
+    return sum(map(float, found))
+
+
+def metrics_of(front: str) -> str:
+    """What a front says of itself."""
+
+    async def ask() -> str:
+        pool = Pool(front)
+        try:
+            return (await pool.request("GET", "/metrics", timeout_s=HANG_S)).body.decode()
+        finally:
+            pool.close()
+
+    return asyncio.run(ask())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.live.load import Steady, all_are_answered
 from tests.live.prometheus import prometheus
-from tests.live.stack import BACKGROUND, Outcome, load, stack, write_function
+from tests.live.stack import stack, write_function
 from tests.live.test_live import until_planned
 from tests.tools import require_tool
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,31 +22,9 @@ if TYPE_CHECKING:
     from tests.live.prometheus import RealPrometheus
     from tests.live.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 _RATE_RPS = 40
-
-
-class Steady:
-    """Load on an address until it is told to stop; what it is worth is seen by its outcome."""
-
-    def __init__(self, address: str, path: str) -> None:
-        self.answered = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(address, path))
-        self._thread.start()
-
-    def _run(self, address: str, path: str) -> None:
-        while not self._over.is_set():
-            outcome = asyncio.run(load(address, _RATE_RPS, 1, BACKGROUND, path=path))
-            assert {200: _RATE_RPS} == dict(outcome.statuses), outcome.broken
-            self.answered += outcome.answered
-
-    def stop(self) -> int:
-        """How many were answered."""
-        self._over.set()
-        self._thread.join()
-        return self.answered
 
 
 def notes(running: Stack) -> str:
@@ -64,20 +42,21 @@ def test_prometheus_and_the_sidecars_count_alike_until_they_really_do_not(tmp_pa
     ):
         provider = running.url.removeprefix("http://")
         second.reads(provider, running)
-        answered = asyncio.run(load(running.url, 20, 3, BACKGROUND)).answered
-        until_planned(running)
+        answered = until_planned(running).sent
         answered += _agrees(running, second)
         _all_have_counted(second, answered)
         _who_calls_past_the_provider_is_noticed(running)
-        steady = Steady(running.url, "/function/echo")
+        steady = Steady(running.url, _RATE_RPS)
         second.reads("127.0.0.1:1", running)
-        wait_until(lambda: "Prometheus has no count" in notes(running), 90, "the missing target")
+        wait_until(lambda: "Prometheus has no count" in notes(running), what="the missing target")
         second.reads(provider, running)
         wait_until(lambda: "Prometheus" not in notes(running), what="the target again")
-        steady.stop()
+        all_are_answered(steady.over())
         second.ended()
         wait_until(lambda: "cannot be asked" in trouble(running), what="Prometheus to be missed")
-        assert 1 == "".join(running.up.said).count("requests are counted by sidecars alone")
+        said = "requests are counted by sidecars alone"
+        wait_until(lambda: said in "".join(running.up.said), what="that in the log")
+        assert 1 == "".join(running.up.said).count(said)
 
 
 def trouble(running: Stack) -> str:
@@ -87,14 +66,19 @@ def trouble(running: Stack) -> str:
 
 def _agrees(running: Stack, second: RealPrometheus) -> int:
     """For as long as a disagreement needs to be one, there is none; how many were answered."""
-    steady, judged = Steady(running.url, "/function/echo"), threading.Event()
+    steady, judged = Steady(running.url, _RATE_RPS), threading.Event()
     for _ in range(75):
         judged.wait(1)
         assert "Prometheus" not in notes(running)
         assert "" == trouble(running)
     up = {"provider": ["up"], "scaler": ["up"], "sidecar": ["up", "up"]}
-    assert up == {job: health for job, health in second.targets().items() if job != "gateway"}
-    return steady.stop()
+    wait_until(
+        lambda: up == {job: told for job, told in second.targets().items() if job != "gateway"},
+        what="every target to be up",
+    )
+    outcome = steady.over()
+    all_are_answered(outcome)
+    return outcome.sent
 
 
 def _all_have_counted(second: RealPrometheus, answered: int) -> None:
@@ -111,13 +95,13 @@ def _all_have_counted(second: RealPrometheus, answered: int) -> None:
 def _who_calls_past_the_provider_is_noticed(running: Stack) -> None:
     """With what is counted and what the sidecars count."""
     (front,) = running.fronts().values()
-    steady = Steady(front, "/")
+    steady = Steady(front, _RATE_RPS, path="/")
     try:
         said = "Prometheus does not see"
-        wait_until(lambda: said in notes(running), 120, "the calls past the provider")
+        wait_until(lambda: said in notes(running), what="the calls past the provider")
     finally:
-        steady.stop()
-    wait_until(lambda: said not in notes(running), 120, "agreement again")
+        all_are_answered(steady.over())
+    wait_until(lambda: said not in notes(running), what="agreement again")
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +110,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     folder = tmp_path_factory.mktemp("exported")
     write_function(folder)
     with stack(folder) as running:
-        outcome: Outcome = asyncio.run(load(running.url, 20, 3, BACKGROUND))
-        assert 60 == outcome.answered
-        until_planned(running)
-        listed = running.system("GET", "/metrics/targets").json()
-        paths = {
-            group["labels"]["instance"]: group["labels"]["__metrics_path__"] for group in listed
-        }
+        all_are_answered(until_planned(running))
+        wait_until(lambda: any("--" in name for name in targets(running)), what="an instance")
+        paths = targets(running)
         (front,) = (path for name, path in paths.items() if "--" not in name)
         instance, *_ = (path for name, path in paths.items() if "--" in name)  # as many as planned
         where = {"provider": "/metrics", "front": front, "instance": instance}
@@ -140,11 +120,18 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         yield {**told, "scaler": running.ask_scaler("/metrics").text}
 
 
+def targets(running: Stack) -> dict[str, str]:
+    """Where the metrics of each front and instance are."""
+    listed = running.system("GET", "/metrics/targets").json()
+    labels = [group["labels"] for group in listed]
+    return {each["instance"]: each["__metrics_path__"] for each in labels}
+
+
 @pytest.mark.parametrize("part", ["provider", "scaler", "front", "instance"])
 def test_prometheus_has_nothing_to_object_to(exported: dict[str, str], part: str) -> None:
     """Names, units, types and help are as Prometheus's own checker wants them."""
     checked = (require_tool("promtool"), "check", "metrics")
     done = subprocess.run(
-        checked, input=exported[part], check=False, capture_output=True, text=True, timeout=30
+        checked, input=exported[part], check=False, capture_output=True, text=True, timeout=HANG_S
     )
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)

@@ -12,7 +12,7 @@ import requests
 from carpool.http.client import Pool
 from tests.live.stack import BACKGROUND, stack
 from tests.live.variants import body, write_function, write_variant
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.variants.variant import Variant
     from tests.live.stack import Stack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 INFER = "/function/rings/v2/models/rings/infer"
 NARROW, WIDE = "narrow-plain-t1", "wide-plain-t2"
@@ -28,9 +28,13 @@ QUICKLY = """--params '{"calm_s": 2.0, "smoothing_s": 2.0}' --policy infaas --wi
 
 
 def ask(running: Stack, path: str = INFER, sent: bytes = b"", **headers: str) -> requests.Response:
-    """One request; ``accuracy`` is the header X-Carpool-Accuracy, and so on."""
+    """One request; ``accuracy`` is the header X-Carpool-Accuracy, and so on.
+
+    It has no deadline, unless it names a latency: how fast answers are is not the subject here.
+    """
     named = {f"x-carpool-{name}": text for name, text in headers.items()}
-    return requests.post(running.url + path, data=sent or body(), headers=named, timeout=30)
+    named.update([BACKGROUND])
+    return requests.post(running.url + path, data=sent or body(), headers=named, timeout=HANG_S)
 
 
 def served(answer: requests.Response) -> str:
@@ -55,19 +59,20 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
     with stack(tmp_path, QUICKLY) as running:
         wait_until(lambda: answers(running), what="an instance")
         assert NARROW == served(ask(running))
-        assert NARROW == served(ask(running, accuracy="0.2", latency="1s"))
+        assert NARROW == served(ask(running, accuracy="0.2", latency="1m"))
 
         early = ask(running, accuracy=least)
-        # It may be there by then; what it has just loaded may answer later than the SLO.
-        assert early.status_code in {200, 503, 504}
+        assert early.status_code in {200, 503}  # it may be there by then
         if early.status_code == 503:
             assert f"{WIDE}-b" in early.text
             assert "retry-after" in early.headers
         wait_until(lambda: answers(running, accuracy=least), what="the accurate variant")
         assert WIDE == served(ask(running, accuracy=least))
-        sent = body(carpool_accuracy=float(least), carpool_latency="1s")
+        sent = body(carpool_accuracy=float(least), carpool_latency="1m")
         assert WIDE == served(ask(running, sent=sent))
-        assert "accuracy" in str(running.explain("rings")["rates_rps"])
+        wait_until(
+            lambda: "accuracy" in str(running.explain("rings")["rates_rps"]), what="the demand"
+        )
 
         wait_until(lambda: answers(running, variant=NARROW), what="the variant that is named")
         assert NARROW == served(ask(running, variant=NARROW))
@@ -103,39 +108,56 @@ def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path
         assert WIDE in str(running.explain("rings")["decisions"])
 
 
-async def _callers(running: Stack, least: float, over: asyncio.Event) -> list[tuple[float, Any]]:
-    """Somebody who takes anything, all the time, and others who do not, for a while."""
-    pool = Pool(running.url.removeprefix("http://"), max_connections=256)
-    loop, calls, began = asyncio.get_running_loop(), [], asyncio.get_running_loop().time()
+class Callers:
+    """Those who take anything, all the time, and others who do not, while they are there.
 
-    async def call(app: str, accuracy: float) -> tuple[float, Any]:
+    Attributes:
+        exacting: Whether the others are there.
+        over: Whether that was all.
+        answers: What was asked for, and the answer.
+    """
+
+    def __init__(self, running: Stack, least: float) -> None:
+        self.exacting = self.over = False
+        self.answers: list[tuple[float, Any]] = []
+        self._pool = Pool(running.url.removeprefix("http://"), max_connections=256)
+        self._least = least
+
+    async def call(self) -> None:
+        """Go on until it is over, and all are answered."""
+        async with asyncio.TaskGroup() as calls:
+            while not self.over:
+                calls.create_task(self._call("lax", 0.0))
+                if self.exacting:
+                    calls.create_task(self._call("exact", self._least))
+                await asyncio.sleep(0.04)
+        self._pool.close()
+
+    async def _call(self, app: str, accuracy: float) -> None:
         headers = (BACKGROUND, ("x-carpool-app", app))
-        return accuracy, await pool.request("POST", INFER, headers, body(), 60.0)
-
-    while not over.is_set():
-        elapsed_s = loop.time() - began
-        calls.append(loop.create_task(call("lax", 0.0)))
-        if 3 < elapsed_s < 15:
-            calls.append(loop.create_task(call("exact", least)))
-        await asyncio.sleep(0.04)
-    found = await asyncio.gather(*calls)
-    pool.close()
-    return found
+        answer = await self._pool.request("POST", INFER, headers, body(), HANG_S)
+        self.answers.append((accuracy, answer))
 
 
-async def _until_replaced(running: Stack, over: asyncio.Event) -> list[set[str]]:
-    """The variants that have been ready, in order, until the first is back; at most 60 s."""
-    seen: list[set[str]] = []
-    for _ in range(300):
-        found = await asyncio.to_thread(running.explain, "rings")
-        there = {name.rpartition("-b")[0] for name, where in found["instances"].items() if where}
-        if there and (not seen or seen[-1] != there):
-            seen.append(there)
-        if len(seen) > 1 and there == {NARROW}:
-            break
-        await asyncio.sleep(0.2)
-    over.set()
+async def until_replaced(running: Stack, callers: Callers) -> list[str]:
+    """The variants that were alone, in order, while exacting callers came and went again."""
+    seen: list[str] = []
+    for exacting, wanted in ((False, NARROW), (True, WIDE), (False, NARROW)):
+        callers.exacting = exacting
+        async with asyncio.timeout(HANG_S):
+            while seen[-1:] != [wanted]:
+                alone = await asyncio.to_thread(only_variant, running)
+                if alone not in ("", *seen[-1:]):
+                    seen.append(alone)
+    callers.over = True
     return seen
+
+
+def only_variant(running: Stack) -> str:
+    """The variant that is ready; empty where there are several, or none."""
+    instances = running.explain("rings").get("instances", {})
+    there = {name.rpartition("-b")[0] for name, where in instances.items() if where}
+    return there.pop() if len(there) == 1 else ""
 
 
 def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -> None:
@@ -145,19 +167,16 @@ def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -
     narrow, wide = variants[NARROW], variants[WIDE]
     assert narrow.accuracy < 0.8 <= wide.accuracy
 
-    async def play(running: Stack) -> tuple[list[tuple[float, Any]], list[set[str]]]:
-        over = asyncio.Event()
-        calls, watched = _callers(running, 0.8, over), _until_replaced(running, over)
-        outcome, seen = await asyncio.gather(calls, watched)
-        return outcome, seen
+    async def play(callers: Callers) -> list[str]:
+        _, seen = await asyncio.gather(callers.call(), until_replaced(running, callers))
+        return seen
 
     with stack(tmp_path, QUICKLY) as running:
-        ready = {"app": "lax"}
-        wait_until(lambda: answers(running, **ready), what="an instance")
-        outcome, seen = asyncio.run(play(running))
-        assert {200} == {answer.status for _, answer in outcome}
-        check_accuracy(outcome, variants)
-        assert [{NARROW}, {WIDE}, {NARROW}] == [each for each in seen if len(each) == 1]
+        wait_until(lambda: 200 == ask(running, app="lax").status_code, what="an instance")
+        callers = Callers(running, 0.8)
+        assert [NARROW, WIDE, NARROW] == asyncio.run(play(callers))
+        assert {200} == {answer.status for _, answer in callers.answers}
+        check_accuracy(callers.answers, variants)
 
 
 def check_accuracy(outcome: list[tuple[float, Any]], variants: dict[str, Variant]) -> None:

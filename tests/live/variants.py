@@ -81,7 +81,7 @@ def write_function(folder: Path, *networks: str, **annotations: str) -> dict[str
     for name in networks or _NETWORKS:
         write_variant(folder, name)
     labels_ = {
-        "com.carpool.slo": "400ms",
+        "com.carpool.slo": "2s",
         "com.carpool.batch.max": "8",
         "com.carpool.scale.policy": "infaas",
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "soak"]
 
 _LAST_WAVE = 64
-_WAIT_S = 60.0
+_WAIT_S = 120.0
 _FILES_OF_AN_INSTANCE = 3  # two batches and a probe
 _NEVER_SAID = ("Exception in callback", "never retrieved", "internal error", "application failed")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -20,6 +19,7 @@ import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
 from faas_stack.provider.local import isolation
+from tests.gate import Gate
 from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
@@ -107,32 +107,6 @@ def accepts(address: str) -> bool:
     """Whether somebody listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(address.removeprefix("unix:")) == 0
-
-
-class Gate:
-    """Where the scripted handler stops until a test lets it go on.
-
-    Attributes:
-        word: the body that has it stop there.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.word = f"wait:{path}"
-        self._file = path.open("w")
-        self.close()
-
-    def close(self) -> None:
-        """From now on it stops."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def open(self) -> None:
-        """It goes on."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def remove(self) -> None:
-        """It is open, for good."""
-        self._file.close()
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from tests.sidecar.runtime.conftest import Gate, Handlers, Sidecar
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Handlers, Sidecar
 
     Start = Callable[..., AbstractAsyncContextManager[Sidecar]]
 

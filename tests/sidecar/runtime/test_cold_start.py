@@ -12,7 +12,7 @@ from tests.waiting import wait_until_async
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.sidecar.runtime.conftest import Gate
+    from tests.gate import Gate
     from tests.sidecar.runtime.test_sync import Scaler
 
 SHORT = "30ms"  # much less than a process takes to start

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.sidecar.runtime.conftest import Gate, Sidecar
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Sidecar
 
 Start = Any  # a context manager's maker; conftest says which
 

@@ -9,7 +9,8 @@ from tests.sidecar.runtime.conftest import error
 from tests.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Gate, Start
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Start
 
 
 def test_a_function_that_cannot_start_says_why(sidecar: Start) -> None:

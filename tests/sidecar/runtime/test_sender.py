@@ -10,7 +10,8 @@ import pytest
 from tests.sidecar.runtime.conftest import EXPLAIN, error
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Gate, Start
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Start
 
 _MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a header"}
 

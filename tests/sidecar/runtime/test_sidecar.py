@@ -15,7 +15,8 @@ from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from tests.sidecar.runtime.conftest import Gate, Start
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Start
 
 
 def test_unlike_requests_travel_apart(sidecar: Start, gate: Gate) -> None:
