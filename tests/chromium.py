@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.tools import require_tool
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "page"]
 
-_ANSWER_S = 30.0
 # The browser takes commands from descriptor 3 and answers at 4, each with a zero byte at its end.
 _START = """\
 import fcntl, os, sys
@@ -132,7 +132,7 @@ def page(profile: Path) -> Iterator[Page]:
         tab = Page(commands, answers)
         yield tab
         tab.close()
-        process.wait(_ANSWER_S)
+        process.wait(HANG_S)
     finally:
         process.kill()
         process.wait()

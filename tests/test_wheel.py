@@ -19,7 +19,7 @@ DATA |= {"carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
 def _build(folder: Path, target: str, into: Path) -> Path:
     """The ``target`` that is built from the sources in ``folder``."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "-d", str(into)]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=100)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
     (built,) = into.glob("carpool-*.whl" if target == "wheel" else "carpool-*.tar.gz")
     return built
 

@@ -21,7 +21,7 @@ import pytest
 from carpool.http.client import Pool
 from tests.attack.edges import Edges, connect
 from tests.sidecar.runtime.conftest import on_loop
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -77,7 +77,7 @@ class Flooded:
         """Ask as a newcomer; fails where that is not served."""
         pool = Pool(self._address)
         try:
-            answer = await pool.request("GET", "/", timeout_s=30.0)
+            answer = await pool.request("GET", "/", timeout_s=HANG_S)
         finally:
             pool.close()
         assert 200 == answer.status, answer
@@ -168,7 +168,7 @@ async def test_more_connections_than_there_is_room_for(effort: Effort, kind: str
         )
         for client in clients:
             client.close()
-        await wait_until_async(lambda: server.files() <= files, 60, "descriptors are back")
+        await wait_until_async(lambda: server.files() <= files, what="descriptors are back")
         assert (await server.state()).held_bytes < 4096
     effort.count(f"floods, {kind}", len(clients))
 
@@ -184,7 +184,7 @@ async def test_connections_that_are_cut(effort: Effort) -> None:
             client = await deaf(server, (GET * 3)[: number % (2 * len(GET))])
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             client.close()
-        await wait_until_async(lambda: server.files() <= files, 60, "descriptors are back")
+        await wait_until_async(lambda: server.files() <= files, what="descriptors are back")
         state = await server.state()
         assert state.connections <= 2  # this question's, and the first one's
         assert state.held_bytes < 4096
@@ -213,7 +213,7 @@ def test_ten_thousand_requests_that_nobody_reads(edges: Edges, effort: Effort, n
         for _ in range(20):  # others are served while it goes on
             answer = await other.request("POST", f"{prefix}/", (), b"me", 30.0)
             assert (200, b"POST /\nme") == (answer.status, answer.body)
-        metrics = (await other.request("GET", f"{prefix}/metrics", timeout_s=30.0)).body.decode()
+        metrics = (await other.request("GET", f"{prefix}/metrics", timeout_s=HANG_S)).body.decode()
         other.close()
         writer.transport.abort()
         del reader

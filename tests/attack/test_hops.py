@@ -18,6 +18,7 @@ from carpool.sync import batch_key
 from tests.attack.edges import Edges, connect
 from tests.attack.test_framings import Answer, one_answer
 from tests.sidecar.runtime.conftest import on_loop, sidecar
+from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +120,6 @@ def test_head_is_told_the_length_that_get_has(edges: Edges, name: str) -> None:
         writer.transport.abort()
         return found
 
-    got, *told = edges.run(asyncio.wait_for(lengths(), 20))
+    got, *told = edges.run(asyncio.wait_for(lengths(), HANG_S))
     assert b"content-length: 12" == got
     assert [b"content-length: 13"] * 2 == told  # HEAD is a letter longer, and is echoed

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from carpool import wire
 from carpool.errors import FunctionFault
 from carpool.http.client import Pool, Response
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ class Handler:
             pool = Pool(self._address)
             try:
                 kind = [("content-type", wire.CONTENT_TYPE)]
-                return await pool.request(method, target, kind, body, timeout_s=60)
+                return await pool.request(method, target, kind, body, timeout_s=HANG_S)
             finally:
                 pool.close()
 

@@ -14,6 +14,7 @@ import pytest
 from faas_stack.stack import stack_file
 from faas_stack.stack.assemble import assemble
 from tests.tools import require_tool
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ["python3-batch", "python3-onnx-batch", "python3-onnx-batch-gpu"]
@@ -22,7 +23,9 @@ IGNORED = shutil.ignore_patterns("__pycache__", "build", "template", "*.onnx")
 
 def call(*command: str, cwd: Path) -> str:
     """Run a program to its end; its output, or a failure that shows it."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

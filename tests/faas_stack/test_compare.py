@@ -14,7 +14,7 @@ from faas_stack.compare import stack_under_test
 from scaler.scenarios.scenario_file import read_scenario
 from tests.faas_stack.test_up import carpool, descendants
 from tests.live.stack import write_function
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,8 @@ functions:
       - {name: phone, slo_ms: 300, arrivals: {poisson: {rate: 20}}}
 horizon_s: 3
 """
+# Where real processes serve it, a busy machine may be late.
+PATIENT = SCENARIO.replace("slo_ms: 500", "slo_ms: 3000").replace("slo_ms: 300", "slo_ms: 2000")
 LIVE = ("compare", "scenario.yaml", "--live", "--policy", "infless")
 
 
@@ -112,9 +114,10 @@ def test_stand_ins_are_what_the_scenario_says(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
     """The document has a simulation's form; the requests are the same, and all are answered."""
+    (folder / "scenario.yaml").write_text(PATIENT)
     options = (*LIVE, "--policy", "openfaas", "--json", "--report", "out.html")
     with carpool(folder, *options) as live:
         assert live.process.stdout is not None
@@ -138,7 +141,7 @@ def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     """Neither processes nor folders."""
@@ -147,7 +150,7 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path, number: signal.Signals
         started = descendants(live.process.pid)
         assert len(started) >= 3
         live.process.send_signal(number)
-        code = live.process.wait(40)
+        code = live.process.wait(HANG_S)
         wait_until(
             lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), what="no process"
         )

@@ -17,7 +17,7 @@ import pytest
 from carpool.errors import ConfigError
 from faas_stack.load import command, flags
 from tests.faas_stack.load_target import delayed, running
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,7 +279,7 @@ def test_interrupting_reports_what_was_measured() -> None:
         ) as process:
             wait_until(lambda: arrived > 10)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert 10 == json.loads(out)["ok"]
     assert "interrupted" in err
@@ -298,7 +298,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_pipe_does_not() -> None:
             stderr=theirs,
             check=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
         )
     os.close(theirs)
     shown = b""

@@ -332,7 +332,7 @@ async def test_where_functions_call_others_there_is_nothing_else(rig: Rig) -> No
     """A listener for the functions' network: calls are answered, and no route beside them."""
     await rig.deploy("fn")
     client = Pool(rig.provider.calls_address)
-    answer = await client.request("GET", "/function/fn/path", timeout_s=40)
+    answer = await client.request("GET", "/function/fn/path", timeout_s=HANG_S)
     assert (200, "/path") == (answer.status, json.loads(answer.body)["target"])
     known = ("/system/functions", "/system/secrets", "/metrics", "/healthz")
     for path in (*known, "/", "/function/fn/metrics"):

@@ -198,7 +198,7 @@ def test_a_stopped_instance_is_taken_out_and_replaced(
         assert "it does not answer probes" == instance.reason
         status = json.loads((await rig.call("GET", "/system/function/fn")).body)
         assert (1, 0) == (status["replicas"], status.get("availableReplicas", 0))
-        await wait_until_async(lambda: instance.ready, 30, "the next life")
+        await wait_until_async(lambda: instance.ready, what="the next life")
         assert pid_of(instance) != first
         assert [False, False] == [alive(first), alive(child)]
         assert "carpool: no answer to any probe for 1.5 s: killed" in await rig.logs("fn")

@@ -331,7 +331,7 @@ async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None
     document = {"service": "fn", "image": IMAGE, "envVars": {"refuse": "1"}}
     await rig.call("PUT", "/system/functions", document)
     running = rig.function("fn").running
-    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas), 60)
+    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas))
     assert "refuse" not in seen(await rig.call("GET", "/function/fn"))["env"]
     assert 1 == running.available
 

@@ -150,7 +150,7 @@ def test_what_is_no_body_is_bounded(start: bytes, more: bytes) -> None:
 
     async def run() -> None:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        async with server, asyncio.timeout(20):
+        async with server, asyncio.timeout(HANG_S):
             host, port = server.sockets[0].getsockname()
             with pytest.raises(ConnectionFailed, match="head or framing is larger"):
                 await Pool(f"{host}:{port}").request("GET", "/")
@@ -172,7 +172,7 @@ def test_an_answer_is_bounded(framing: bytes) -> None:
 
     async def run() -> None:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        async with server, asyncio.timeout(20):
+        async with server, asyncio.timeout(HANG_S):
             host, port = server.sockets[0].getsockname()
             with pytest.raises(AnswerTooLarge, match="larger than 100000 bytes"):
                 await Pool(f"{host}:{port}", answer_bytes=100_000).request("GET", "/")

@@ -15,7 +15,7 @@ import uvloop
 
 from carpool.http.server import Limits, Server
 from tests.carpool.http.edge import CLOSE, Socketless, connect, echo, serving, spoken
-from tests.waiting import wait_until, wait_until_async
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -311,7 +311,7 @@ def command(process: subprocess.Popen[str], word: str) -> None:
 def served(where: tuple[str, int]) -> bool:
     """Whether a new client gets an answer."""
     try:
-        with socket.create_connection(where, timeout=5) as client:
+        with socket.create_connection(where, timeout=HANG_S) as client:
             client.sendall(GET + CLOSE)
             return client.recv(100).startswith(b"HTTP/1.1 200 ")
     except OSError:
@@ -323,12 +323,12 @@ def test_running_out_of_files_does_not_end_the_accepting(crowded: subprocess.Pop
     assert crowded.stdout
     host, _, port = crowded.stdout.readline().strip().rpartition(":")
     where = host, int(port)
-    flood = [socket.create_connection(where, timeout=5) for _ in range(100)]
+    flood = [socket.create_connection(where, timeout=HANG_S) for _ in range(100)]
     for client in flood:
         client.close()
     wait_until(lambda: served(where), what="service after a flood")
     command(crowded, "fill")
-    flood = [socket.create_connection(where, timeout=5) for _ in range(20)]
+    flood = [socket.create_connection(where, timeout=HANG_S) for _ in range(20)]
     command(crowded, "free")
     for client in flood:
         client.close()

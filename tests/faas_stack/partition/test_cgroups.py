@@ -16,6 +16,7 @@ from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
 from faas_stack.partition.cgroups import Limits, Unusable
 from faas_stack.provider.local import leftovers
+from tests.waiting import HANG_S
 
 SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal.pause()")
 
@@ -257,7 +258,7 @@ def test_a_keeper_leaves_the_group_it_is_in(tmp_path: Path) -> None:
     keeper = (sys.executable, "-I", "-S", leftovers.__file__, str(tmp_path / "run"), str(group))
     home = group / "provider" / "cgroup.procs"
     process = subprocess.Popen(enter.command(keeper, [home]), stdin=subprocess.PIPE)
-    process.communicate(timeout=20)
+    process.communicate(timeout=HANG_S)
     assert (0, ["provider"]) == (process.returncode, [path.name for path in group.glob("*/")])
     assert leftovers.remove_group(str(group))
     assert not group.exists()
