@@ -79,6 +79,7 @@ def test_waiting_returns_when_it_is_true_and_fails_when_it_never_is() -> None:
         asyncio.run(wait_until_async(lambda: False, 0.02, "the moon"))
 
 
+@pytest.mark.slow
 def test_what_must_not_run_beside_its_like_runs_in_one_worker(tmp_path: Path) -> None:
     """Groups have their effect with the installed versions of pytest and pytest-xdist."""
     (tmp_path / "test_grouped.py").write_text(GROUPED)

@@ -78,7 +78,9 @@ async def tried(running: Sidecar, poisons: Iterable[str]) -> dict[str, dict[str,
     return wrong
 
 
-@pytest.mark.parametrize("kind", ["RAISING", "WRONG", "STRANGE", "DEADLY"])
+@pytest.mark.parametrize(
+    "kind", ["RAISING", "WRONG", "STRANGE", pytest.param("DEADLY", marks=pytest.mark.slow)]
+)
 @on_loop
 async def test_neighbours_of_a_poison(sidecar: Start, effort: Effort, kind: str) -> None:
     """Whatever it raises, returns, does to its process, or dies of."""

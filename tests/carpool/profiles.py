@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import cache
 from typing import TYPE_CHECKING
 
+from carpool.predictor.operator_learning import fit_profiles
 from carpool.predictor.operators import Graph, Operator
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from carpool.predictor.operator_fit import Fit
     from carpool.predictor.operators import Case
 
 ORIGIN = Origin("test processor", "test runtime")
@@ -89,6 +92,12 @@ def profiles(count: int = 24) -> list[Profile]:
     draw = random.Random(3)
     nets = [graph([draw.randint(16, 900) for _ in range(5)], f"net {n}") for n in range(count)]
     return [profile(net) for net in nets]
+
+
+@cache
+def learnt() -> Fit:
+    """What is learnt from `profiles`."""
+    return fit_profiles(profiles())
 
 
 def _run(setting: Setting, median_s: float) -> RunRow:

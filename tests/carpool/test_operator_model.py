@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,17 +15,9 @@ from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.operator_fit import Errors, Unit
 from carpool.predictor.operator_model import Operators
 from carpool.predictor.profile import Setting
-from tests.carpool.profiles import BATCHES, graph, operator_s, profiles, run_s
-
-if TYPE_CHECKING:
-    from carpool.predictor.operator_fit import Fit
+from tests.carpool.profiles import BATCHES, graph, learnt, operator_s, run_s
 
 UNSEEN = graph([333, 512, 700, 64], "unseen")
-
-
-@cache
-def _fit() -> Fit:
-    return fit_profiles(profiles())
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -36,13 +26,13 @@ def test_a_network_nobody_measured_is_predicted_from_its_operators(
     batch: int, threads: int
 ) -> None:
     """The sum over its operators is right where others of their classes were measured."""
-    model: LatencyModel = Operators(UNSEEN, _fit())
+    model: LatencyModel = Operators(UNSEEN, learnt())
     assert pytest.approx(run_s(UNSEEN, batch, threads), rel=0.1) == model.predict(batch, threads, 0)
 
 
 def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
     """Batches up to twice the largest measured one, on numbers of threads that were measured."""
-    model = Operators(UNSEEN, _fit())
+    model = Operators(UNSEEN, learnt())
     assert model.predict(11, 1, 0) is not None
     assert model.predict(32, 1, 0) is not None
     assert model.predict(33, 1, 0) is None
@@ -55,7 +45,7 @@ def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
 
 def test_part_of_a_core_stretches_a_run() -> None:
     """Half a core takes twice as long; one and a half cores run two threads for longer."""
-    model = Operators(UNSEEN, _fit())
+    model = Operators(UNSEEN, learnt())
     one_s, two_s = (model.predict(4, cpu, 0) or math.nan for cpu in (1, 2))
     assert pytest.approx(2 * one_s) == model.predict(4, 0.5, 0)
     assert pytest.approx(two_s * 2 / 1.6) == model.predict(4, 1.6, 0)
@@ -64,7 +54,7 @@ def test_part_of_a_core_stretches_a_run() -> None:
 def test_one_measured_run_corrects_every_other() -> None:
     """A machine that is 30 % slower for this model is so at all its sizes."""
     slow = {Setting(4, 1): run_s(UNSEEN, 4, 1, 1.3)}
-    model = Operators(UNSEEN, _fit(), runs=slow)
+    model = Operators(UNSEEN, learnt(), runs=slow)
     for batch in BATCHES:
         for threads in (1, 2):
             expected = pytest.approx(run_s(UNSEEN, batch, threads, 1.3), rel=0.1)
@@ -74,8 +64,8 @@ def test_one_measured_run_corrects_every_other() -> None:
 
 def test_a_correction_is_bounded() -> None:
     """A measurement that is a hundred times off is no measurement of this model."""
-    plain = Operators(UNSEEN, _fit()).predict(8, 1, 0) or math.nan
-    model = Operators(UNSEEN, _fit(), runs={Setting(4, 1): run_s(UNSEEN, 4, 1, 100.0)})
+    plain = Operators(UNSEEN, learnt()).predict(8, 1, 0) or math.nan
+    model = Operators(UNSEEN, learnt(), runs={Setting(4, 1): run_s(UNSEEN, 4, 1, 100.0)})
     assert pytest.approx(4 * plain) == model.predict(8, 1, 0)
 
 
@@ -87,7 +77,7 @@ def test_measured_operators_go_before_laws() -> None:
         for operator in UNSEEN.operators
         for batch in (4, 8)
     }
-    plain, model = Operators(UNSEEN, _fit()), Operators(UNSEEN, _fit(), known)
+    plain, model = Operators(UNSEEN, learnt()), Operators(UNSEEN, learnt(), known)
     for batch in (4, 6, 8, 16):
         ratio = (model.predict(batch, 1, 0) or 0) / (plain.predict(batch, 1, 0) or 1)
         assert pytest.approx(3, rel=0.1) == ratio
@@ -96,7 +86,7 @@ def test_measured_operators_go_before_laws() -> None:
 
 def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
     """The longest path, not the sum: a chain takes as long as before, two branches the longer."""
-    fit = _fit()
+    fit = learnt()
     chain = Operators(UNSEEN, fit, parallel=True).predict(4, 1, 0)
     assert pytest.approx(Operators(UNSEEN, fit).predict(4, 1, 0)) == chain
     branches = [dataclasses.replace(o, after=()) for o in UNSEEN.operators]
@@ -113,7 +103,7 @@ def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
 )
 def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: list[float]) -> None:
     """A planner that asks for a safer latency never gets a shorter one."""
-    model = Operators(UNSEEN, _fit())
+    model = Operators(UNSEEN, learnt())
     found = [model.predict(batch, cpu, 0, quantile) or math.nan for quantile in sorted(quantiles)]
     assert sorted(found) == found
 
@@ -121,7 +111,7 @@ def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: l
 @given(st.integers(1, 32), st.sampled_from([1.0, 2.0]))
 def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
     """The bound is around the median, whatever the errors it comes from."""
-    model = Operators(UNSEEN, _fit())
+    model = Operators(UNSEEN, learnt())
     interval, middle_s = model.interval(batch, cpu, 0), model.predict(batch, cpu, 0)
     assert interval is not None
     assert middle_s is not None
@@ -132,7 +122,7 @@ def test_short_runs_have_errors_of_their_own() -> None:
     """What a run costs besides its operators counts there, and is known less well."""
     wide, narrow = Errors(plain=(-1.0, 1.0)), Errors(plain=(-0.1, 0.1))
     errors = {(Unit(1), 0): wide, (Unit(1), 1): narrow, (Unit(1), 2): narrow}
-    fit = dataclasses.replace(_fit(), errors=errors)
+    fit = dataclasses.replace(learnt(), errors=errors)
     for net, low in ((graph([16, 16]), math.exp(-1.0)), (graph([4000] * 5), math.exp(-0.1))):
         model = Operators(net, fit)
         interval, middle_s = model.interval(4, 1, 0), model.predict(4, 1, 0)
@@ -150,7 +140,7 @@ def test_a_graph_is_known_again_in_another_order() -> None:
 
 def test_planners_are_offered_what_is_known() -> None:
     """Every batch on whole cores; memory and load are those that were measured."""
-    model = Operators(UNSEEN, _fit(), load_s=2.0, memory_mb=300.0)
+    model = Operators(UNSEEN, learnt(), load_s=2.0, memory_mb=300.0)
     offered = list(model.configurations(3))
     assert [Configuration(b, c, 0.0) for c in (1.0, 2.0) for b in (1, 2, 3)] == offered
     assert Resources(1, 0, 300.0) == model.resources(4, 1, 0)
@@ -160,17 +150,17 @@ def test_planners_are_offered_what_is_known() -> None:
 def test_a_model_of_one_batch_size_is_known_at_that_size() -> None:
     """A fixed first dimension is obeyed, not divided by."""
     fixed = dataclasses.replace(UNSEEN, fixed_batch=4)
-    model = Operators(fixed, _fit())
-    assert pytest.approx(Operators(UNSEEN, _fit()).predict(4, 1, 0)) == model.predict(4, 1, 0)
+    model = Operators(fixed, learnt())
+    assert pytest.approx(Operators(UNSEEN, learnt()).predict(4, 1, 0)) == model.predict(4, 1, 0)
     assert model.predict(2, 1, 0) is None
 
 
 def test_a_fit_survives_as_text() -> None:
     """A database keeps what was learnt, to six digits."""
-    again = from_json(to_json(_fit()))
-    expected = Operators(UNSEEN, _fit()).predict(8, 2, 0, 0.99)
+    again = from_json(to_json(learnt()))
+    expected = Operators(UNSEEN, learnt()).predict(8, 2, 0, 0.99)
     assert pytest.approx(expected, rel=1e-4) == Operators(UNSEEN, again).predict(8, 2, 0, 0.99)
-    assert _fit().errors == again.errors
+    assert learnt().errors == again.errors
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"laws": 1}', "nonsense"])
@@ -184,4 +174,4 @@ def test_unknown_operators_are_named() -> None:
     """An operator that nobody measured is taken as its like, and said to be."""
     odd = dataclasses.replace(UNSEEN.operators[0], kind="Mish")
     net = dataclasses.replace(UNSEEN, operators=[*UNSEEN.operators, odd])
-    assert ["Mish"] == Operators(net, _fit()).guessed()
+    assert ["Mish"] == Operators(net, learnt()).guessed()

@@ -99,6 +99,7 @@ def oracle() -> Magika:
     return Magika()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["filetype"], indirect=True)
 def test_answers_equal_the_magika_packages(example: Handler, oracle: Magika) -> None:
     """Label, the model's own guess, mime type and score, all files in one batch."""
@@ -117,6 +118,7 @@ def test_answers_equal_the_magika_packages(example: Handler, oracle: Magika) -> 
         assert pytest.approx(expected.score, rel=1e-5) == said["score"], name
 
 
+@pytest.mark.slow
 def test_the_files_cover_many_kinds(oracle: Magika) -> None:
     """The comparison above would mean little if everything were one kind."""
     labels = {str(oracle.identify_bytes(content).output.label) for content in FILES.values()}

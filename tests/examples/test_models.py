@@ -66,6 +66,7 @@ def test_resnet50_answers_with_probabilities(example_folder: Callable[[str], Pat
     assert output.sum() == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_filetype_scores_do_not_depend_on_the_batch_and_alone_equal_magikas(
     example_folder: Callable[[str], Path],
 ) -> None:

@@ -53,6 +53,7 @@ def handlers(provider: int) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_handler_killed_under_load(folder: Path) -> None:
     """Callers get their own answers, batched; a killed handler comes back, all are answered."""
     with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:

@@ -113,7 +113,7 @@ def test_needs_neither_handler_nor_template_where_nothing_is_built(folder: Path)
         pytest.param(f"{HEAD}x: [1\n", r"stack.yaml:6 = .*: expected valid YAML", id="not-yaml"),
         pytest.param("a: \x01\n", "expected valid YAML", id="control-character"),
         pytest.param("a: b\n---\nc: d\n", "expected valid YAML", id="two-documents"),
-        pytest.param("[" * 3000, "expected valid YAML", id="too-deep"),
+        pytest.param("[" * 3000, "expected valid YAML", id="too-deep", marks=pytest.mark.slow),
         pytest.param("a: &a {<<: *a}\n", "an alias contains itself", id="merges-itself"),
         pytest.param(HEAD, "functions = '': expected at least one function", id="no-functions"),
         pytest.param(f"{HEAD}functions: [a]\n", "functions = 'a list'", id="functions-list"),

@@ -153,6 +153,7 @@ def test_up_serves_and_drains(folder: Path) -> None:
     wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
     """A call that was accepted before SIGTERM is answered."""
     (folder / "stack.yaml").write_text(STACK.replace("20ms", "1s"))
@@ -173,6 +174,7 @@ def test_sigterm_answers_what_was_accepted(folder: Path) -> None:
     assert [(200, b"ABC")] == [(answer.status_code, answer.content) for answer in answers]
 
 
+@pytest.mark.slow
 def test_second_interrupt_kills(folder: Path) -> None:
     """A second Ctrl-C does not wait for calls, and still leaves nothing behind."""
     (folder / "stack.yaml").write_text(STACK.replace("20ms", "50s").replace("20s", "90s"))
@@ -220,6 +222,7 @@ def test_table_for_people(folder: Path) -> None:
         assert ["plain", "1", "none", "-"] == [lines[2][0], *lines[2][2:]]
 
 
+@pytest.mark.slow
 def test_function_that_does_not_start(folder: Path) -> None:
     """A function that never gets ready ends the command with 1 and its last words."""
     broken = STACK.replace("word: hello", "fail: no model here")

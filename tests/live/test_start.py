@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.faas_stack.test_up import carpool
 from tests.live.stack import write_function
 
@@ -24,6 +26,7 @@ def test_options_that_the_scaler_cannot_use_end_the_start(tmp_path: Path) -> Non
     assert "the scaler does not start" in said
 
 
+@pytest.mark.slow
 def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
     """One that begins with a dash and has no blank in it is no option of ``carpool up``."""
     write_function(tmp_path)
@@ -33,6 +36,7 @@ def test_an_option_of_the_scaler_may_stand_alone(tmp_path: Path) -> None:
     assert "--interval = 'soon': expected a duration" in said
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
     """The scaler's own word for it is another one."""
     write_function(tmp_path)

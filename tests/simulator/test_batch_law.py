@@ -81,6 +81,7 @@ def _simulated(name: str, **settings: Any) -> dict[str, Any]:
     return measured(Simulation(short, policy, Settings(**settings)).run())
 
 
+@pytest.mark.slow
 def test_the_scenario_meets_its_objectives() -> None:
     """With the processes known, no function misses more than it may."""
     found = _simulated("batch", processes_known=True, interval_s=60.0)

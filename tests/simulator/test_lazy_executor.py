@@ -102,6 +102,7 @@ def test_what_is_no_executor_is_refused(tmp_path: Path) -> None:
         executed("lazybatching", read_scenario(file))
 
 
+@pytest.mark.slow
 def test_stages_win_where_company_pays() -> None:
     """The example: at low and medium load against a window, and no objective is missed more."""
     read = dataclasses.replace(read_scenario(FILE), horizon_s=20.0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.lazy import LENGTHS
-from benchmarks.lazy_floor import TIMES_MS, capacity_rps, latencies_s, model, ways
+from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from simulator.staged import Coming, windowed
 
 
-@pytest.mark.parametrize("name", list(TIMES_MS))
+@pytest.mark.parametrize("name", ["transformer", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

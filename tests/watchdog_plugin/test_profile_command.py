@@ -17,9 +17,8 @@ from carpool.errors import ConfigError
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor import predict_command
 from carpool.predictor.fit_database import write_fit
-from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile_database import read_profiles, write_profile
-from tests.carpool.profiles import ORIGIN, profiles
+from tests.carpool.profiles import ORIGIN, learnt, profiles
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import command
 
@@ -67,7 +66,7 @@ def _database(path: Path) -> Path:
     measured = profiles()
     for each in measured:
         write_profile(path, each)
-    write_fit(path, ORIGIN, fit_profiles(measured), len(measured))
+    write_fit(path, ORIGIN, learnt(), len(measured))
     return path
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from carpool.sync import AppReport, ClassReport
 from scaler.control.class_function import Status
+from scaler.dashboard import watch
 from scaler.dashboard.watch import FILES
 from tests.scaler.test_sync_api import LABELS, REPORT, TOKEN, Caller, with_scaler
 
@@ -95,14 +98,16 @@ async def test_what_cannot_be_shown_is_said(caller: Caller) -> None:
 @with_scaler
 async def test_memory_is_bounded_and_the_gone_are_forgotten(caller: Caller) -> None:
     """With many functions each has a shorter past; one that was removed has none."""
-    names = [f"f{number}" for number in range(300)]
+    names = [f"f{number}" for number in range(30)]
     many = {
         name: Status.of({"name": name, "image": "x", "replicas": 1, "labels": LABELS})
         for name in names
     }
     caller.functions.observe(many)
-    for _ in range(230):
-        caller.dashboard.sample()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "_MOST_IN_ALL", 200 * len(names))
+        for _ in range(230):
+            caller.dashboard.sample()
     _, found = await caller.get("/v1/history/f7")
     assert (229, 200) == (found["last"], len(found["samples"]))
     caller.functions.observe({"f7": many["f7"]})

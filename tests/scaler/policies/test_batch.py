@@ -120,6 +120,7 @@ def test_bursty_arrivals_are_planned_for_as_such() -> None:
     assert known.classes[0].replicas > unknown.classes[0].replicas
 
 
+@pytest.mark.slow
 def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
     """After enough of them the plan is that of a process that is known, and rests."""
     policy, rounds = batch(learn=30, windows=32), 120
@@ -266,6 +267,7 @@ def test_one_route_for_all_applications() -> None:
     assert pytest.approx(alone.routes[0].max_wait_s, abs=0.004) == plan.routes[0].max_wait_s
 
 
+@pytest.mark.slow
 def test_it_keeps_every_promise() -> None:
     """Of a scaling policy."""
     check_scale_policy("batch", {"windows": 32}, scenarios=6)

@@ -8,11 +8,10 @@ import pytest
 
 from carpool.errors import ConfigError
 from carpool.predictor.fit_database import write_fit
-from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.profile_database import write_profile
 from examples.models import mlp
 from scaler.scenarios.scenario_file import read_scenario
-from tests.carpool.profiles import ORIGIN, profiles
+from tests.carpool.profiles import ORIGIN, learnt, profiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ def _folder(path: Path, more: str = "") -> Path:
     measured = profiles()
     for each in measured:
         write_profile(path / "p.sqlite", each)
-    write_fit(path / "p.sqlite", ORIGIN, fit_profiles(measured), len(measured))
+    write_fit(path / "p.sqlite", ORIGIN, learnt(), len(measured))
     (path / "net.onnx").write_bytes(mlp((64, 64, 10), seed=3).SerializeToString())
     (path / "scenario.yaml").write_text(SCENARIO % more)
     return path / "scenario.yaml"

@@ -64,7 +64,7 @@ def function(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 ALONE = pytest.param(False, id="handler alone")
-WATCHDOG = pytest.param(True, id="behind of-watchdog")
+WATCHDOG = pytest.param(True, id="behind of-watchdog", marks=pytest.mark.slow)
 BOTH = pytest.mark.parametrize("function", [ALONE, WATCHDOG], indirect=True)
 
 # Whoever comes leaves with three others, so that nobody's company is left to chance.
@@ -97,8 +97,8 @@ async def together(running: Sidecar, *words: str) -> list[int]:
         pytest.param("hang", False, id="hang"),
         pytest.param("spin", False, id="spin"),
         pytest.param("stop", False, id="stop"),
-        pytest.param("hang", True, id="hang behind of-watchdog"),
-        pytest.param("stop", True, id="stop behind of-watchdog"),
+        pytest.param("hang", True, id="hang behind of-watchdog", marks=pytest.mark.slow),
+        pytest.param("stop", True, id="stop behind of-watchdog", marks=pytest.mark.slow),
     ],
     indirect=["function"],
 )

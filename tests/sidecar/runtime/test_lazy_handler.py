@@ -154,6 +154,7 @@ async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]

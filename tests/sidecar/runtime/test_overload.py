@@ -14,6 +14,7 @@ WIDE_RPS = 32 / (0.0024 + 0.0005 * 32)
 BOTH = pytest.mark.parametrize(
     ("function", "capacity_rps"), [(TINY, TINY_RPS), (WIDE, WIDE_RPS)], ids=["tiny", "wide"]
 )
+LONG = pytest.param(TINY, TINY_RPS, id="tiny", marks=pytest.mark.slow)  # hundreds of thousands
 
 
 def flooded(function: dict[str, object], capacity_rps: float, times: float) -> list[Outcome]:
@@ -52,7 +53,9 @@ def test_at_twice_the_capacity_nearly_half_are_in_time(
     assert after.in_time > 0.99 * after.due
 
 
-@BOTH
+@pytest.mark.parametrize(
+    ("function", "capacity_rps"), [LONG, pytest.param(WIDE, WIDE_RPS, id="wide")]
+)
 def test_at_twenty_times_the_capacity_as_much_is_served_as_at_it(
     function: dict[str, object], capacity_rps: float
 ) -> None:

@@ -43,6 +43,7 @@ def files(folder: Path) -> list[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_every_recipe_becomes_a_measured_variant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
