@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
-import socket
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faas_stack.test_up import carpool
 from tests.live.stack import ARGUMENTS, Stack, ends_well
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.faas_stack.test_up import Up
 
@@ -73,7 +72,7 @@ def kept_up(folder: Path) -> Iterator[KeptUp]:
             options = (*ARGUMENTS, *ports, "--scaler", "--hold 2s")
             return starts.enter_context(carpool(folder, *options))
 
-        provider, scaler = _lasting_ports()
+        provider, scaler = str(free_port()), str(free_port())
         running = KeptUp(started("--port", provider, "--scaler-port", scaler), folder)
         over = threading.Event()
 
@@ -94,15 +93,3 @@ def kept_up(folder: Path) -> Iterator[KeptUp]:
             over.set()
             supervisor.join()
             ends_well(running.up)
-
-
-def _lasting_ports() -> tuple[str, str]:
-    """Two that the system gives nobody while they are free, as to the end of some connection."""
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    draw, found = random.Random(), list[int]()
-    while len(found) < 2:
-        port = draw.randrange(first // 2, first)
-        with contextlib.suppress(OSError), socket.socket() as tried:
-            tried.bind(("127.0.0.1", port))
-            found.append(port)
-    return str(found[0]), str(found[1])

@@ -6,7 +6,6 @@ import concurrent.futures
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from carpool import wire
+from tests.ports import free_port
 from tests.waiting import wait_until
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.processes import HEAD, Client, batch_body, start
@@ -47,18 +47,12 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def free_address() -> str:
-    """A TCP address nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
-
-
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Handler]:
     """A handler of a small network on TCP."""
     folder = tmp_path_factory.mktemp("net")
     models.mlp(folder / "function" / "model.onnx")
-    with start(folder, address=free_address()) as handler:
+    with start(folder, address=f"127.0.0.1:{free_port()}") as handler:
         yield handler.wait_ready()
 
 
@@ -451,7 +445,7 @@ def handle_batch(items):
 def test_a_large_batch_passes_over_both_kinds_of_socket(tmp_path: Path) -> None:
     """Eight bodies of a megabyte each, there and back."""
     bodies = [bytes([mark]) * 1_000_000 for mark in range(8)]
-    for address in (f"unix:{tmp_path / 'x.sock'}", free_address()):
+    for address in (f"unix:{tmp_path / 'x.sock'}", f"127.0.0.1:{free_port()}"):
         with start(write(tmp_path, ECHO), address=address) as handler:
             handler.wait_ready()
             with Client(address) as client:

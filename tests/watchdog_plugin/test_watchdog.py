@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from carpool import wire
+from tests.ports import free_port
 from tests.tools import require_tool
 from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin.processes import Client
@@ -19,13 +19,6 @@ def handle_batch(items):
     print("z" * 200_000)
     return [item.bytes() for item in items]
 """
-
-
-def free_port() -> int:
-    """A TCP port nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def probe(address: str) -> int:

@@ -8,12 +8,12 @@ import os
 import re
 import shutil
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING
 
 from carpool import wire
 from carpool.http.client import Pool
+from tests.ports import free_port
 from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ def handle_batch(items):
 """
 
 
-def free_port() -> str:
-    """A port that nobody has."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])
-
-
 def watchdog_on_path(folder: Path) -> str:
     """A PATH with ``fwatchdog`` on it: the machine's own, or the stand-in."""
     if not shutil.which("fwatchdog"):
@@ -56,8 +50,8 @@ def behind_watchdog(folder: Path) -> dict[str, str]:
     return {
         "PATH": watchdog_on_path(folder),
         "sidecar_watchdog": "on",
-        "sidecar_watchdog_port": free_port(),
-        "sidecar_handler_port": free_port(),
+        "sidecar_watchdog_port": str(free_port()),
+        "sidecar_handler_port": str(free_port()),
         "fprocess": f"{sys.executable} -m watchdog_plugin",
         "function_dir": str(folder / "function"),
         "TMPDIR": str(folder),
