@@ -7,7 +7,7 @@ import random
 from functools import cache
 from typing import TYPE_CHECKING
 
-from carpool.predictor.operator_learning import fit_profiles
+from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.operators import Graph, Operator
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
 from carpool.predictor.fit_json import from_json, to_json
-from carpool.predictor.fitting import fit_profiles
 from carpool.predictor.operator_fit import Errors, Unit
 from carpool.predictor.operator_model import Operators
 from carpool.predictor.profile import Setting
