@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """
 models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}
 functions:
-  - {name: classify, model: toy, slo_ms: 3000, apps: [{name: web, arrivals: {poisson: {rate: 20}}}]}
+  - {name: classify, model: toy, slo_ms: 500, apps: [{name: web, arrivals: {poisson: {rate: 20}}}]}
 horizon_s: 5
 """
 
@@ -32,7 +32,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
     example = ROOT / "examples" / "policy"
-    subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=300)
+    subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=100)
     (wheel,) = folder.glob("carpool_headroom-*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
     (folder / "scenario.yaml").write_text(SCENARIO)
@@ -51,7 +51,7 @@ def run(installed: Path) -> Run:
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=200,
             check=False,
         )
 
