@@ -1,9 +1,9 @@
-"""Finding policies by name: built in, an installed package's entry point, or ``pkg.mod:Class``.
+"""Finding plugins by name: built in, an installed package's entry point, or ``pkg.mod:Class``.
 
-Names of built-ins are strings in one table, imported when asked for, so that choosing one policy
-never imports another's dependencies. Nothing registers itself by being imported. A policy is made
-with parameters that its ``Params`` declares; those may also come under the names that other
-servers have for them (`Knob`).
+Plugins are policies, and backends of the provider. Names of built-ins are strings in one table,
+imported when asked for, so that choosing one policy never imports another's dependencies. Nothing
+registers itself by being imported. A plugin is made with parameters that its ``Params`` declares;
+those of a policy may also come under the names that other servers have for them (`Knob`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILT_IN", "Found", "Kind", "Knob", "build", "knobs", "listed", "load", "resolve"]
 
-Kind = Literal["batch", "scale", "prewarm"]
+Kind = Literal["batch", "scale", "prewarm", "backend"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "batch": {
@@ -47,11 +47,13 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "lsth": "scaler.prewarm.lsth:LongShortHistogram",
         "breakeven": "scaler.prewarm.breakeven:BreakEven",
     },
+    "backend": {},  # Carpool's own are commands with options of their own
 }
 _GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
     "scale": "carpool.scale_policies",
     "prewarm": "carpool.prewarm_policies",
+    "backend": "carpool.provider_backends",
 }
 
 
@@ -101,7 +103,7 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     """
     known = listed(kind)
     owners = [found for found in known if found.name == name]
-    setting = f"{kind}.policy"
+    setting = "provider" if kind == "backend" else f"{kind}.policy"
     problems = Problems()
     if len(owners) > 1:
         both = " and ".join(f"{found.origin} ({found.target})" for found in owners)

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import json
 import sys
-import typing
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
@@ -45,7 +44,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="carpool policies", description="List policies, or check one."
     )
-    kinds: tuple[plugins.Kind, ...] = typing.get_args(plugins.Kind)
+    kinds = tuple(_METHODS)
     parser.add_argument(
         "--kind", choices=kinds, help="only these; with --check: its kind, if several have the name"
     )

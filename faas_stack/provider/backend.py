@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from faas_stack.partition.allocation import Allocation
     from faas_stack.partition.resources import Resources
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.logs import LogRing
+    from faas_stack.provider.secrets import SecretStore
 
-__all__ = ["Backend", "Instance"]
+__all__ = ["Backend", "Instance", "PluginBackend"]
 
 
 class Instance(Protocol):
@@ -115,4 +117,24 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """The provider ends: end everything at once, or let go of it if it is to last."""
+        ...
+
+
+class PluginBackend(Backend, Protocol):
+    """A backend that `carpool provider NAME` runs: it is made with its ``Params``, and opened."""
+
+    async def open(self, secrets: SecretStore, state: Path) -> None:
+        """Make ready to start instances; the first call.
+
+        Args:
+            secrets: of the functions, by namespace and name.
+            state: a folder of the provider's, for what must outlive it; it exists.
+
+        Raises:
+            CarpoolError: why it cannot be used.
+        """
+        ...
+
+    async def sweep(self) -> None:
+        """End what an earlier provider left, and no function has taken over since `open`."""
         ...

@@ -25,7 +25,7 @@ from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
-from faas_stack.provider import access
+from faas_stack.provider import access, plugin_command
 from faas_stack.provider.access import Access
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.deployment import Deployment
@@ -57,14 +57,17 @@ def main(argv: list[str]) -> int:
 
 
 def provider_main(argv: list[str]) -> int:
-    """``carpool provider``, over processes, and ``carpool provider docker``."""
+    """``carpool provider``, over processes, ``carpool provider docker``, and over a plugin."""
     if argv[:1] == ["docker"]:
         from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is an extra of its own
 
         return docker_command.main(argv[1:])
+    if argv and not argv[0].startswith("-"):
+        return plugin_command.main(argv[0], argv[1:])
     about = (
         "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to as "
-        "processes; carpool provider docker runs them in containers"
+        "processes; carpool provider docker runs them in containers, carpool provider NAME on a "
+        "backend of your own"
     )
     return _run(_parser("provider", about).parse_args(argv), deploy=False)
 

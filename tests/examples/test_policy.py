@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,13 +27,15 @@ horizon_s: 5
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what its wheel carries, which is where pip would put it."""
+    """A folder with what pip installs of its wheel."""
     folder = tmp_path_factory.mktemp("policy")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
     example = ROOT / "examples" / "policy"
     subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=100)
     (wheel,) = folder.glob("carpool_headroom-*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / "site")
+    options = ("--quiet", "--no-index", "--no-deps", "--target", str(folder / "site"))
+    install = [sys.executable, "-m", "pip", "install", *options, str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=100)
     (folder / "scenario.yaml").write_text(SCENARIO)
     return folder
 

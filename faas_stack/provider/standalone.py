@@ -1,0 +1,123 @@
+"""A provider that runs alone, whatever its backend: its options, and its run until a signal.
+
+What there should be, secrets and the like are kept in one state folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from carpool.address import Address, parse
+from carpool.errors import ConfigError, Problem
+from faas_stack.interrupts import say, serve_until_interrupted
+from faas_stack.provider import access
+from faas_stack.provider.access import Access
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.backend import Backend
+from faas_stack.provider.journal import Journal
+from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.secrets import SecretStore
+from sidecar.options import SCALER_SECRET
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["add_flags", "check", "journal", "secrets", "serve"]
+
+
+class _Backend(Backend, Protocol):
+    async def sweep(self) -> None: ...
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The options that no backend needs to know."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
+    add("--calls", default="", metavar="HOST:PORT", help="for functions: answers /function/ alone")
+    access.add_flags(parser)
+    add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
+    add("--scaler", metavar="HOST:PORT", help="where functions' sidecars find the scaler")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Whether the addresses among the options are addresses.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name in ("scaler", "calls"):
+        if text := getattr(args, name):
+            parse(text, f"--{name}")
+
+
+def secrets(args: argparse.Namespace) -> SecretStore:
+    """The functions' secrets, in the state folder."""
+    return SecretStore(args.state.resolve() / "secrets")
+
+
+def journal(args: argparse.Namespace) -> Journal:
+    """The functions there should be, in the state folder."""
+    return Journal(args.state / "functions")
+
+
+async def serve(
+    args: argparse.Namespace,
+    backend: _Backend,
+    store: SecretStore,
+    open_: Callable[[], Awaitable[None]],
+) -> int:
+    """Serve until interrupted.
+
+    Args:
+        args: The options of `add_flags`, which passed `check`.
+        backend: What runs the functions.
+        store: Their secrets.
+        open_: Opens the backend; called once the other options are known to be good.
+
+    Raises:
+        ConfigError: an option cannot be used.
+    """
+    listen = str(Address(args.host, args.port, ""))
+    asked = Access.of(args, listen)
+    options = Options(
+        listen=listen,
+        calls=args.calls,
+        auth=asked.auth,
+        hosts=asked.hosts,
+        journal=journal(args) if backend.lasting else None,
+        scaler=ScalerAccess(args.scaler, store) if args.scaler else None,
+    )
+    await open_()
+    if args.scaler:
+        token_file(store)  # for the scaler to start with
+    provider = Provider(backend, store, options)
+    work = _run(args, backend, provider, asked, store)
+    return await serve_until_interrupted(work, provider.drain, backend.close)
+
+
+async def _run(
+    args: argparse.Namespace,
+    backend: _Backend,
+    provider: Provider,
+    asked: Access,
+    store: SecretStore,
+) -> None:
+    try:
+        await provider.listen()
+    except OSError as error:
+        where = " and ".join(filter(None, (f"{args.host}:{args.port}", args.calls)))
+        hint = f"{error.strerror or error}; choose another with --port"
+        problem = Problem("--host, --port", where, "a free address", hint)
+        raise ConfigError([problem]) from error
+    await backend.sweep()
+    with asked.kept(provider.address):
+        if args.scaler:  # who reads the credentials need not read the functions' secrets
+            asked.share(SCALER_SECRET, token_file(store).read_bytes())
+        after = ", its functions go on" if backend.lasting else ""
+        say(f"provider at http://{provider.address}; stop it with Ctrl-C{after}")
+        say(asked.told(provider.address))
+        await asyncio.Event().wait()

@@ -1,0 +1,48 @@
+"""A backend as another package would bring it: processes of one command, whatever the image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.stack.assemble import BuildContext
+from tests.faas_stack.rig import INSTANCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["Unfinished", "Workers"]
+
+
+class Workers(ProcessBackend):
+    """Runs the stand-in instance for one image."""
+
+    @dataclass(frozen=True)
+    class Params:
+        """What it is made with."""
+
+        image: str
+
+    def __init__(self, params: Params) -> None:
+        self._image = params.image
+
+    async def open(self, secrets: SecretStore, state: Path) -> None:  # type: ignore[override]
+        """Ready from now on."""
+        context = state / "context"
+        context.mkdir(exist_ok=True)
+        images = {self._image: BuildContext(self._image, context, "the command")}
+        ProcessBackend.__init__(self, images, secrets, command=INSTANCE, grace_s=3.0)
+        await ProcessBackend.open(self)
+
+    async def sweep(self) -> None:
+        """Nothing outlives the provider."""
+
+
+class Unfinished:
+    """It cannot stop what it starts."""
+
+    def start(self) -> None:
+        """Start."""
