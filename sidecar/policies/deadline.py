@@ -89,9 +89,21 @@ def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
 
 
 def _most_saved(waiting: Waiting) -> Decision:
-    """The batch that completes the most requests in time per second; all if none can be saved."""
+    """The batch that completes the most requests in time per second; all if none can be saved.
+
+    Of a long queue no more is looked at than decides: about a batch behind the last that is late.
+    """
+    seats, best = min(waiting.count, waiting.limit), None
+    while best is None:
+        seats = min(2 * seats, waiting.count)
+        best = _best_of(waiting, waiting.first(seats), whole=seats == waiting.count)
+    return best
+
+
+def _best_of(waiting: Waiting, first: Sequence[Request], *, whole: bool) -> Decision | None:
+    """The same, known the ``first`` of the queue; None if those behind them matter, too."""
     now, exec_time = waiting.now, waiting.exec_time
-    riders = [rider for rider in waiting.first(waiting.count) if rider.deadline < math.inf]
+    riders = [rider for rider in first if rider.deadline < math.inf]
     ends = list(accumulate([rider.seats for rider in riders]))  # seats up to each rider
     best, best_rate = Decision(waiting.limit), 0.0
     late = 0  # of the first; grows with the size, as larger batches take longer
@@ -100,6 +112,8 @@ def _most_saved(waiting: Waiting) -> Decision:
         while late < len(riders) and riders[late].deadline < now + took:
             late += 1
         last = bisect_right(ends, size + (ends[late - 1] if late else 0))
+        if last == len(riders) and not whole:
+            return None
         saved = sum([rider.deadline >= now + took for rider in riders[late:last]])
         if saved > best_rate * took:
             best, best_rate = Decision(size, late), saved / took

@@ -1,0 +1,80 @@
+"""The batch that saves the most under overload: the same as by looking at the whole queue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence  # noqa: TC003 - hypothesis resolves annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.balance import Balance
+from sidecar.core.exec_time import ExecTime
+from sidecar.core.group import Group
+from sidecar.core.policy import Decision, Waiting
+from sidecar.core.request import Request
+from sidecar.core.states import State, advance
+from sidecar.policies.deadline import _most_saved
+
+BASE_S, ITEM_S = 0.01, 0.001
+requests = st.tuples(
+    st.one_of(st.floats(0.0, 0.1), st.just(math.inf)), st.sampled_from([1, 1, 1, 2, 5])
+)
+
+
+class Queue:
+    """A group of requests, as a policy sees it; counts those that the policy is shown."""
+
+    def __init__(self, drawn: Sequence[tuple[float, int]], limit: int) -> None:
+        self.shown = 0
+        self._group = Group(Balance(0.1))
+        for number, (deadline, seats) in enumerate(drawn):
+            request = Request(number, "k", 0.0, deadline=deadline, seats=seats)
+            advance(request, State.QUEUED)
+            self._group.push(request)
+        times = ExecTime()
+        for size in range(1, 20):
+            times.observe(size, BASE_S + ITEM_S * size)
+        self.waiting = Waiting(0.0, self._group.seats, limit, times, self._first)
+
+    def _first(self, seats: int) -> list[Request]:
+        first = self._group.first(seats)
+        self.shown += len(first)
+        return first
+
+
+def plainly(waiting: Waiting) -> Decision:
+    """Every size in turn, over the whole queue."""
+    riders = [r for r in waiting.first(waiting.count) if r.deadline < math.inf]
+    largest = min(waiting.count, waiting.limit)
+    best, best_rate = Decision(waiting.limit), 0.0
+    for size in sorted({*(2**power for power in range(11) if 2**power < largest), largest}):
+        took = waiting.exec_time.mean(size)
+        late = next((n for n, r in enumerate(riders) if r.deadline >= took), len(riders))
+        saved, seats = 0, 0
+        for rider in riders[late:]:
+            seats += rider.seats
+            if seats > size:
+                break
+            saved += rider.deadline >= took
+        if saved > best_rate * took:
+            best, best_rate = Decision(size, late), saved / took
+    return best
+
+
+@given(st.lists(requests, min_size=1, max_size=120), st.sampled_from([1, 2, 7, 8, 32]))
+def test_what_is_looked_at_decides_as_the_whole_queue(
+    drawn: list[tuple[float, int]], limit: int
+) -> None:
+    """However deadlines and sizes are mixed."""
+    waiting = Queue(drawn, limit).waiting
+    assert plainly(waiting) == _most_saved(waiting)
+
+
+def test_a_long_queue_is_not_looked_through() -> None:
+    """Two batches at its front, not the thousand requests behind."""
+    queue = Queue([(0.04 + 0.0001 * number, 1) for number in range(1000)], 32)
+    assert plainly(queue.waiting) == _most_saved(queue.waiting)
+    queue.shown = 0
+    _most_saved(queue.waiting)
+    assert queue.shown == 2 * 32
