@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from carpool import errors
+from carpool.http.backlog import Backlog, Memory
 from carpool.http.exchange import Account
 from carpool.http.limits import Limits, Refused
 from carpool.http.reader import Reader
@@ -38,7 +39,7 @@ _SLOWEST_BYTES_S = 1024  # an upload that is slower is no progress
 _AGAIN_S = 1
 
 
-class Owner(Account, Protocol):
+class Owner(Account, Memory, Protocol):
     """What a connection needs of the server that it belongs to.
 
     Attributes:
@@ -47,16 +48,11 @@ class Owner(Account, Protocol):
     """
 
     limits: Limits
-    loop: asyncio.AbstractEventLoop
-    most_held_bytes: int
     closing: bool
     quiet: asyncio.Future[None] | None
     connections: OrderedDict[Connection, None]
-    behind: OrderedDict[Connection, None]
+    behind: OrderedDict[Connection, Backlog]
     intake: Intake | None
-
-    def now(self) -> float:
-        """Event-loop time, seconds."""
 
     def join(self, connection: Connection) -> Refused | None:
         """Count a new connection in; or the reason why not."""
@@ -70,23 +66,18 @@ class Owner(Account, Protocol):
     def noticed(self) -> None:
         """A connection became idle or went away."""
 
-    def relieve(self, stalled_s: float = 0.0) -> bool:
-        """Drop clients that do not read until memory suffices; whether it does."""
-
 
 class Connection(asyncio.Protocol):
     """One socket.
 
     Attributes:
         exchanges: requests that are not answered yet, in order.
-        stalled_since: when a client that is behind was last seen to take something.
     """
 
     __slots__ = (
         "_active_since",
-        "_behind",
+        "_backlog",
         "_closing",
-        "_drained",
         "_handed_over",
         "_handing_over",
         "_leaving",
@@ -95,11 +86,8 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_reader",
         "_unclaimed",
-        "_unread",
-        "_untaken",
         "exchanges",
         "server",
-        "stalled_since",
         "transport",
     )
 
@@ -117,11 +105,8 @@ class Connection(asyncio.Protocol):
         self._handing_over = False
         self._handed_over = 0  # how many of the exchanges the application has
         self._unclaimed = 0  # bytes that were read and belong to no whole request
-        self._behind = False  # the client has not taken all that was written
-        self._unread = 0  # bytes of what it has not taken as a whole: so long all is in memory
-        self._untaken = 0  # bytes that were left of it when we last looked
-        self._drained: asyncio.Future[None] | None = None  # there is one while somebody waits
-        self._active_since = self.stalled_since = server.now()
+        self._backlog: Backlog | None = None  # there is one while the client is behind
+        self._active_since = server.now()
 
     # -- asyncio ----------------------------------------------------------------------------
 
@@ -184,10 +169,9 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
-        self._behind = True
-        self._active_since = self.stalled_since = self.server.now()
-        self._untaken = self.transport.get_write_buffer_size()
-        self.server.behind[self] = None
+        backlog = Backlog(self.server, self.transport)
+        self._backlog = self.server.behind[self] = backlog
+        self._active_since = backlog.stalled_since
         self._throttle()
 
     def resume_writing(self) -> None:
@@ -197,20 +181,15 @@ class Connection(asyncio.Protocol):
 
     async def writable(self) -> None:
         """Wait until the client has taken everything."""
-        if self._behind:
-            if self._drained is None or self._drained.done():
-                self._drained = self.server.loop.create_future()
-            await self._drained
+        if self._backlog:
+            await self._backlog.taken()
 
     def _catch_up(self) -> None:
-        """Nothing is unread any more: the client has taken it, or gets it never."""
-        if self._behind:
-            self._behind = False
+        """The client has taken everything, or never will."""
+        backlog, self._backlog = self._backlog, None
+        if backlog:
             del self.server.behind[self]
-            self.server.held_bytes -= self._unread
-            self._unread = 0
-        if self._drained and not self._drained.done():
-            self._drained.set_result(None)
+            backlog.end()
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -236,7 +215,7 @@ class Connection(asyncio.Protocol):
             self._closing = True
         exchanges = self.exchanges
         exchanges.append(exchange)
-        if len(exchanges) == 1 and not self._behind:
+        if len(exchanges) == 1 and self._backlog is None:
             self._handed_over = 1
             server.dispatch(exchange)
         elif not self._handing_over:
@@ -245,7 +224,7 @@ class Connection(asyncio.Protocol):
     def between_requests(self) -> bool:
         """Whether nothing is unanswered, nothing has begun, and there is memory to wait in."""
         server = self.server
-        settled = not (self.exchanges or self._reader.partial or self._behind)
+        settled = not (self.exchanges or self._reader.partial or self._backlog)
         return settled and not server.closing and server.held_bytes <= server.most_held_bytes
 
     def invite(self) -> None:
@@ -266,7 +245,7 @@ class Connection(asyncio.Protocol):
         while (
             self._handed_over < len(exchanges)
             and self._handed_over < _PIPELINE
-            and not self._behind
+            and not self._backlog
         ):
             exchange = exchanges[self._handed_over]
             self._handed_over += 1
@@ -278,7 +257,7 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self) -> None:
         """Stop reading while there is more than may be handed over."""
-        stop = self._behind or len(self.exchanges) > self._handed_over
+        stop = self._backlog is not None or len(self.exchanges) > self._handed_over
         if stop == self._paused:
             return
         self._paused = stop
@@ -317,8 +296,8 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send a part of the first exchange's answer."""
         self.transport.write(data)
-        if self._behind:
-            self._count_unread(len(data))
+        if self._backlog is not None:
+            self._backlog.add(len(data))
 
     def finish(self, data: bytes) -> None:
         """Send the end of the first exchange's answer; go on to those whose turn it is now."""
@@ -329,8 +308,8 @@ class Connection(asyncio.Protocol):
             if self._handed_over:
                 self._handed_over -= 1
             self.transport.write(data)
-            if self._behind:
-                self._count_unread(len(data))
+            if self._backlog is not None:
+                self._backlog.add(len(data))
             if not done.keep_alive:
                 self._leave()
                 return
@@ -346,14 +325,6 @@ class Connection(asyncio.Protocol):
         server.connections.move_to_end(self)
         if server.quiet:
             server.noticed()
-
-    def _count_unread(self, size_bytes: int) -> None:
-        """Count what the client did not take at once; for that, somebody else's may have to go."""
-        server = self.server
-        self._unread += size_bytes
-        server.held_bytes += size_bytes
-        if server.held_bytes > server.most_held_bytes:
-            server.relieve()
 
     def close_when_idle(self) -> None:
         """Close now if nothing is unanswered; else the last answer says that it is the last."""
@@ -375,8 +346,8 @@ class Connection(asyncio.Protocol):
         """Whether no request is under way, or one that hardly moves: what may make room."""
         if self.exchanges:
             return False
-        if self._behind:
-            return now - self.stalled_since > _STALLED_S
+        if self._backlog:
+            return now - self._backlog.stalled_since > _STALLED_S
         if not self._reader.partial:
             return not self._unclaimed  # or a request is parked
         waited_s = now - self._active_since
@@ -386,9 +357,9 @@ class Connection(asyncio.Protocol):
         """Enforce the time limits; called about once a second."""
         limits = self._limits
         waited_s = now - self._active_since
-        if self._behind:
-            self._look_for_progress(now)
-        if self._leaving or self._behind:
+        if self._backlog and self._backlog.moves(now):
+            self.server.behind.move_to_end(self)
+        if self._leaving or self._backlog:
             patience_s = _LINGER_S if self._leaving and self._lingering else limits.read_s
             if waited_s > patience_s:
                 self.abort()
@@ -397,14 +368,6 @@ class Connection(asyncio.Protocol):
                 self._refuse(Refused(408, f"the request did not arrive within {limits.read_s:g} s"))
         elif not self.exchanges and waited_s > limits.idle_s:
             self._leave()
-
-    def _look_for_progress(self, now: float) -> None:
-        """Notice whether the client has taken anything since we looked last."""
-        untaken = self.transport.get_write_buffer_size()
-        if untaken != self._untaken:
-            self._untaken = untaken
-            self.stalled_since = now
-            self.server.behind.move_to_end(self)
 
     def _leave(self) -> None:
         """Close when what is written has been sent."""

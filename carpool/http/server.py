@@ -52,6 +52,7 @@ from carpool.rate_limited_log import Seldom
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from carpool.http.backlog import Backlog
     from carpool.http.intake import Intake
 
 __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
@@ -95,7 +96,7 @@ class Server:
         self.loop = loop
         self.now = loop.time
         self.connections: OrderedDict[Connection, None] = OrderedDict()
-        self.behind: OrderedDict[Connection, None] = OrderedDict()
+        self.behind: OrderedDict[Connection, Backlog] = OrderedDict()
         self._turned_away: set[Connection] = set()
         self._trimmer = Trimmer()
         self.held_bytes = 0
@@ -160,7 +161,7 @@ class Server:
         before = self.now() - stalled_s
         while self.held_bytes > self.most_held_bytes:
             longest = next(iter(self.behind), None)
-            if longest is None or longest.stalled_since > before:
+            if longest is None or self.behind[longest].stalled_since > before:
                 return False
             longest.abort()
             self._count_closed("unread", self.most_held_bytes)
