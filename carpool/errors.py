@@ -156,7 +156,7 @@ def body(error: BaseException | str) -> bytes:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """What somebody sent, as a message may quote it: one bounded line, whatever it is.
+    """A value from outside, as a message may quote it: one bounded line, whatever it is.
 
     Nothing is looked at further than that, however long it is and however deeply it is nested.
     """

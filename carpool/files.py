@@ -36,7 +36,7 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         OSError: it cannot be written; what was there before stays.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A name of its own: no other writer's file, and no link that somebody has put there.
+    # A name of its own: no other writer's file, and no link that another user has put there.
     handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
     fresh = Path(name)
     try:

@@ -1,8 +1,8 @@
 """When a process that has answered probes gives no sign of life for too long.
 
-Time alone says too little: whoever probes may have been stopped itself, and then finds its timers
-over all at once. So some probes in a row must have been missed as well. And a process that has
-never answered may still be loading what it serves, for however long that takes.
+Time alone says too little: the probing process may have been stopped itself, and then finds its
+timers over all at once. So some probes in a row must have been missed as well. And a process that
+has never answered may still be loading what it serves, for however long that takes.
 """
 
 from __future__ import annotations

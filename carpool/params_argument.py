@@ -15,7 +15,7 @@ def read_params(text: str, example: str, option: str = "--params") -> dict[str, 
 
     Args:
         text: As it was given.
-        example: Shown to whoever gave something else.
+        example: Shown where something else was given.
         option: The argument's name.
 
     Raises:

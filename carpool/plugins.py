@@ -176,7 +176,7 @@ def build(policy_class: type[Any], params: Mapping[str, Any]) -> Any:  # noqa: A
         return policy_class(data(**own))
     except CarpoolError:
         raise
-    except Exception as error:  # a policy may be anybody's
+    except Exception as error:  # a policy may be any code
         given = str(dict(params))
         hint = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ConfigError([Problem(policy, given, "parameters it accepts", hint)]) from error

@@ -91,7 +91,7 @@ def setting(
 
 
 def with_prefix(texts: Mapping[str, str] | None, prefix: str) -> dict[str, str]:
-    """Those whose name begins with ``prefix``: the others are somebody else's."""
+    """Those whose name begins with ``prefix``: the others are not ours."""
     return {name: text for name, text in (texts or {}).items() if name.startswith(prefix)}
 
 

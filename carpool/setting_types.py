@@ -109,7 +109,7 @@ def memory() -> Kind:
 
 
 def document(expected: str) -> Kind:
-    """A JSON object, kept as it is for whoever it is meant for."""
+    """A JSON object, kept as it is for its reader."""
 
     def read(text: str) -> dict[str, object]:
         value = rules.loads(text)

@@ -160,7 +160,7 @@ class FunctionSettings:
 
     @property
     def shedding(self) -> str:
-        """What `shed` comes to: whoever sets an objective wants it kept."""
+        """What `shed` comes to: an objective that is set is to be kept."""
         return self.shed or ("dark" if self.objective_s is None else "on")
 
     @classmethod

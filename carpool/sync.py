@@ -3,13 +3,13 @@
 A front sidecar reports its load and what it sees of its instances (`FrontReport`); the sidecar of
 an instance announces where it takes batches (`Announcement`). Either is one JSON object, and is
 read strictly. The sender numbers its messages, so that one that comes twice is recognised. The
-answer carries the plan where the sender does not have it yet, and a proof that whoever answered
+answer carries the plan where the sender does not have it yet, and a proof that its sender
 knows the token and answers this very message: a plan can neither be forged nor played back.
 
 The sidecars of a function have a token of its own, made from the scaler's, which speaks for no
 other function. What a front shows to its instances with each batch is made from that.
 
-Nothing here knows how messages travel, or what anybody does about them.
+Nothing here knows how messages travel, or what is done about them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class FrontReport:
         period_s: Since the last report.
         idle_s: For how long nothing has waited or been executed; None while something is.
         queued: Requests waiting.
-        starving: Somebody waits, and no instance can be reached.
+        starving: A request waits, and no instance can be reached.
         apps, classes, instances: In detail.
         idle: Times without a request, from the end of an execution to the next arrival.
         fates: Requests by what became of them since the last report.
@@ -246,7 +246,7 @@ def read_message(text: bytes) -> FrontReport | Announcement:
 
 
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
-    """What shows that ``answer`` is to this message, and from somebody who knows the token."""
+    """What shows that ``answer`` is to this message, and from a holder of the token."""
     return hmac.new(token, f"{sender} {sequence} ".encode() + answer, hashlib.sha256).hexdigest()
 
 
@@ -277,7 +277,7 @@ def _dumps(message: FrontReport | Announcement) -> bytes:
 
 def _loads(text: bytes) -> object:
     # Ten thousand sidecars speak a few thousand times a second. A key that comes twice harms
-    # nobody here: whoever may speak at all could as well have said the last of both.
+    # nothing here: a sender that may speak at all could as well have sent the last of both.
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:

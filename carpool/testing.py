@@ -1,4 +1,4 @@
-"""The door to the suites that anybody's policy should pass, one for each kind of policy.
+"""The door to the suites that every policy should pass, one for each kind of policy.
 
 What a check reports is defined here; the suites themselves drive the sidecar's own core, or that of
 the scaler, and are found by strings, as nothing here imports another part.

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Kind, Left, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.scheduler import Scheduler
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
@@ -73,13 +73,13 @@ def lazily(requests: Sequence[Coming], rules: Rules) -> None:
         block = program.block(node)
         done = []
         if block.kind is Kind.DECODER and node + 1 == block.end:
-            for rider in entry.riders:
-                rider.payload.steps += 1
-                if rider.payload.steps >= rider.payload.left.decoder:
-                    done.append(rider)
+            for job in entry.jobs:
+                job.payload.steps += 1
+                if job.payload.steps >= job.payload.left.decoder:
+                    done.append(job)
         now += program.node_s(node, entry.seats)
-        for rider in scheduler.ran(set(done)):
-            rider.payload.ended = now
+        for job in scheduler.ran(set(done)):
+            job.payload.ended = now
 
 
 def windowed(
@@ -120,10 +120,10 @@ def windowed(
             following += 1
 
 
-def _rider(number: int, coming: Coming) -> Rider:
+def _rider(number: int, coming: Coming) -> Job:
     left = Left(coming.left.encoder, coming.predicted)
     deadline = coming.at + coming.sla_s
-    return Rider(number, coming.program, coming.at, deadline=deadline, left=left, payload=coming)
+    return Job(number, coming.program, coming.at, deadline=deadline, left=left, payload=coming)
 
 
 def _whole_s(batch: Batch) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ class StagedDevice:
         flight = _Flight(batch, len(batch.requests))
         for request in batch.requests:
             self._number += 1
-            rider = Rider(
+            job = Job(
                 self._number,
                 self._program,
                 request.arrived,
                 deadline=request.deadline,
                 payload=flight,
             )
-            self._scheduler.add(rider)
+            self._scheduler.add(job)
 
     def begin(self, now: float) -> float | None:
         """Run the next stage; returns what it takes, or None if there is none to run."""
@@ -108,14 +108,14 @@ class StagedDevice:
         entry = self._scheduler.table.top
         assert entry is not None  # noqa: S101  a stage ran
         share_s = self._stage_s / entry.seats
-        for rider in entry.riders:
-            rider.payload.exec_s += share_s
+        for job in entry.jobs:
+            job.payload.exec_s += share_s
         finished = self._scheduler.ran()
         if finished:
             self.company = len(finished)
         landed = []
-        for rider in finished:
-            flight: _Flight = rider.payload
+        for job in finished:
+            flight: _Flight = job.payload
             flight.left -= 1
             if not flight.left:
                 cost = self._execution.cost(flight.exec_s)

@@ -1,8 +1,9 @@
 """``python -m watchdog_plugin``: the function's process, or with ``--check`` its deploy check.
 
 Wires settings, server, engine and lifecycle together. Listens first and loads second, so that
-whoever asks meanwhile is told 503 rather than refused. Every fatal error ends the process with one
-message and a code other than 0: of-watchdog would keep a function that exits 0 "healthy" for ever.
+requests meanwhile are answered 503, and connections are not refused. Every fatal error ends the
+process with one message and a code other than 0: of-watchdog would keep a function that exits 0
+"healthy" for ever.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A folder ``models`` in the function's own holds a folder for each model, named as requests name it:
 ``/v2/models/NAME/...``, and ``/NAME`` for requests of other forms. Where all of them run stage by
-stage they share one executor, which looks at the deadlines of all before it lets anybody in. Knows
+stage they share one executor, which looks at the deadlines of all before it admits a request. Knows
 models by name, and neither how they are read nor how they run.
 """
 

@@ -1,13 +1,13 @@
-"""Whether company pays: by how many are late, and by the sum of the times when all are answered.
+"""Whether joining a running batch pays, by the number of late requests and the sum of latencies.
 
-Slack says whether joining makes anybody late, not whether it helps. Where a batch of two takes
-twice as long as one, catching up makes those who run wait for nothing; and under load, who comes
-behind shares a batch with all who will have come by then, so that catching up takes time from them.
-So newcomers are compared with what would become of all if they came behind, in one batch with those
-others, or before them where one batch would save nothing.
+Slack says whether joining makes a request late, not whether it helps. Where a batch of two takes
+twice as long as one, catching up makes the running requests wait for nothing; and under load, a
+request that runs behind shares a batch with all that will have arrived by then, so that catching up
+takes time from them. So newcomers are compared with the outcome for all requests if they ran
+behind, in one batch with those others, or before them where one batch would save nothing.
 
-To refuse whoever makes one late who would not be is no good either: he is late himself then, and so
-are those behind him. So the late are counted on both sides.
+Refusing every newcomer that makes another request late does not work either: it is late itself
+then, and so are those behind it. So late requests are counted on both sides.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.completion import Finish, finishes
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Left
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.table import Entry
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ _SAVES = 0.98  # else one batch of both saves nothing, give or take what is meas
 
 
 def pays(
-    stack: Sequence[Entry], riders: Sequence[Rider], rate_rps: float = 0.0, now: float = 0.0
+    stack: Sequence[Entry], jobs: Sequence[Job], rate_rps: float = 0.0, now: float = 0.0
 ) -> bool:
-    """Whether it is better that ``riders`` go on top than behind.
+    """Whether it is better that ``jobs`` go on top than behind.
 
     That is so if fewer are late, or as many, and all are answered sooner on average.
 
     Args:
         stack: who runs, from the bottom to the top.
-        riders: newcomers, of one model and key.
+        jobs: newcomers, of one model and key.
         rate_rps: at which others like them come, who share the batch behind.
         now: on the axis of the deadlines.
     """
-    newcomers = Entry(list(riders), 0, sum(rider.seats for rider in riders))
+    newcomers = Entry(list(jobs), 0, sum(job.seats for job in jobs))
     joined, before = finishes([*stack, newcomers]), finishes(stack)
     joined_s, before_s = ([after_s for _, after_s in each] for each in (joined, before))
-    first, count, free_s = riders[0], len(riders), max(before_s)
+    first, count, free_s = jobs[0], len(jobs), max(before_s)
     room = first.program.batch_max // first.seats - count
     others = max(0.0, min(rate_rps * free_s, room))  # that will have come by then
     alone_s, others_s = _batch_s(first, count), _batch_s(first, others) if others else 0.0
@@ -55,7 +55,7 @@ def pays(
         own_s = all_s = free_s + together_s
     else:  # they would come one after the other
         own_s, all_s = free_s + alone_s, free_s + alone_s + others_s
-    behind = [*before, *(Finish(rider, own_s) for rider in riders)]
+    behind = [*before, *(Finish(job, own_s) for job in jobs)]
     total_s = sum(joined_s) + others * (max(joined_s) + others_s)
     total_behind_s = sum(before_s) + count * own_s + others * all_s
     return (_late(joined, now), total_s) <= (_late(behind, now), total_behind_s)
@@ -71,15 +71,15 @@ def could_pay(program: Program) -> bool:
     full_rps = program.batch_max / program.seconds(0, Left(), program.batch_max)
     for running in sizes:
         for count in (size for size in sizes if size <= program.batch_max - running):
-            riders = [Rider(number, program, 0.0) for number in range(running + count)]
+            jobs = [Job(number, program, 0.0) for number in range(running + count)]
             for node in range(1, len(program)):
-                stack = [Entry(riders[:running], node, running)]
-                if any(pays(stack, riders[running:], rate_rps) for rate_rps in (0.0, full_rps)):
+                stack = [Entry(jobs[:running], node, running)]
+                if any(pays(stack, jobs[running:], rate_rps) for rate_rps in (0.0, full_rps)):
                     return True
     return False
 
 
-def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:
+def best_size(waiting: Sequence[Job], most: int, now: float) -> int:
     """With how many of ``waiting`` an idle device should begin, one at least and ``most``.
 
     So that few of them are late who need not be, and the mean latency is least; as if nobody else
@@ -87,7 +87,7 @@ def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:
     """
     first = waiting[0]
     alone_s = _batch_s(first, 1)
-    budgets_s = [rider.deadline - now + _ROUNDING_S for rider in waiting]
+    budgets_s = [job.deadline - now + _ROUNDING_S for job in waiting]
     best, least = 1, (len(waiting) + 1, 0.0)
     for size in _sizes(most):
         batch_s = _batch_s(first, size)
@@ -99,7 +99,7 @@ def best_size(waiting: Sequence[Rider], most: int, now: float) -> int:
 
 
 def _late(ends: Sequence[Finish], now: float) -> int:
-    return sum([now + after_s > rider.deadline + _ROUNDING_S for rider, after_s in ends])
+    return sum([now + after_s > job.deadline + _ROUNDING_S for job, after_s in ends])
 
 
 def _sizes(most: int) -> list[int]:
@@ -110,7 +110,7 @@ def _sizes(most: int) -> list[int]:
     return sizes if most == 1 else [*sizes, most]
 
 
-def _batch_s(like: Rider, count: float) -> float:
+def _batch_s(like: Job, count: float) -> float:
     """Seconds of a batch of so many, maybe not a whole number, from the first node on."""
     program = like.program
     seats = min(count * like.seats, program.batch_max)

@@ -14,7 +14,7 @@ from carpool.lazy_batching.program import Left
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.table import Entry
 
 __all__ = ["Finish", "finishes"]
@@ -23,28 +23,28 @@ __all__ = ["Finish", "finishes"]
 class Finish(NamedTuple):
     """When a request ends, from now."""
 
-    rider: Rider
+    job: Job
     after_s: float
 
 
 class _Group:
     """Batches that will have become one."""
 
-    __slots__ = ("entry", "node", "riders", "seats")
+    __slots__ = ("entry", "jobs", "node", "seats")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.node = entry.node
-        self.riders = list(entry.riders)
+        self.jobs = list(entry.jobs)
         self.seats = entry.seats
 
     def longest(self) -> Left:
-        lefts = [rider.left for rider in self.riders]
+        lefts = [job.left for job in self.jobs]
         return Left(max([left[0] for left in lefts]), max([left[1] for left in lefts]))
 
     def join(self, below: Entry) -> None:
         self.node = below.node
-        self.riders += below.riders
+        self.jobs += below.jobs
         self.seats += below.seats
 
 
@@ -84,9 +84,9 @@ def _end(group: _Group, now_s: float, ends: list[Finish]) -> float:
     static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.seats)
     static_s += now_s
     last_s = now_s
-    for rider in group.riders:
-        encoder, decoder = rider.left
+    for job in group.jobs:
+        encoder, decoder = job.left
         after_s = static_s + encoder * encoder_s + decoder * decoder_s
         last_s = max(last_s, after_s)
-        ends.append(Finish(rider, after_s))
+        ends.append(Finish(job, after_s))
     return last_s

@@ -1,17 +1,17 @@
-"""Who runs next: the table, those who wait for it, and who of them is let in at a boundary.
+"""What runs next: the table, the requests that wait for it, and which are admitted at a boundary.
 
 Theory of operation
 -------------------
 The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
-`ran`. Between two nodes, at a boundary, those who wait are looked at: an empty table takes the
-oldest of them and whoever may start with it; otherwise newcomers are put on top if it pays
-(`worth`), or, as the paper has it, if nobody's slack suffers (`slack`). Nothing ever waits for
-company: there is no window. To join pays less with every node that those who run have behind them;
-so who has been refused for that is not looked at again before somebody has come, or left.
+`ran`. Between two nodes, at a boundary, waiting requests are considered: an empty table takes the
+oldest and those that may start with it; otherwise newcomers are put on top if it pays
+(`admission`), or, as in the paper, if no slack becomes negative (`slack`). No request waits for a
+batch to fill: there is no window. Joining pays less with every node that the running requests have
+behind them; so a request refused for that is considered again when another has arrived or left.
 
-Requests are let in first come first served. If the oldest is refused, nobody else gets in before
-it; so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch
-is in the table already lets others pass. That is why nobody starves, with a deadline or without.
+Requests are admitted first come first served. If the oldest is refused, none is admitted before it;
+so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch is
+in the table already lets others pass. So no request starves, with a deadline or without.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from carpool.lazy_batching.table import BatchTable
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
 
+    from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.program import Program
-    from carpool.lazy_batching.request import Rider
     from carpool.lazy_batching.table import Entry
 
 __all__ = ["Scheduler"]
@@ -46,7 +46,7 @@ class Scheduler:
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self.table = BatchTable()
-        self._waiting: dict[tuple[Program, Hashable], list[Rider]] = {}
+        self._waiting: dict[tuple[Program, Hashable], list[Job]] = {}
         self._rates: dict[Program, Rate] = {}
         self._unpaid: int | None = None  # the table's changes when it did not pay to join it
 
@@ -55,21 +55,21 @@ class Scheduler:
         """Requests that have not been let in."""
         return sum(map(len, self._waiting.values()))
 
-    def add(self, rider: Rider) -> None:
+    def add(self, job: Job) -> None:
         """A request has come."""
         self._unpaid = None
-        self._rates.setdefault(rider.program, Rate()).arrived(rider.arrived)
-        self._waiting.setdefault((rider.program, rider.key), []).append(rider)
+        self._rates.setdefault(job.program, Rate()).arrived(job.arrived)
+        self._waiting.setdefault((job.program, job.key), []).append(job)
 
-    def cancel(self, rider: Rider) -> bool:
+    def cancel(self, job: Job) -> bool:
         """Forget a request that waits; False if it does not, or no longer."""
-        group = self._waiting.get((rider.program, rider.key), [])
-        if rider not in group:
+        group = self._waiting.get((job.program, job.key), [])
+        if job not in group:
             return False
-        group.remove(rider)
+        group.remove(job)
         self._unpaid = None
         if not group:
-            del self._waiting[rider.program, rider.key]
+            del self._waiting[job.program, job.key]
         return True
 
     def next(self, now: float) -> Entry | None:
@@ -81,7 +81,7 @@ class Scheduler:
             self._admit(now)
         return self.table.top
 
-    def ran(self, done: Collection[Rider] = (), failed: Collection[Rider] = ()) -> list[Rider]:
+    def ran(self, done: Collection[Job] = (), failed: Collection[Job] = ()) -> list[Job]:
         """The node of the batch that `next` named has run.
 
         Args:
@@ -104,7 +104,7 @@ class Scheduler:
                 return
             full.add(program)  # or smaller ones would pass who needs many seats, for ever
 
-    def _choose(self, group: list[Rider], waiting: list[Rider], now: float) -> int:
+    def _choose(self, group: list[Job], waiting: list[Job], now: float) -> int:
         """How many of the first of ``group`` are let in, who are the first of ``waiting``."""
         stack, rules = list(self.table), self.rules
         if any(entry.overtaken >= rules.overtaken_max for entry in stack):
@@ -114,13 +114,13 @@ class Scheduler:
                 return admission.best_size(waiting, len(group), now)
             return self._paying(stack, group, now)
         count = self._admissible(stack, group, now)
-        return count if stack else max(1, count)  # somebody has to be the first, late or not
+        return count if stack else max(1, count)  # one has to be the first, late or not
 
-    def _admissible(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+    def _admissible(self, stack: list[Entry], group: list[Job], now: float) -> int:
         count = slack.admissible(stack, group, self.rules, now)
         return count if self.rules.partial or count == len(group) else 0
 
-    def _paying(self, stack: list[Entry], group: list[Rider], now: float) -> int:
+    def _paying(self, stack: list[Entry], group: list[Job], now: float) -> int:
         """All of ``group``, or the first of it by whom nobody loses, or nobody."""
         rate_rps = self._rates[group[0].program].rps(now)
         if admission.pays(stack, group, rate_rps, now):
@@ -140,12 +140,12 @@ class Scheduler:
                 del self._waiting[key]
 
 
-def _fitting(waiting: list[Rider], room: int) -> list[Rider]:
+def _fitting(waiting: list[Job], room: int) -> list[Job]:
     """The first that have room together."""
     fitting = []
-    for rider in waiting:
-        room -= rider.seats
+    for job in waiting:
+        room -= job.seats
         if room < 0:
             break
-        fitting.append(rider)
+        fitting.append(job)
     return fitting

@@ -1,9 +1,9 @@
 """Slack: the time that is left to the tightest request once all of them have run.
 
 Eq. 1: slack = SLA - (T_wait + SingleExec); Eq. 2, for N requests: SLA - (T_wait + the sum of their
-SingleExec). T_wait is the time since arrival, for those who run as well, so SLA - T_wait is the
-time to the deadline. Newcomers are admitted if nobody's slack becomes negative, whatever model he
-is of, as all share the device.
+SingleExec). T_wait is the time since arrival, for running requests as well, so SLA - T_wait is
+the time to the deadline. Newcomers are admitted if no request's slack becomes negative, whatever
+its model, as all share the device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from carpool.lazy_batching.table import Entry
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.rules import Rules
 
 __all__ = ["admissible", "slack_s"]
@@ -36,15 +36,15 @@ def slack_s(budget_s: float, singles_s: Sequence[float]) -> float:
     return budget_s - sum(singles_s)
 
 
-def admissible(stack: Sequence[Entry], waiting: Sequence[Rider], rules: Rules, now: float) -> int:
+def admissible(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: float) -> int:
     """How many of the first of ``waiting``, of one model and key, nobody loses by."""
     if rules.estimate == "serial":
         return _serial(stack, waiting, rules, now)
     minded = {
-        rider
+        job
         for entry in stack
-        for rider in entry.riders
-        if rider.deadline < math.inf and _counts(rider, entry.node, rules, now)
+        for job in entry.jobs
+        if job.deadline < math.inf and _counts(job, entry.node, rules, now)
     }
     minded.update(r for r in waiting if r.deadline < math.inf and _counts(r, 0, rules, now))
     if not minded or _in_time(stack, waiting, minded, now):
@@ -57,49 +57,49 @@ def admissible(stack: Sequence[Entry], waiting: Sequence[Rider], rules: Rules, n
     )
 
 
-def _serial(stack: Sequence[Entry], waiting: Sequence[Rider], rules: Rules, now: float) -> int:
+def _serial(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: float) -> int:
     single_s = [
-        _single_s(rider, entry.node if rules.remaining else 0)
+        _single_s(job, entry.node if rules.remaining else 0)
         for entry in stack
-        for rider in entry.riders
+        for job in entry.jobs
     ]
     total_s = sum(single_s)
     budget_s = min(
         (
-            rider.deadline - now
+            job.deadline - now
             for entry in stack
-            for rider in entry.riders
-            if _counts(rider, entry.node, rules, now)
+            for job in entry.jobs
+            if _counts(job, entry.node, rules, now)
         ),
         default=math.inf,
     )
-    for count, rider in enumerate(waiting):
-        total_s += _single_s(rider, 0)
-        if _counts(rider, 0, rules, now):
-            budget_s = min(budget_s, rider.deadline - now)
+    for count, job in enumerate(waiting):
+        total_s += _single_s(job, 0)
+        if _counts(job, 0, rules, now):
+            budget_s = min(budget_s, job.deadline - now)
         if budget_s - total_s < -_ROUNDING_S:
             return count
     return len(waiting)
 
 
 def _in_time(
-    stack: Sequence[Entry], riders: Sequence[Rider], minded: Collection[Rider], now: float
+    stack: Sequence[Entry], jobs: Sequence[Job], minded: Collection[Job], now: float
 ) -> bool:
-    newcomers = Entry(list(riders), 0, sum(rider.seats for rider in riders))
+    newcomers = Entry(list(jobs), 0, sum(job.seats for job in jobs))
     return all(
-        now + after_s <= rider.deadline + _ROUNDING_S
-        for rider, after_s in finishes([*stack, newcomers])
-        if rider in minded
+        now + after_s <= job.deadline + _ROUNDING_S
+        for job, after_s in finishes([*stack, newcomers])
+        if job in minded
     )
 
 
-def _counts(rider: Rider, node: int, rules: Rules, now: float) -> bool:
-    """Whether the slack of ``rider`` matters: it is not lost, or that makes no difference."""
+def _counts(job: Job, node: int, rules: Rules, now: float) -> bool:
+    """Whether the slack of ``job`` matters: it is not lost, or that makes no difference."""
     if rules.lost == "block":
         return True
-    return now + _single_s(rider, node) <= rider.deadline + _ROUNDING_S
+    return now + _single_s(job, node) <= job.deadline + _ROUNDING_S
 
 
-def _single_s(rider: Rider, node: int) -> float:
+def _single_s(job: Job, node: int) -> float:
     """SingleExec from ``node`` on, by Algorithm 1."""
-    return rider.program.seconds(node, rider.left, min(rider.seats, rider.program.batch_max))
+    return job.program.seconds(node, job.left, min(job.seats, job.program.batch_max))

@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-Who is let in is put on top, at the first node, and catches up with the batch below. Where both
-stand at the same node they become one, again and again, until two on top of each other differ. A
-batch whose members part, at the end of a loop that some of them run once more, becomes two: in an
-encoder those who stay are on top, so that they catch up; in a decoder those who are done are, so
+An admitted request is put on top, at the first node, and catches up with the batch below. Where
+both stand at the same node they become one, again and again, until two on top of each other differ.
+A batch whose members part, at the end of a loop that some of them run once more, becomes two: in an
+encoder those that stay are on top, so that they catch up; in a decoder the finished ones are, so
 that they leave at once.
 
-All batches of one model together are never larger than its largest batch. So whoever catches up
-finds room below, and nobody is let in just to run ahead: between two runs of a batch's node, no
-more requests of its model are put on top than fit in. Requests of other models could be, for
-ever; each batch says how many have been (`overtaken`), and admission stops before it is too many.
+All batches of one model together are never larger than its largest batch. So a request that catches
+up fits below, and none is admitted just to run ahead: between two runs of a batch's node, no more
+requests of its model are put on top than fit in. Requests of other models could be, for ever; each
+batch says how many have been (`overtaken`), and admission stops before it is too many.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from carpool.lazy_batching.program import Kind, Left
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
 
+    from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.program import Program
-    from carpool.lazy_batching.request import Rider
 
 __all__ = ["BatchTable", "Entry"]
 
@@ -35,13 +35,13 @@ class Entry:
     """Requests of one model at one node.
 
     Attributes:
-        riders: in order of admission.
+        jobs: in order of admission.
         node: the node that runs next.
         seats: rows of them all.
         overtaken: batches put on top of it since it ran, where not all can become one.
     """
 
-    riders: list[Rider]
+    jobs: list[Job]
     node: int
     seats: int
     overtaken: int = 0
@@ -49,12 +49,12 @@ class Entry:
     @property
     def program(self) -> Program:
         """Their model."""
-        return self.riders[0].program
+        return self.jobs[0].program
 
     @property
     def key(self) -> Hashable:
         """What others must have to join them."""
-        return self.riders[0].key
+        return self.jobs[0].key
 
     def joins(self, other: Entry) -> bool:
         """Whether it and ``other`` become one where they meet."""
@@ -95,18 +95,18 @@ class BatchTable:
         """Rows of all requests of ``program`` in the table."""
         return self._seats.get(program, 0)
 
-    def push(self, riders: list[Rider]) -> None:
+    def push(self, jobs: list[Job]) -> None:
         """Put requests of one model and key on top, at its first node."""
-        entry = _entry(riders, 0)
+        entry = _entry(jobs, 0)
         if not all(entry.joins(below) for below in self._stack):
             for below in self._stack:
                 below.overtaken += 1
-        self._count(riders, 1)
+        self._count(jobs, 1)
         self.changes += 1
         self._stack.append(entry)
         self._merge()
 
-    def advance(self, done: Collection[Rider] = (), failed: Collection[Rider] = ()) -> list[Rider]:
+    def advance(self, done: Collection[Job] = (), failed: Collection[Job] = ()) -> list[Job]:
         """The node of the topmost batch has run.
 
         Args:
@@ -120,21 +120,21 @@ class BatchTable:
         if failed:
             self.changes += 1
             self._count(failed, -1)
-            entry.riders = [rider for rider in entry.riders if rider not in failed]
-        if not entry.riders:
+            entry.jobs = [job for job in entry.jobs if job not in failed]
+        if not entry.jobs:
             return []
         staying, going = _part(entry, done)
         block = entry.program.block(entry.node)
-        ended: list[Rider] = []
+        ended: list[Job] = []
         groups = [(going, entry.node + 1), (staying, block.start)]
         if block.kind is Kind.DECODER:
             groups.reverse()
-        for riders, node in groups:
+        for jobs, node in groups:
             if node == len(entry.program):
-                ended = riders
-                self._count(riders, -1)
-            elif riders:
-                self._stack.append(_entry(riders, node))
+                ended = jobs
+                self._count(jobs, -1)
+            elif jobs:
+                self._stack.append(_entry(jobs, node))
         self.changes += bool(ended or (staying and going))
         self._merge()
         return ended
@@ -145,37 +145,37 @@ class BatchTable:
             self.changes += 1
             above = stack.pop()
             below = stack[-1]
-            below.riders += above.riders
+            below.jobs += above.jobs
             below.seats += above.seats
             below.overtaken = max(below.overtaken, above.overtaken)
 
-    def _count(self, riders: Collection[Rider], sign: int) -> None:
-        for rider in riders:
-            seats = self.seats(rider.program) + sign * rider.seats
+    def _count(self, jobs: Collection[Job], sign: int) -> None:
+        for job in jobs:
+            seats = self.seats(job.program) + sign * job.seats
             if seats:
-                self._seats[rider.program] = seats
+                self._seats[job.program] = seats
             else:
-                self._seats.pop(rider.program, None)
+                self._seats.pop(job.program, None)
 
 
-def _entry(riders: list[Rider], node: int, overtaken: int = 0) -> Entry:
-    return Entry(riders, node, sum([rider.seats for rider in riders]), overtaken)
+def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
+    return Entry(jobs, node, sum([job.seats for job in jobs]), overtaken)
 
 
-def _part(entry: Entry, done: Collection[Rider]) -> tuple[list[Rider], list[Rider]]:
+def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
     """Who runs the loop once more, and who goes on behind it; everybody inside of one goes on."""
     block = entry.program.block(entry.node)
     if block.kind is Kind.STATIC or entry.node + 1 < block.end:
-        return [], entry.riders
-    staying: list[Rider] = []
-    going: list[Rider] = []
-    for rider in entry.riders:
-        left = rider.left
+        return [], entry.jobs
+    staying: list[Job] = []
+    going: list[Job] = []
+    for job in entry.jobs:
+        left = job.left
         if block.kind is Kind.ENCODER:
-            rider.left = Left(left.encoder - 1, left.decoder)
-            (staying if left.encoder > 1 else going).append(rider)
+            job.left = Left(left.encoder - 1, left.decoder)
+            (staying if left.encoder > 1 else going).append(job)
         else:
-            # Who runs longer than was predicted is about to end, as far as anybody knows.
-            rider.left = Left(left.encoder, max(1, left.decoder - 1))
-            (going if rider in done else staying).append(rider)
+            # One that runs longer than predicted is assumed to end with this step.
+            job.left = Left(left.encoder, max(1, left.decoder - 1))
+            (going if job in done else staying).append(job)
     return staying, going

@@ -69,7 +69,7 @@ def default_database() -> Path:
 def begin_database(path: Path) -> None:
     """See that a database can be written to; a missing or empty one becomes the package's copy.
 
-    The copy appears whole or not at all, whoever else begins it meanwhile.
+    The copy appears whole or not at all, whatever else begins it meanwhile.
 
     Raises:
         ConfigError: it is no profile database, or cannot be written.

@@ -111,7 +111,7 @@ def mapping(rule: Rule) -> Rule:
 
 
 def anything(value: object, path: str, problems: Problems) -> None:
-    """Whatever it is; somebody else checks it."""
+    """Whatever it is; it is checked elsewhere."""
 
 
 def number(expected: str, accepts: Callable[[float], bool], *, whole: bool = False) -> Rule:

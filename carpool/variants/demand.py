@@ -1,6 +1,6 @@
 """What a request that chooses its variant itself asks for, and the name it is counted under.
 
-Whoever scales sees demands as applications of their own, named by what they ask:
+Scaling policies see demands as applications of their own, named by what they ask:
 ``latency=0.1,accuracy=0.75``, ``variant=small-int8-t1``. Names are coarse, so that there are few.
 """
 

@@ -4,7 +4,7 @@ Of the variants that answer as accurately, as soon and as cheaply as asked:
 
 1. one with an Active instance, the cheapest, of equals the quickest, on its least loaded instance;
 2. else one that no instance runs, the one that would answer first, loading included;
-3. else none: then the closest that there is, for whoever asked to ask again.
+3. else none: then the closest that there is, for the caller to ask again.
 
 Overloaded and Interfered instances get nothing. The paper takes any Active variant that fits; the
 cheapest is ours, so that what is asked for costs no more than it must. A request path looks this

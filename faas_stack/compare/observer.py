@@ -1,7 +1,7 @@
 """Sees what runs while a trace is replayed: instances, what they have executed, what is planned.
 
 Instances are those that the provider lists; the scaler adds up what was executed. Both are asked
-several times a second, through the API that anybody may use.
+several times a second, through the public API.
 """
 
 from __future__ import annotations

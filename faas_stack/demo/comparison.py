@@ -28,7 +28,7 @@ _CALLERS = 96
 _WORTHWHILE = 1.3  # a gain below this is within what runs differ by
 _UNDER_BOTH = 0.7
 _WARMUP = "500ms"
-_TIMEOUT = "1s"  # whoever waited five times the SLO has left; it also empties the queue
+_TIMEOUT = "1s"  # a client that waited five times the SLO has left; it also empties the queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,17 +29,17 @@ def too_little_room(case: Case) -> Iterator[Problem]:
         return
     memory_bytes = machine.get("memory_mb", float("inf")) * _BYTES_PER_MB
     ledger = Allocation(Capacity(cpu=machine["cpus"], memory_bytes=memory_bytes))
-    for patient in case.patients:
-        if not patient.scaled:  # what the scaler makes of a machine is its business
-            yield from _refused(patient, ledger)
+    for function_context in case.contexts:
+        if not function_context.scaled:  # what the scaler makes of a machine is its business
+            yield from _refused(function_context, ledger)
 
 
-def _refused(patient: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
+def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
     """What the provider would say, were the functions before it there already."""
-    name, each = f"functions.{patient.function.name}", _size(patient)
-    count = patient.settings.scale_min if patient.settings else 1
+    name, each = f"functions.{function_context.function.name}", _size(function_context)
+    count = function_context.settings.scale_min if function_context.settings else 1
     try:
-        ledger.promise(patient.function.name, each, count)
+        ledger.promise(function_context.function.name, each, count)
     except ConfigError as error:
         for found in error.problems:
             yield Problem(f"{name}: {found.name}", found.value, found.expected, found.hint)
@@ -48,15 +48,15 @@ def _refused(patient: FunctionContext, ledger: Allocation) -> Iterator[Problem]:
         yield Problem(f"{name}.limits", asked, "no more than is left", str(error))
 
 
-def _size(patient: FunctionContext) -> Resources:
+def _size(function_context: FunctionContext) -> Resources:
     """What one instance asks for of cores and memory; nothing, if that cannot be read."""
-    function = patient.function
+    function = function_context.function
     deployment = Deployment(
         function.name,
         function.image,
         constraints=tuple(function.constraints),
         limits={key: text for key, text in function.limits.items() if key in ("cpu", "memory")},
-        settings=patient.settings or FunctionSettings(),
+        settings=function_context.settings or FunctionSettings(),
     )
     try:
         each = Resources.of(deployment)

@@ -42,12 +42,12 @@ def main(argv: list[str]) -> int:
     stack, problems = stack_file.read(path)
     if stack is None:
         raise ConfigError(problems)
-    patients = tuple(FunctionContext.of(function) for function in stack.functions)
-    around = explore(asked, _compose(args.compose, stack.folder), patients)
+    contexts = tuple(FunctionContext.of(function) for function in stack.functions)
+    around = explore(asked, _compose(args.compose, stack.folder), contexts)
     around = replace(around, complaints=complaints(stack.folder))
     findings = [Finding(READING, problem) for problem in problems]
-    findings += examine(Case(stack, patients, around))
-    count = len(patients)
+    findings += examine(Case(stack, contexts, around))
+    count = len(contexts)
     sys.stdout.write(_as_json(path, findings) if args.json else _as_text(path, findings, count))
     return 1 if findings else 0
 

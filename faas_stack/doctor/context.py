@@ -114,7 +114,7 @@ class Case:
     """A stack file and its surroundings."""
 
     stack: StackFile
-    patients: tuple[FunctionContext, ...]
+    contexts: tuple[FunctionContext, ...]
     around: Surroundings
 
 

@@ -21,34 +21,36 @@ __all__ = ["other_executor", "stages_missing"]
 _MODEL, _DECODER, _STAGES = "model.onnx", "decoder.onnx", "stages"
 
 
-def other_executor(patient: FunctionContext) -> Iterator[Problem]:
+def other_executor(function_context: FunctionContext) -> Iterator[Problem]:
     """The executor is the one that the model's profile speaks for, where it clearly does."""
-    folder, settings = patient.function.handler, patient.settings
+    folder, settings = function_context.function.handler, function_context.settings
     if folder is None or settings is None or not (folder / _MODEL).is_file():
         return
-    better = _better(folder, settings, min(patient.objectives.values(), default=None))
+    better = _better(folder, settings, min(function_context.objectives.values(), default=None))
     if better is None or better.executor == settings.executor:
         return
-    mend = f"leave it out: {better.why}"
+    fix = f"leave it out: {better.why}"
     if better.executor == "lazy":
-        mend = f"set it, and cut the model with carpool stages: {better.why}"
+        fix = f"set it, and cut the model with carpool stages: {better.why}"
         if (folder / _DECODER).is_file():
-            mend = f"set it: {better.why}"
-    where = patient.label("com.carpool.executor")
-    yield Problem(where, settings.executor, better.executor, mend)
+            fix = f"set it: {better.why}"
+    where = function_context.label("com.carpool.executor")
+    yield Problem(where, settings.executor, better.executor, fix)
 
 
-def stages_missing(patient: FunctionContext) -> Iterator[Problem]:
+def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
     """A model with the executor `lazy` is cut into stages, or answers step by step."""
-    folder, settings = patient.function.handler, patient.settings
+    folder, settings = function_context.function.handler, function_context.settings
     if folder is None or settings is None or settings.executor != "lazy":
         return
     model, stages = folder / _MODEL, folder / _STAGES
     code = folder / "handler.py"
     steps = (folder / _DECODER).is_file() or (code.is_file() and "decode_step" in code.read_text())
     if model.is_file() and not (steps or stages.is_dir()):
-        mend = f"run carpool stages {model} --out {stages}; without, requests wait for whole runs"
-        yield Problem(f"functions.{patient.function.name}: {stages}", "", "stages.json", mend)
+        fix = f"run carpool stages {model} --out {stages}; without, requests wait for whole runs"
+        yield Problem(
+            f"functions.{function_context.function.name}: {stages}", "", "stages.json", fix
+        )
 
 
 def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> Better | None:

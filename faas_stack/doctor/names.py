@@ -25,10 +25,10 @@ _LIKE = 0.84  # difflib's measure; a letter or two of a name of twenty
 _FACTORS = range(1, 101)
 
 
-def nearly_labels(patient: FunctionContext) -> Iterator[Problem]:
+def nearly_labels(function_context: FunctionContext) -> Iterator[Problem]:
     """No label or annotation looks like one that is read and is none."""
     known = [row.label for row in rows()] + [*_COMMUNITY, *_COMMERCIAL]
-    function = patient.function
+    function = function_context.function
     for name, value in sorted({**function.annotations, **function.labels}.items()):
         if name in known or name.startswith(LABEL_PREFIX):  # whose mistakes reading reports
             continue
@@ -36,52 +36,52 @@ def nearly_labels(patient: FunctionContext) -> Iterator[Problem]:
         bare = f"{LABEL_PREFIX}{name.lower().removeprefix('carpool.')}"
         meant = bare if bare in known and name.lower().startswith("carpool.") else ""
         if meant or close:
-            mend = f"did you mean {meant or close[0]!r}?"
-            yield Problem(patient.label(name), value, "a name that somebody reads", mend)
+            fix = f"did you mean {meant or close[0]!r}?"
+            yield Problem(function_context.label(name), value, "a name that is read", fix)
 
 
-def commercial_labels(patient: FunctionContext) -> Iterator[Problem]:
+def commercial_labels(function_context: FunctionContext) -> Iterator[Problem]:
     """No label is one that only OpenFaaS's commercial scaler reads."""
     instead = {
         f"{_SCALE}zero": 'com.carpool.scale.min: "0"',
         f"{_SCALE}type": "com.carpool.scale.policy",
     }
     for name in _COMMERCIAL:
-        if name in patient.function.labels:
-            mend = f"leave it out{f', and use {instead[name]}' if name in instead else ''}: "
-            mend += "Carpool passes it over, and the Community Edition refuses some of them"
-            value = patient.function.labels[name]
-            yield Problem(patient.label(name), value, "a label that somebody reads", mend)
+        if name in function_context.function.labels:
+            fix = f"leave it out{f', and use {instead[name]}' if name in instead else ''}: "
+            fix += "Carpool passes it over, and the Community Edition refuses some of them"
+            value = function_context.function.labels[name]
+            yield Problem(function_context.label(name), value, "a label that is read", fix)
 
 
-def bad_factor(patient: FunctionContext) -> Iterator[Problem]:
+def bad_factor(function_context: FunctionContext) -> Iterator[Problem]:
     """``com.openfaas.scale.factor`` is one with which the gateway still calls the function."""
     name = f"{_SCALE}factor"
-    value = patient.function.labels.get(name, "")
+    value = function_context.function.labels.get(name, "")
     factor = _whole(value)
     if factor is not None and factor not in _FACTORS:
-        mend = "leave it out: with scale_from_zero the gateway answers every call with 404"
-        yield Problem(patient.label(name), value, "a whole number from 1 to 100", mend)
+        fix = "leave it out: with scale_from_zero the gateway answers every call with 404"
+        yield Problem(function_context.label(name), value, "a whole number from 1 to 100", fix)
 
 
-def bounds_crossed(patient: FunctionContext) -> Iterator[Problem]:
+def bounds_crossed(function_context: FunctionContext) -> Iterator[Problem]:
     """``com.openfaas.scale.min`` is at most ``com.openfaas.scale.max``."""
-    labels = patient.function.labels
+    labels = function_context.function.labels
     low, high = (_whole(labels.get(f"{_SCALE}{name}", "")) for name in ("min", "max"))
     if low is not None and high is not None and low > high:
         expected = f"at most {_SCALE}max, which is {high}"
-        yield Problem(patient.label(f"{_SCALE}min"), str(low), expected, "exchange them")
+        yield Problem(function_context.label(f"{_SCALE}min"), str(low), expected, "exchange them")
 
 
-def two_scales(patient: FunctionContext) -> Iterator[Problem]:
+def two_scales(function_context: FunctionContext) -> Iterator[Problem]:
     """Bounds of instances are given once: as Carpool's labels, or as OpenFaaS's."""
     for name in ("min", "max"):
         ours, theirs = f"com.carpool.scale.{name}", f"{_SCALE}{name}"
-        given = {**patient.function.annotations, **patient.function.labels}
+        given = {**function_context.function.annotations, **function_context.function.labels}
         if ours in given and theirs in given and given[ours] != given[theirs]:
             expected = f"{given[ours]!r}, as {ours} says"
-            mend = "leave it out: the scaler goes by Carpool's, the gateway by its own"
-            yield Problem(patient.label(theirs), given[theirs], expected, mend)
+            fix = "leave it out: the scaler goes by Carpool's, the gateway by its own"
+            yield Problem(function_context.label(theirs), given[theirs], expected, fix)
 
 
 def _whole(text: str) -> int | None:

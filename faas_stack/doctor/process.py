@@ -36,9 +36,9 @@ _PREFIXES = (ENV_PREFIX, "sidecar_", "handler_")
 _ELSEWHERE = frozenset(("sidecar_plan_folder",))  # a folder of the container's, not of this machine
 
 
-def wrong_options(patient: FunctionContext) -> Iterator[Problem]:
+def wrong_options(function_context: FunctionContext) -> Iterator[Problem]:
     """Every ``sidecar_*`` and ``handler_*`` variable is one that there is, with a good value."""
-    function = patient.function
+    function = function_context.function
     env = {k: v for k, v in function.environment.items() if not k.startswith(ENV_PREFIX)}
     named = {"OPENFAAS_NAME": function.name, "fprocess": function.fprocess, **env}
     readers: tuple[Callable[[Mapping[str, str]], object], ...]
@@ -49,16 +49,18 @@ def wrong_options(patient: FunctionContext) -> Iterator[Problem]:
         except ConfigError as error:
             for found in error.problems:
                 if found.name not in _ELSEWHERE and found.name != "exec_timeout":
-                    yield Problem(patient.env(found.name), found.value, found.expected, found.hint)
+                    yield Problem(
+                        function_context.env(found.name), found.value, found.expected, found.hint
+                    )
 
 
-def nearly_ours(patient: FunctionContext) -> Iterator[Problem]:
+def nearly_ours(function_context: FunctionContext) -> Iterator[Problem]:
     """No variable looks like one of sidecar, handler or watchdog and is none."""
-    for name, value in sorted(patient.function.environment.items()):
-        mend = _nearly(name)
-        if mend:
-            expected = "a name that somebody reads"
-            yield Problem(patient.env(name), value, expected, mend)
+    for name, value in sorted(function_context.function.environment.items()):
+        fix = _nearly(name)
+        if fix:
+            expected = "a name that is read"
+            yield Problem(function_context.env(name), value, expected, fix)
 
 
 def _nearly(name: str) -> str:
@@ -90,49 +92,51 @@ def _differing(name: str, known: str) -> int:
     return max(len(left), len(right))
 
 
-def refused_batches(patient: FunctionContext) -> Iterator[Problem]:
+def refused_batches(function_context: FunctionContext) -> Iterator[Problem]:
     """``max_inflight`` lets in as many batches as the sidecar sends an instance at a time."""
-    text = patient.function.environment.get("max_inflight", "")
+    text = function_context.function.environment.get("max_inflight", "")
     if not text:
         return
-    least, why = _at_once(patient)
+    least, why = _at_once(function_context)
     if not (text.isascii() and text.isdecimal()):
-        mend = "the watchdog takes no limit for what it cannot read"
-        yield Problem(patient.env("max_inflight"), text, "a whole number", mend)
+        fix = "the watchdog takes no limit for what it cannot read"
+        yield Problem(function_context.env("max_inflight"), text, "a whole number", fix)
     elif 0 < int(text) < least:
-        mend = f"leave it out: the sidecar holds what is too much, the watchdog answers 429; {why}"
-        yield Problem(patient.env("max_inflight"), text, f"0, or at least {least}", mend)
+        fix = f"leave it out: the sidecar holds what is too much, the watchdog answers 429; {why}"
+        yield Problem(function_context.env("max_inflight"), text, f"0, or at least {least}", fix)
 
 
-def _at_once(patient: FunctionContext) -> tuple[int, str]:
+def _at_once(function_context: FunctionContext) -> tuple[int, str]:
     """Most batches that an instance holds, and why."""
-    settings = patient.settings
+    settings = function_context.settings
     if settings is None or settings.executor != "lazy":
         return _PIPELINED, "a quick handler gets the next batch while it works on one"
     spare = -(-settings.batch_max // _SPARE)
     return settings.batch_max + spare, "with executor lazy requests join one by one"
 
 
-def overruled(patient: FunctionContext) -> Iterator[Problem]:
+def overruled(function_context: FunctionContext) -> Iterator[Problem]:
     """No variable of the watchdog is set that the sidecar overrules, or that stops it."""
-    env = patient.function.environment
-    for name, mend in _OVERRULED.items():
+    env = function_context.function.environment
+    for name, fix in _OVERRULED.items():
         if name in env:
             expected = "nothing, as the sidecar sets it when it starts the watchdog"
-            yield Problem(patient.env(name), env[name], expected, f"leave it out, or see {mend}")
+            yield Problem(
+                function_context.env(name), env[name], expected, f"leave it out, or see {fix}"
+            )
     if env.get("suppress_lock", "").lower() in ("true", "1"):
-        mend = "leave it out: the watchdog would say 503 to whoever asks for its health, for ever"
-        yield Problem(patient.env("suppress_lock"), env["suppress_lock"], "false", mend)
+        fix = "leave it out: the watchdog would answer every health check with 503"
+        yield Problem(function_context.env("suppress_lock"), env["suppress_lock"], "false", fix)
     size = env.get("log_buffer_size", "-1")
     if size != "-1":
-        mend = "leave it out: one longer line ends the log, and later prints hang the function"
-        yield Problem(patient.env("log_buffer_size"), size, "-1", mend)
+        fix = "leave it out: one longer line ends the log, and later prints hang the function"
+        yield Problem(function_context.env("log_buffer_size"), size, "-1", fix)
 
 
-def cold_first_batch(patient: FunctionContext) -> Iterator[Problem]:
+def cold_first_batch(function_context: FunctionContext) -> Iterator[Problem]:
     """A ``handle_batch`` with an objective has an ``example`` to warm up with."""
-    function = patient.function
-    if not (function.handler and function.template and patient.objectives):
+    function = function_context.function
+    if not (function.handler and function.template and function_context.objectives):
         return
     source = function.handler / "handler.py"
     try:
@@ -142,8 +146,8 @@ def cold_first_batch(patient: FunctionContext) -> Iterator[Problem]:
     names = {name for node in tree.body for name in _names(node)}
     if "handle_batch" in names and "example" not in names:
         expected = "a body, or a list of bodies, that the function runs before it is ready"
-        mend = "add example = b'...' to handler.py; else the first request after a start pays"
-        yield Problem(f"functions.{function.name}: {source.name}: example", "", expected, mend)
+        fix = "add example = b'...' to handler.py; else the first request after a start pays"
+        yield Problem(f"functions.{function.name}: {source.name}: example", "", expected, fix)
 
 
 def _names(node: ast.stmt) -> Iterator[str]:

@@ -73,9 +73,9 @@ class Finding:
 
 def examine(case: Case) -> Iterator[Finding]:
     """Everything that the checks find."""
-    for patient in case.patients:
+    for function_context in case.contexts:
         for name, check in FUNCTION.items():
-            yield from (Finding(name, problem) for problem in check(patient))
+            yield from (Finding(name, problem) for problem in check(function_context))
     for name, whole in CASE.items():
         yield from (Finding(name, problem) for problem in whole(case))
 

@@ -1,4 +1,4 @@
-"""Who scales, whether he can be reached, what else does, and what the place has room for."""
+"""What scales the functions, whether it can be reached, and what the target has capacity for."""
 
 from __future__ import annotations
 
@@ -23,103 +23,109 @@ _FUNCTIONS = 15
 _WITHOUT_GPUS = ("faasd", "faas-netes", "carpool process")
 
 
-def no_objective(patient: FunctionContext) -> Iterator[Problem]:
+def no_objective(function_context: FunctionContext) -> Iterator[Problem]:
     """A scaling policy that plans for an objective has one."""
-    settings = patient.settings
-    if settings is None or patient.objectives or settings.scale_policy in _LOAD_ALONE:
+    settings = function_context.settings
+    if settings is None or function_context.objectives or settings.scale_policy in _LOAD_ALONE:
         return
-    mend = "set com.carpool.slo, such as 200ms, or com.carpool.scale.policy to openfaas"
+    fix = "set com.carpool.slo, such as 200ms, or com.carpool.scale.policy to openfaas"
     expected = "an objective, com.carpool.slo, beside it"
-    where = patient.label("com.carpool.scale.policy")
-    yield Problem(where, settings.scale_policy, expected, mend)
+    where = function_context.label("com.carpool.scale.policy")
+    yield Problem(where, settings.scale_policy, expected, fix)
 
 
-def front_without(patient: FunctionContext) -> Iterator[Problem]:
+def front_without(function_context: FunctionContext) -> Iterator[Problem]:
     """A function that names a scaler has a policy that scales it."""
-    where = patient.function.environment.get("sidecar_scaler", "")
-    if where and patient.settings is not None and not patient.scaled:
+    where = function_context.function.environment.get("sidecar_scaler", "")
+    if where and function_context.settings is not None and not function_context.scaled:
         expected = "a com.carpool.scale.policy other than fixed beside it"
-        mend = "set the policy, or leave the address out: a front without instances answers nobody"
-        yield Problem(patient.env("sidecar_scaler"), where, expected, mend)
+        fix = "set the policy, or leave the address out: a front without instances answers nobody"
+        yield Problem(function_context.env("sidecar_scaler"), where, expected, fix)
 
 
-def token_missing(patient: FunctionContext) -> Iterator[Problem]:
+def token_missing(function_context: FunctionContext) -> Iterator[Problem]:
     """A function that names a scaler on another machine has the scaler's token."""
-    function = patient.function
+    function = function_context.function
     where = function.environment.get("sidecar_scaler", "")
     local = where.removeprefix("http://").startswith(("unix:", "127.", "localhost:", "[::1]"))
     given = function.environment.get("sidecar_scaler_token")
     if where and not (local or given or SCALER_SECRET in function.secrets):
-        mend = "create it (faas-cli secret create) from what the scaler reads with --token-file"
+        fix = "create it (faas-cli secret create) from what the scaler reads with --token-file"
         name = f"functions.{function.name}.secrets"
-        yield Problem(name, ", ".join(function.secrets), SCALER_SECRET, mend)
+        yield Problem(name, ", ".join(function.secrets), SCALER_SECRET, fix)
 
 
 def nobody_scales(case: Case) -> Iterator[Problem]:
     """Where a gateway is named, every function to be scaled is told where its scaler is."""
     if case.around.scaler or not (case.around.provider or case.around.community):
         return  # the provider tells sidecars, as `carpool up` does, too
-    for patient in case.patients:
-        if patient.scaled and not patient.function.environment.get("sidecar_scaler"):
-            mend = "set sidecar_scaler: HOST:8090 and start carpool scaler run there"
+    for function_context in case.contexts:
+        if function_context.scaled and not function_context.function.environment.get(
+            "sidecar_scaler"
+        ):
+            fix = "set sidecar_scaler: HOST:8090 and start carpool scaler run there"
             expected = "the scaler's address: without it nothing follows the policy"
-            yield Problem(patient.env("sidecar_scaler"), "", expected, mend)
+            yield Problem(function_context.env("sidecar_scaler"), "", expected, fix)
 
 
 def scaler_silent(case: Case) -> Iterator[Problem]:
     """The scalers that functions name answer."""
     reasons = dict(case.around.silent)
-    for patient in case.patients:
-        where = patient.function.environment.get("sidecar_scaler", "")
+    for function_context in case.contexts:
+        where = function_context.function.environment.get("sidecar_scaler", "")
         if where in reasons:
-            mend = f"start it: carpool scaler run --listen {where} ({reasons[where]})"
-            yield Problem(patient.env("sidecar_scaler"), where, "a scaler that answers", mend)
+            fix = f"start it: carpool scaler run --listen {where} ({reasons[where]})"
+            yield Problem(
+                function_context.env("sidecar_scaler"), where, "a scaler that answers", fix
+            )
 
 
 def scaler_complains(case: Case) -> Iterator[Problem]:
     """The scaler that runs for this stack is content: counts of requests agree, all is ready."""
     for function, note in case.around.complaints:
-        mend = f"carpool scaler explain {function} tells more" if function else "see docs/scaler.md"
-        yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", mend)
+        fix = f"carpool scaler explain {function} tells more" if function else "see docs/scaler.md"
+        yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", fix)
 
 
 def surroundings_silent(case: Case) -> Iterator[Problem]:
-    """Whoever was named with an option answers."""
+    """Every address given as an option answers."""
     for name, where, reason in case.around.troubles:
         yield Problem(name, where, "an address that answers", reason)
 
 
 def another_scaler(case: Case) -> Iterator[Problem]:
     """There is no AlertManager beside functions that are scaled."""
-    scaled = [patient.function.name for patient in case.patients if patient.scaled]
+    scaled = [
+        function_context.function.name
+        for function_context in case.contexts
+        if function_context.scaled
+    ]
     for where in case.around.alert_managers if scaled else ():
-        mend = (
-            "take it away (Helm: alertmanager.create=false): it sets replicas back to 5 or to min"
-        )
+        fix = "take it away (Helm: alertmanager.create=false): it sets replicas back to 5 or to min"
         expected = f"none beside {', '.join(scaled)}, which the scaler scales"
-        yield Problem(where, "AlertManager", expected, mend)
+        yield Problem(where, "AlertManager", expected, fix)
 
 
 def replicas_over(case: Case) -> Iterator[Problem]:
-    """On OpenFaaS's Community Edition nobody asks for more than 5 replicas."""
+    """On OpenFaaS's Community Edition no function requests more than 5 replicas."""
     if not case.around.community:
         return
-    for patient in case.patients:
+    for function_context in case.contexts:
         for name in ("min", "max"):
-            for value, where in _bounds(patient, name):
+            for value, where in _bounds(function_context, name):
                 if value > _REPLICAS:
-                    mend = f"the Community Edition allows no more ({case.around.community})"
+                    fix = f"the Community Edition allows no more ({case.around.community})"
                     expected = f"at most {_REPLICAS}"
-                    yield Problem(patient.label(where), str(value), expected, mend)
+                    yield Problem(function_context.label(where), str(value), expected, fix)
 
 
-def _bounds(patient: FunctionContext, name: str) -> Iterator[tuple[int, str]]:
+def _bounds(function_context: FunctionContext, name: str) -> Iterator[tuple[int, str]]:
     theirs = f"com.openfaas.scale.{name}"
-    text = patient.function.labels.get(theirs, "")
+    text = function_context.function.labels.get(theirs, "")
     if text.isascii() and text.isdecimal() and len(text) < 10:  # noqa: PLR2004
         yield int(text), theirs
     ours = next(row for row in rows() if row.key == f"scale.{name}")
-    value = getattr(patient.settings, ours.field, None)
+    value = getattr(function_context.settings, ours.field, None)
     if value is not None:
         yield value, ours.label
 
@@ -128,14 +134,20 @@ def functions_over(case: Case) -> Iterator[Problem]:
     """On OpenFaaS's Community Edition there are no more than 15 functions, classes included."""
     if not case.around.community:
         return
-    names = {patient.function.name for patient in case.patients} | (case.around.deployed or set())
-    scaled = {patient.function.name for patient in case.patients if patient.scaled}
+    names = {function_context.function.name for function_context in case.contexts} | (
+        case.around.deployed or set()
+    )
+    scaled = {
+        function_context.function.name
+        for function_context in case.contexts
+        if function_context.scaled
+    }
     classes = {name for name in names if name.partition("--")[0] in scaled and "--" in name}
     least = len(names - classes) + max(len(scaled), len(classes))
     if least > _FUNCTIONS:
         expected = f"at most {_FUNCTIONS}"
-        mend = f"a class of instances is a function too ({case.around.community})"
-        yield Problem("functions", str(least), expected, mend)
+        fix = f"a class of instances is a function too ({case.around.community})"
+        yield Problem("functions", str(least), expected, fix)
 
 
 def gpus_missing(case: Case) -> Iterator[Problem]:
@@ -145,9 +157,9 @@ def gpus_missing(case: Case) -> Iterator[Problem]:
     blind = next((name for name in _WITHOUT_GPUS if unsaid.startswith(name)), "")
     if around.gpus != 0 and not blind:
         return
-    for patient in case.patients:
-        if patient.settings is not None and patient.settings.gpu:
-            mend = "carpool provider docker --gpus N has GPUs (CARPOOL_GPUS=N for the compose file)"
+    for function_context in case.contexts:
+        if function_context.settings is not None and function_context.settings.gpu:
+            fix = "carpool provider docker --gpus N has GPUs (CARPOOL_GPUS=N for the compose file)"
             expected = f"0, as {f'{blind} gives functions none' if blind else 'it has none'}"
-            value = f"{patient.settings.gpu:g}"
-            yield Problem(patient.label("com.carpool.gpu"), value, expected, mend)
+            value = f"{function_context.settings.gpu:g}"
+            yield Problem(function_context.label("com.carpool.gpu"), value, expected, fix)

@@ -39,7 +39,7 @@ class Asked:
         auth: user and password for it.
         prometheus: URL of the Prometheus that may have an AlertManager; empty: nobody is asked.
         community: whether the functions go to OpenFaaS Community Edition in any case.
-        gateway_timeout_s: what the gateway's ``upstream_timeout`` is, if somebody said so.
+        gateway_timeout_s: what the gateway's ``upstream_timeout`` is, if it was given.
     """
 
     gateway: str = ""
@@ -51,7 +51,7 @@ class Asked:
 
 @dataclass(slots=True)
 class _Answers:
-    """Asks, and keeps why somebody does not answer."""
+    """Asks, and keeps the reason of every failure."""
 
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class _Answers:
 
 
 def explore(
-    asked: Asked, compose: Compose | None, patients: Iterable[FunctionContext]
+    asked: Asked, compose: Compose | None, contexts: Iterable[FunctionContext]
 ) -> Surroundings:
     """Put together what is known."""
     answers = _Answers()
@@ -88,7 +88,7 @@ def explore(
     if upstream_s is None and around.community:
         upstream_s = duration_s((around.gateway or {}).get("upstream_timeout", ""))
         upstream_s = _GATEWAY_S if upstream_s is None else upstream_s
-    named = {p.function.environment.get("sidecar_scaler", "") for p in patients} - {""}
+    named = {p.function.environment.get("sidecar_scaler", "") for p in contexts} - {""}
     services = compose.services if compose else {}
     silent = tuple((where, why) for where in sorted(named) if (why := _silent(where, services)))
     troubles = tuple(answers.troubles)
@@ -142,7 +142,7 @@ def _alerting(found: Any) -> list[str]:  # noqa: ANN401  JSON
 
 
 def _silent(where: str, services: Iterable[str]) -> str:
-    """Why nobody answers at a scaler's address; empty if somebody does, or it cannot be told."""
+    """Why a scaler's address does not answer; empty if it does, or that cannot be told."""
     try:
         place = address.parse(where)
     except ConfigError:

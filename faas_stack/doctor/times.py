@@ -25,60 +25,62 @@ _GATEWAY_S = 60.0  # what it takes each time to be where nothing is said
 _GRACE_S = 10.0  # what an instance gets from our provider; Kubernetes gives 30
 
 
-def late_by_waiting(patient: FunctionContext) -> Iterator[Problem]:
+def late_by_waiting(function_context: FunctionContext) -> Iterator[Problem]:
     """A batch policy's window is shorter than every objective."""
-    wait_s = _window_s(patient)
-    for name, slo_s in patient.objectives.items():
+    wait_s = _window_s(function_context)
+    for name, slo_s in function_context.objectives.items():
         if math.isfinite(wait_s) and 0 < slo_s <= wait_s:
             expected = f"a window shorter than {name}, which is {durations.format(slo_s)}"
-            policy = patient.settings.batch_policy if patient.settings else ""
-            mend = f"set com.carpool.batch.wait below it, or choose another policy than {policy!r}"
-            where = patient.label("com.carpool.batch.params")
-            yield Problem(where, durations.format(wait_s), expected, mend)
+            policy = function_context.settings.batch_policy if function_context.settings else ""
+            fix = f"set com.carpool.batch.wait below it, or choose another policy than {policy!r}"
+            where = function_context.label("com.carpool.batch.params")
+            yield Problem(where, durations.format(wait_s), expected, fix)
 
 
-def _window_s(patient: FunctionContext) -> float:
+def _window_s(function_context: FunctionContext) -> float:
     """How long the policy lets a request wait for others."""
-    if patient.settings is None or ":" in patient.settings.batch_policy:
+    if function_context.settings is None or ":" in function_context.settings.batch_policy:
         return 0.0  # importable beside the function only
     with suppress(ConfigError):
-        return build_policy(patient.settings).depart(Request(1, "", 0.0))
+        return build_policy(function_context.settings).depart(Request(1, "", 0.0))
     return 0.0
 
 
-def cut_off(patient: FunctionContext) -> Iterator[Problem]:
+def cut_off(function_context: FunctionContext) -> Iterator[Problem]:
     """No objective is longer than ``exec_timeout``."""
-    for name, slo_s in patient.objectives.items():
-        if slo_s > patient.exec_timeout_s:
-            slo, limit = durations.format(slo_s), durations.format(patient.exec_timeout_s)
+    for name, slo_s in function_context.objectives.items():
+        if slo_s > function_context.exec_timeout_s:
+            slo, limit = durations.format(slo_s), durations.format(function_context.exec_timeout_s)
             expected = f"at least {name}, which is {slo}"
-            mend = f"set exec_timeout to {slo} or more: a batch is cut off that is still in time"
-            yield Problem(patient.env("exec_timeout"), limit, expected, mend)
+            fix = f"set exec_timeout to {slo} or more: a batch is cut off that is still in time"
+            yield Problem(function_context.env("exec_timeout"), limit, expected, fix)
 
 
-def watchdog_hangs_up(patient: FunctionContext) -> Iterator[Problem]:
+def watchdog_hangs_up(function_context: FunctionContext) -> Iterator[Problem]:
     """of-watchdog's ``write_timeout`` is not shorter than ``exec_timeout``."""
-    text = patient.function.environment.get("write_timeout", "")
+    text = function_context.function.environment.get("write_timeout", "")
     write_s = duration_s(text) if text else None
-    if write_s is not None and write_s < patient.exec_timeout_s < math.inf:
-        limit = durations.format(patient.exec_timeout_s)
+    if write_s is not None and write_s < function_context.exec_timeout_s < math.inf:
+        limit = durations.format(function_context.exec_timeout_s)
         expected = f"at least exec_timeout, which is {limit}"
-        mend = "leave it out, and the sidecar sets it; the watchdog would close the connection"
-        yield Problem(patient.env("write_timeout"), text, expected, mend)
+        fix = "leave it out, and the sidecar sets it; the watchdog would close the connection"
+        yield Problem(function_context.env("write_timeout"), text, expected, fix)
 
 
-def unread_times(patient: FunctionContext) -> Iterator[Problem]:
+def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
     """The watchdog's times are ones that it can read, and of use."""
     for name in _TIMES:
-        text = patient.function.environment.get(name, "")
+        text = function_context.function.environment.get(name, "")
         found_s = duration_s(text) if text else None
         if text and (found_s is None or found_s <= 0):
-            mend = "the watchdog takes its default for what it cannot read, and 0 for no limit"
-            yield Problem(patient.env(name), text, "a duration above zero such as 30s", mend)
+            fix = "the watchdog takes its default for what it cannot read, and 0 for no limit"
+            yield Problem(
+                function_context.env(name), text, "a duration above zero such as 30s", fix
+            )
         elif name == "healthcheck_interval" and found_s is not None and found_s >= _GRACE_S:
             expected = f"less than the {durations.format(_GRACE_S)} that an instance gets to end"
-            mend = "leave it out: the sidecar sets 1s; the watchdog waits that long before it ends"
-            yield Problem(patient.env(name), text, expected, mend)
+            fix = "leave it out: the sidecar sets 1s; the watchdog waits that long before it ends"
+            yield Problem(function_context.env(name), text, expected, fix)
 
 
 def gateway_gives_up(case: Case) -> Iterator[Problem]:
@@ -86,14 +88,14 @@ def gateway_gives_up(case: Case) -> Iterator[Problem]:
     upstream_s = case.around.upstream_timeout_s
     if upstream_s is None:
         return
-    for patient in case.patients:
-        if patient.exec_timeout_s > upstream_s:
-            endless = patient.exec_timeout_s == math.inf
-            limit = "0s" if endless else durations.format(patient.exec_timeout_s)
+    for function_context in case.contexts:
+        if function_context.exec_timeout_s > upstream_s:
+            endless = function_context.exec_timeout_s == math.inf
+            limit = "0s" if endless else durations.format(function_context.exec_timeout_s)
             expected = f"at most the gateway's timeout, which is {durations.format(upstream_s)}"
-            mend = f"lower it, or set the gateway's upstream_timeout to {limit} or more"
-            mend = f"0 is no limit: set {durations.format(upstream_s)} or less" if endless else mend
-            yield Problem(patient.env("exec_timeout"), limit, expected, mend)
+            fix = f"lower it, or set the gateway's upstream_timeout to {limit} or more"
+            fix = f"0 is no limit: set {durations.format(upstream_s)} or less" if endless else fix
+            yield Problem(function_context.env("exec_timeout"), limit, expected, fix)
 
 
 def gateway_order(case: Case) -> Iterator[Problem]:
@@ -106,9 +108,9 @@ def gateway_order(case: Case) -> Iterator[Problem]:
         if found["upstream"] >= found[name]:
             upstream, other = map(durations.format, (found["upstream"], found[name]))
             expected = f"less than {name}_timeout, which is {other}"
-            mend = f"set {name}_timeout to 5s more; else callers see a reset instead of a 502"
+            fix = f"set {name}_timeout to 5s more; else callers see a reset instead of a 502"
             where = f"{case.around.gateway_name}.upstream_timeout"
-            yield Problem(where, upstream, expected, mend)
+            yield Problem(where, upstream, expected, fix)
 
 
 def _gateway_s(gateway: dict[str, str], name: str) -> float:

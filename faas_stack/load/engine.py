@@ -196,7 +196,7 @@ class Engine:
             self._tally.starved += 1
 
     def _grow(self) -> bool:
-        """Open a connection for somebody in line; False if there are as many as there may be."""
+        """Open a connection for the next in line; False if there are as many as there may be."""
         if len(self._busy) + len(self._connecting) >= self._target.connections:
             return False
         if len(self._connecting) < len(self._line):

@@ -1,12 +1,12 @@
-"""Who gets what of a machine: a ledger that never gives away more than there is.
+"""What each function gets of a machine: a ledger that never gives away more than there is.
 
 Theory of operation: it has two books. *Promises* are what functions were deployed or scaled to,
-size times number; a promise beyond the machine is refused, and whoever asked is told. *Seats* are
-what instances hold, from before their first process starts until after the last one has ended. In
+size times number; a promise beyond the machine is refused, with the reason. *Seats* are what
+instances hold, from before their first process starts until after the last one has ended. In
 between the books may differ: an instance on its way out still holds a seat that is promised to
 another already, which then has to wait for it. A pinned instance has its cores to itself; all
-others share the *pool* of the remaining ones. Who names no size uses what is left: only the number
-of such instances is bounded, by what a machine can have of any size.
+others share the *pool* of the remaining ones. An instance without a size uses what is left: only
+the number of such instances is bounded, by what a machine can have of any size.
 
 Pure: sizes in, seats or refusals out. What other providers do with the machine it does not know.
 """

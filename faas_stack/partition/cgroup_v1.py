@@ -64,7 +64,7 @@ class TreesV1:
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folders; whoever removes them removes all of it."""
+        """The provider's folders; removing them removes all of it."""
         return list(self.folders.values())
 
     def make(self, instance: str, limits: Limits) -> list[Path]:

@@ -2,7 +2,7 @@
 
 A group that hands controllers down to others may have no process of its own, the top of the tree
 excepted. So the provider first moves into a leaf of its own folder; that is right only where no
-process of anybody else is in its group, which ``systemd-run --scope`` sees to, and a container.
+process of another program is in its group, which ``systemd-run --scope`` sees to, and a container.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TreeV2:
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folder; whoever removes it removes all of it."""
+        """The provider's folder; removing it removes all of it."""
         return [self._root]
 
     def make(self, instance: str, limits: Limits) -> list[Path]:
@@ -134,7 +134,7 @@ class TreeV2:
         """Move this process, and what it has started, from its group into a leaf.
 
         Raises:
-            Unusable: somebody else is in the group, too.
+            Unusable: other processes are in the group, too.
         """
         inside = list(map(int, _words(self._own / "cgroup.procs")))
         foreign = [pid for pid in inside if not _is_ours(pid)]

@@ -32,7 +32,7 @@ __all__ = ["Tree", "open_tree"]
 log = logging.getLogger(__name__)
 
 # As a provider's temporary folder is named, whose name its groups have. Whatever has another name,
-# a unit of systemd's for one, is somebody else's.
+# a unit of systemd's for one, belongs to another program.
 _OURS = re.compile(r"carpool-[a-z0-9_]{8}")
 
 
@@ -48,7 +48,7 @@ class Tree(Protocol):
 
     @property
     def roots(self) -> list[Path]:
-        """The provider's folders; whoever removes them removes all of it."""
+        """The provider's folders; removing them removes all of it."""
         ...
 
     def make(self, instance: str, limits: Limits) -> list[Path]:

@@ -38,7 +38,7 @@ def _enter(words: list[str]) -> list[str]:
     while (word := words.pop(0)) != "--":
         value = words.pop(0)
         if word == "--group":
-            Path(value).write_text("0", encoding="ascii")  # whoever writes
+            Path(value).write_text("0", encoding="ascii")  # the writing process
         else:
             os.sched_setaffinity(0, map(int, value.split(",")))
     return words

@@ -32,7 +32,7 @@ class Capacity:
     gpus: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, float]:
-        """As whoever plans for it is told; empty where there is no bound."""
+        """As planners are told; empty where there is no bound."""
         if not math.isfinite(self.cpu):
             return {}
         sizes = {"cpus": self.cpu, "gpus": len(self.gpus)}

@@ -55,7 +55,7 @@ class Mps:
         """Start a daemon where none runs. Blocks for a moment.
 
         Raises:
-            Unusable: there is no such program, it does not start, or it is somebody else's.
+            Unusable: there is no such program, it does not start, or it belongs to another user.
         """
         if not self.runs:
             self._start()

@@ -127,7 +127,7 @@ class Partitions:
             os.close(lock)
 
     def _spread(self) -> None:
-        """Everyone onto the cores he may use now."""
+        """Every instance onto the cores that it may use now."""
         for name, partition in self._entered.items():
             partition.keep_to(self.cores_of(name))
 

@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     files = "files basic-auth-user and basic-auth-password, made if there are neither"
     default = "one of your own for each address, in ~/.local/state/carpool/gateways"
     add("--basic-auth", type=Path, metavar="DIR", help=f"{files} (default: {default})")
-    trusted = "ask for no credentials: whoever reaches it may run anything as you"
+    trusted = "ask for no credentials: anyone who reaches it can run anything as you"
     add("--no-auth", action="store_true", help=trusted)
     names = "another name of this machine that requests may come by; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
@@ -132,7 +132,9 @@ class Access:
         """Where the credentials are, and how faas-cli gets to know them."""
         folder = self.folder(address)
         if folder is None or self.credentials is None:
-            return "no credentials are required (--no-auth): whoever reaches it may run any program"
+            return (
+                "no credentials are required (--no-auth): anyone who reaches it can run any program"
+            )
         login = ["faas-cli", "login", "--gateway", f"http://{address}", "--password-stdin"]
         user = self.credentials.user
         login += ["--username", user] * (user != "admin")

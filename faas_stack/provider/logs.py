@@ -77,7 +77,7 @@ class LineCutter:
 class LineBudget:
     """How many lines of one instance are kept: at most ``per_s`` a second, or as many at once.
 
-    More would be out of the ring before anybody has read them, and to take them costs time that
+    More would be out of the ring before they have been read, and to take them costs time that
     calls of other functions need.
     """
 
@@ -116,7 +116,7 @@ class LogRing:
         self.closed = False
 
     def add(self, instance: str, text: str, printed: datetime | None = None) -> None:
-        """Append a line, printed now unless somebody knows better."""
+        """Append a line, printed now unless the time is given."""
         line = LogLine(instance, printed or datetime.now(UTC), text)
         self._lines.append(line)
         self._bytes += len(text)

@@ -111,7 +111,7 @@ class Proxy:
         function, namespace = split_name(name)
         if found := self._fleet.get(function, namespace):
             return found
-        # Anybody may call: no hint tells which functions there are.
+        # Anyone may call: no hint tells which functions there are.
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
         raise Overloaded(message)
 

@@ -42,7 +42,7 @@ def is_front(deployment: Deployment) -> bool:
 def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
     """The file with the scaler's token for a namespace's functions, made if it is missing.
 
-    It is one token for all, unless somebody has given a namespace another one.
+    It is one token for all, unless a namespace has been given another one.
 
     Raises:
         NoSpace: it cannot be written.

@@ -26,7 +26,7 @@ def targets(fleet: Functions, here: str) -> list[dict[str, Any]]:
 
     Args:
         fleet: the functions.
-        here: the provider's address, as whoever asks knows it.
+        here: the provider's address, as the caller knows it.
     """
     found = []
     for function in fleet.functions():

@@ -1,7 +1,7 @@
 """Variants that are registered while ``carpool up`` runs, taken into the function's build context.
 
 Instances read their models there, and the scaler the list. So the model files come first and the
-list, which names them, last and in one step: whoever reads it finds what it names. Files that a new
+list, which names them, last and in one step: a reader finds what it names. Files that a new
 list does not name any more stay, as instances may still have to load them.
 """
 

@@ -35,7 +35,7 @@ __all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled", "
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 5.0
-_MISUSED = 2  # the exit status of whoever cannot use his options
+_MISUSED = 2  # the exit status for options that cannot be used
 _LISTENING = re.compile(r"scaler: listening on (?!unix:)(\S+)")
 
 
@@ -193,7 +193,7 @@ class ScalerProcess:
                     self._found(found[1])
 
     def _found(self, address: str) -> None:
-        """It listens there: note it for whoever asks in the stack's folder."""
+        """It listens there: note it in the stack's folder, for commands."""
         self.url = f"http://{address}"
         self._port = parse(address).port  # the same from now on, however often it starts
         known = self._needs.folder / URL_FILE

@@ -1,6 +1,6 @@
-"""``carpool up`` as a program of its own, for as long as somebody needs it.
+"""``carpool up`` as a program of its own, for as long as it is needed.
 
-It runs outside the caller's process, so that whoever sends the load does not share an event loop
+It runs outside the caller's process, so that a load generator does not share an event loop
 with what is measured, and in a session of its own: an interrupt is for the caller, who then stops
 it in order.
 """

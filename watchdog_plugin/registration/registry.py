@@ -5,7 +5,7 @@
 
 A variant is registered when it is in the list, which is replaced in one step. A model file of such
 a name that the list does not have is what an interrupted registration has left; it goes at the next
-one. Any other file in the folder is somebody else's and stays.
+one. Any other file in the folder belongs to others and stays.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class Registry:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Nobody else registers for this application meanwhile; what was left over is gone.
+        """No other process registers for this application meanwhile; what was left over is gone.
 
         Raises:
             ConfigError: the folder cannot be written.
-            Conflict: somebody else does.
+            Conflict: another process does.
         """
         with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                msg = f"{self._folder}: somebody else is registering variants of {self._app!r}"
+                msg = f"{self._folder}: another process is registering variants of {self._app!r}"
                 raise Conflict(msg) from error
             try:
                 self._sweep()

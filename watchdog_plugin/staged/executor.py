@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
 from carpool.lazy_batching.program import Kind, Left
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.scheduler import Scheduler
 from watchdog_plugin import logs
 from watchdog_plugin.staged.rows import Rows, gather, spread
@@ -35,7 +35,7 @@ __all__ = ["Executor", "Lane", "Member", "Ticket", "run_stage"]
 
 
 class Ticket:
-    """Requests that somebody waits for."""
+    """Requests whose callers wait."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -117,7 +117,7 @@ class Executor:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self._scheduler = Scheduler(rules)
-        self._incoming: deque[Rider] = deque()
+        self._incoming: deque[Job] = deque()
         self._wake = threading.Condition()
         self._number = 0
         self._thread = threading.Thread(target=self._run, name="stages", daemon=True)
@@ -148,7 +148,7 @@ class Executor:
                 self._number += 1
                 deadline = now + budget_s if budget_s < math.inf else math.inf
                 self._incoming.append(
-                    Rider(
+                    Job(
                         self._number,
                         lane.program,
                         now,
@@ -171,7 +171,7 @@ class Executor:
             os._exit(1)
 
     def _boundary(self) -> None:
-        """Take in who has come, and run one stage, or wait for somebody."""
+        """Admit what has arrived, and run one stage, or wait for a request."""
         scheduler = self._scheduler
         while self._incoming:
             scheduler.add(self._incoming.popleft())
@@ -181,30 +181,30 @@ class Executor:
                 if not self._incoming:
                     self._wake.wait()
             return
-        riders = list(entry.riders)
-        failed = run_stage(riders, entry.node)
-        done = {rider for rider in riders if rider.payload.ended}
+        jobs = list(entry.jobs)
+        failed = run_stage(jobs, entry.node)
+        done = {job for job in jobs if job.payload.ended}
         finished = scheduler.ran(done, failed.keys())
-        for rider, error in failed.items():
-            rider.payload.end(error)
-        for rider in finished:
-            member: Member = rider.payload
+        for job, error in failed.items():
+            job.payload.end(error)
+        for job in finished:
+            member: Member = job.payload
             if member.steps:
                 member.lane.lengths.observe(member.steps)
             member.end()
 
 
-def run_stage(riders: list[Rider], node: int) -> dict[Rider, Exception]:
+def run_stage(jobs: list[Job], node: int) -> dict[Job, Exception]:
     """Run a stage of a model for these requests; returns those on whom it failed, and why."""
     try:
-        _together(riders, node)
+        _together(jobs, node)
     except BaseException as error:  # noqa: BLE001  whose fault it is shows one by one
-        if len(riders) == 1:
-            return {riders[0]: error if isinstance(error, Exception) else _quit(error)}
+        if len(jobs) == 1:
+            return {jobs[0]: error if isinstance(error, Exception) else _quit(error)}
         logs.say_failure("a stage for several requests", error)
-        failed: dict[Rider, Exception] = {}
-        for rider in riders:
-            failed |= run_stage([rider], node)
+        failed: dict[Job, Exception] = {}
+        for job in jobs:
+            failed |= run_stage([job], node)
         return failed
     return {}
 
@@ -216,17 +216,17 @@ def _quit(error: BaseException) -> Exception:
     return failure
 
 
-def _together(riders: list[Rider], node: int) -> None:
-    members: list[Member] = [rider.payload for rider in riders]
+def _together(jobs: list[Job], node: int) -> None:
+    members: list[Member] = [job.payload for job in jobs]
     model = members[0].lane.model
     step = model.run(node, gather([member.rows for member in members]))
-    counts = [rider.seats for rider in riders]
+    counts = [job.seats for job in jobs]
     rows = sum(counts)
     for array in (*step.values.values(), *step.emitted.values()):
         if array.shape[:1] != (rows,):
             msg = f"a stage made {array.shape} of {rows} rows: expected a row for each"
             raise ValueError(msg)
-    decoding = riders[0].program.block(node).kind is Kind.DECODER
+    decoding = jobs[0].program.block(node).kind is Kind.DECODER
     done: list[bool] | None = None
     if step.done is not None:
         done = np.logical_and.reduce(step.done.reshape(rows, -1), axis=1).tolist()

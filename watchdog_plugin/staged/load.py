@@ -47,7 +47,7 @@ def staged_model(
 
     Args:
         settings: of the handler.
-        author: what he has defined.
+        author: what the handler defines.
         lengths: what is declared of inputs whose lengths differ.
         executor: that the model shares with others; None: it has its own.
 
@@ -86,7 +86,7 @@ def _measured(model: StagedModel, settings: HandlerSettings) -> Program:
 def _static(
     whole: OnnxSession, settings: HandlerSettings, *, shared: bool
 ) -> tuple[StagedModel, Program]:
-    """In its stages if it has any, and anybody gains by them."""
+    """In its stages if it has any, and they pay."""
     stages, outputs = _stages(settings), list(whole.signature.outputs)
     if stages is None or not shared:
         model = ChainModel(Chain([whole], outputs), whole.signature)

@@ -24,7 +24,7 @@ class Line:
         constants: nodes that depend on none, in order of execution.
         weights: initializers by name.
         inputs: names of what a caller gives.
-        outputs: names of what he is given.
+        outputs: names of the outputs that callers get.
     """
 
     nodes: list[Any]

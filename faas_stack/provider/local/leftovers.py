@@ -1,4 +1,4 @@
-"""Finding and ending processes that belong to a folder, whoever started them.
+"""Finding and ending processes that belong to a folder, whatever started them.
 
 Every process of an instance, however deep below it and in whatever session, inherits a TMPDIR in
 the provider's run folder; that marks it. Where instances have control groups, whatever is in one
@@ -33,7 +33,7 @@ def marked(folder: str) -> list[int]:
     for entry in _PROC.glob("[0-9]*"):
         try:
             env = b"\0" + (entry / "environ").read_bytes()
-        except OSError:  # gone meanwhile, or somebody else's
+        except OSError:  # gone meanwhile, or another user's
             continue
         if b"\0" + exact in env or b"\0" + below in env:
             found.append(int(entry.name))

@@ -71,7 +71,7 @@ class ProcessBackend:
         grace_s: how long an instance may take to end.
         watchdog: whether of-watchdog is to be used where it is installed.
         capacity: what there is for functions; None: all that this process may use; without bounds
-            nobody is held to his limits, and nothing is counted.
+            no instance is held to its limits, and nothing is counted.
     """
 
     name = "process"

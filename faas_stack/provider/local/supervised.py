@@ -113,7 +113,7 @@ class Supervised:
     def silent(self) -> bool:
         """Whether it was ready in this life, and says nothing to probes any more.
 
-        One that refuses them is no longer open to anybody new, and may well answer what it has.
+        One that refuses them takes no new requests, and may well answer those it has.
         """
         return self._was_ready and self._unheard >= _SILENT_PROBES
 

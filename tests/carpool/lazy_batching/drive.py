@@ -12,7 +12,7 @@ from carpool.lazy_batching.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.lazy_batching.request import Rider
+    from carpool.lazy_batching.job import Job
     from carpool.lazy_batching.rules import Rules
 
 __all__ = ["Drive", "program"]
@@ -46,10 +46,10 @@ class Drive:
     nodes: dict[int, list[int]] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
 
-    def run(self, riders: Sequence[Rider], free_at: float = 0.0) -> Drive:
+    def run(self, jobs: Sequence[Job], free_at: float = 0.0) -> Drive:
         """Run all of them, the device being busy with something else until ``free_at``."""
         scheduler = Scheduler(self.rules)
-        coming = sorted(riders, key=lambda rider: rider.arrived)
+        coming = sorted(jobs, key=lambda job: job.arrived)
         now = free_at
         while coming or scheduler.waiting or scheduler.table.top:
             while coming and coming[0].arrived <= now:
@@ -59,23 +59,23 @@ class Drive:
                 assert coming, "nothing runs, though somebody waits"
                 now = max(now, coming[0].arrived)
                 continue
-            members = list(entry.riders)
+            members = list(entry.jobs)
             assert sum(r.seats for r in members) == entry.seats <= entry.program.batch_max
             self.batches.append((now, tuple(r.id for r in members)))
-            for rider in members:
-                self.nodes.setdefault(rider.id, []).append(entry.node)
+            for job in members:
+                self.nodes.setdefault(job.id, []).append(entry.node)
             now += entry.program.node_s(entry.node, entry.seats)
-            for rider in scheduler.ran(self._done(entry.program, entry.node, members)):
-                assert rider.id not in self.ended
-                self.ended[rider.id] = now
+            for job in scheduler.ran(self._done(entry.program, entry.node, members)):
+                assert job.id not in self.ended
+                self.ended[job.id] = now
         return self
 
-    def _done(self, of: Program, node: int, members: Sequence[Rider]) -> list[Rider]:
+    def _done(self, of: Program, node: int, members: Sequence[Job]) -> list[Job]:
         block = of.block(node)
         if block.kind is not Kind.DECODER or node + 1 < block.end:
             return []
-        for rider in members:
-            self.steps[rider.id] = self.steps.get(rider.id, 0) + 1
+        for job in members:
+            self.steps[job.id] = self.steps.get(job.id, 0) + 1
         return [r for r in members if self.steps[r.id] >= self.lengths.get(r.id, 1)]
 
     @property

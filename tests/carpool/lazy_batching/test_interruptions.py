@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Kind, Left, Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import program
@@ -37,21 +37,21 @@ def test_everybody_ends_once_whatever_comes_between(
     """Answered, failed or cancelled, and each only once; nothing is left behind."""
     models = [Program(name, [Node([1.0, 1.5, 1.7], kind) for kind in kinds]) for name in "ab"]
     scheduler, now, number = Scheduler(rules), 0.0, 0
-    waiting: set[Rider] = set()
-    some: st.SearchStrategy[set[Rider]]
-    there: set[Rider] = set()
-    ended: list[Rider] = []
+    waiting: set[Job] = set()
+    some: st.SearchStrategy[set[Job]]
+    there: set[Job] = set()
+    ended: list[Job] = []
     for _ in range(data.draw(st.integers(1, 60))):
         for _ in range(data.draw(st.integers(0, 3))):
             model = data.draw(st.sampled_from(models))
             left = Left(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
             budget_s = data.draw(st.sampled_from([0.0, 9.0, math.inf]))
             seats = data.draw(st.integers(1, 2))
-            rider = Rider(number, model, now, deadline=now + budget_s, left=left, seats=seats)
+            job = Job(number, model, now, deadline=now + budget_s, left=left, seats=seats)
             number += 1
-            scheduler.add(rider)
-            waiting.add(rider)
-            there.add(rider)
+            scheduler.add(job)
+            waiting.add(job)
+            there.add(job)
         leaves: bool = data.draw(st.booleans())
         if waiting and leaves:
             chosen = data.draw(st.sampled_from(sorted(waiting, key=lambda each: each.id)))
@@ -61,19 +61,19 @@ def test_everybody_ends_once_whatever_comes_between(
         entry = scheduler.next(now)
         if entry is None:
             continue
-        waiting.difference_update(entry.riders)
+        waiting.difference_update(entry.jobs)
         for below in scheduler.table:
-            waiting.difference_update(below.riders)
-        some = st.sets(st.sampled_from(entry.riders))
-        failed: set[Rider] = data.draw(some) if data.draw(st.integers(0, 3)) == 0 else set()
+            waiting.difference_update(below.jobs)
+        some = st.sets(st.sampled_from(entry.jobs))
+        failed: set[Job] = data.draw(some) if data.draw(st.integers(0, 3)) == 0 else set()
         now += entry.program.node_s(entry.node, entry.seats)
         done = data.draw(some) - failed
         ended += [*failed, *scheduler.ran(done, failed)]
     while entry := scheduler.next(now):
         now += entry.program.node_s(entry.node, entry.seats)
-        ended += scheduler.ran(set(entry.riders))
+        ended += scheduler.ran(set(entry.jobs))
 
-    assert sorted(rider.id for rider in ended) == list(range(number))
+    assert sorted(job.id for job in ended) == list(range(number))
     assert there == set(ended)
     assert (0, 0) == (scheduler.waiting, len(scheduler.table))
     assert [0, 0] == [scheduler.table.seats(model) for model in models]
@@ -83,36 +83,36 @@ def test_who_fails_leaves_room_for_who_waits() -> None:
     """His seats are free at that boundary."""
     model = program(1.0, 1.0, batch_max=2)
     scheduler = Scheduler(Rules(pays=False))
-    first, second, third = (Rider(n, model, 0.0) for n in range(3))
-    for rider in (first, second, third):
-        scheduler.add(rider)
+    first, second, third = (Job(n, model, 0.0) for n in range(3))
+    for job in (first, second, third):
+        scheduler.add(job)
     entry = scheduler.next(0.0)
     assert entry is not None
-    assert [first, second] == entry.riders
+    assert [first, second] == entry.jobs
     scheduler.ran((), {second})
     entry = scheduler.next(1.0)
 
     assert entry is not None
-    assert [third] == entry.riders
+    assert [third] == entry.jobs
 
 
 def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join() -> None:
     """Another shape cannot join; it begins once those who run have ended."""
     model = Program("words", [Node([1.0] * 8, Kind.DECODER)])
     scheduler, now = Scheduler(), 0.0
-    scheduler.add(Rider(0, model, 0.0, left=Left(1, 5), key="a"))
+    scheduler.add(Job(0, model, 0.0, left=Left(1, 5), key="a"))
     assert scheduler.next(0.0) is not None
-    odd = Rider(1, model, 0.5, left=Left(1, 5), key="b")
+    odd = Job(1, model, 0.5, left=Left(1, 5), key="b")
     scheduler.add(odd)
-    steps: dict[Rider, int] = {}
+    steps: dict[Job, int] = {}
     for number in range(2, 200):
-        scheduler.add(Rider(number, model, now, left=Left(1, 5), key="a"))
+        scheduler.add(Job(number, model, now, left=Left(1, 5), key="a"))
         entry = scheduler.next(now)
         assert entry is not None
-        for rider in entry.riders:
-            steps[rider] = steps.get(rider, 0) + 1
+        for job in entry.jobs:
+            steps[job] = steps.get(job, 0) + 1
         now += 1.0
-        if odd in scheduler.ran({rider for rider in entry.riders if steps[rider] >= 5}):
+        if odd in scheduler.ran({job for job in entry.jobs if steps[job] >= 5}):
             break
 
     assert now <= 3 * 5 + 1

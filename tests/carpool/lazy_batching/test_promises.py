@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Kind, Left, Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -59,12 +59,12 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
 ) -> None:
     """No leak, no loss, no batch too large, nobody's node run twice or left out."""
     made = [_program(str(n), *each) for n, each in enumerate(programs)]
-    riders, inputs, lengths = [], {}, {}
+    jobs, inputs, lengths = [], {}, {}
     for number, (which, at, budget, encoder, decoder, predicted, seats, key) in enumerate(coming):
         model = made[which % len(made)]
         inputs[number], lengths[number] = encoder, decoder
-        riders.append(
-            Rider(
+        jobs.append(
+            Job(
                 number,
                 model,
                 at,
@@ -74,8 +74,8 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
                 seats=min(seats, model.batch_max),
             )
         )
-    sizes = {rider.id: rider.program for rider in riders}
-    drive = Drive(rules, lengths).run(riders)
+    sizes = {job.id: job.program for job in jobs}
+    drive = Drive(rules, lengths).run(jobs)
 
     assert set(sizes) == set(drive.ended)
     for number, model in sizes.items():
@@ -98,8 +98,8 @@ def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rul
     """A short model's requests could go on top for ever; they may not."""
     short = _program("short", [Kind.STATIC], 4)
     long = _program("long", [Kind.STATIC] * 5, 4)
-    stream = [Rider(number, short, 0.9 * number) for number in range(1, 400)]
-    drive = Drive(rules).run([Rider(0, long, 0.0), *stream])
+    stream = [Job(number, short, 0.9 * number) for number in range(1, 400)]
+    drive = Drive(rules).run([Job(0, long, 0.0), *stream])
 
     nodes, batches, longest_s = 5, rules.overtaken_max, 1.9
     assert drive.ended[0] <= nodes * (batches + 1) * longest_s
@@ -108,9 +108,9 @@ def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rul
 def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
     """Where one has no room, nobody of his model gets in before him, of another shape either."""
     model = program(1.0, 1.0, 1.0, batch_max=4)
-    wide = Rider(1, model, 0.5, seats=4, key="wide")
-    narrow = [Rider(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
-    drive = Drive(Rules(pays=False)).run([Rider(0, model, 0.0, key="narrow"), wide, *narrow])
+    wide = Job(1, model, 0.5, seats=4, key="wide")
+    narrow = [Job(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
+    drive = Drive(Rules(pays=False)).run([Job(0, model, 0.0, key="narrow"), wide, *narrow])
 
     assert drive.ended[1] <= 8.0
 
@@ -118,8 +118,8 @@ def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
 def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
     """Steps of 1: the short answer ends at its own step; who comes meanwhile is in the next one."""
     model = Program("words", [Node([1.0] * 4, Kind.DECODER)])
-    riders = [Rider(n, model, at, left=Left(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
-    drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(riders)
+    jobs = [Job(n, model, at, left=Left(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
+    drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(jobs)
 
     assert {0: 2.0, 1: 6.0, 2: 5.0} == drive.ended
     assert (2.0, (1, 2)) in drive.batches
@@ -129,7 +129,7 @@ def test_company_that_does_not_pay_is_not_sought() -> None:
     """Where two take twice as long as one, requests run one after the other; else together."""
     alone, cheap = program(*[1.0] * 4, per_item=1.0), program(*[1.0] * 4, per_item=0.1)
     for model, together in ((alone, False), (cheap, True)):
-        drive = Drive().run([Rider(0, model, 0.0), Rider(1, model, 0.5)])
+        drive = Drive().run([Job(0, model, 0.0), Job(1, model, 0.5)])
 
         assert together is any(len(members) > 1 for _, members in drive.batches)
 
@@ -139,8 +139,8 @@ def test_a_lost_request_blocks_nobody_unless_it_shall() -> None:
     ended = {}
     for lost in ("ignore", "block"):
         model = program(*[1.0] * 8)
-        riders = [Rider(0, model, 0.0, deadline=1.0), Rider(1, model, 0.5, deadline=99.0)]
-        ended[lost] = Drive(Rules(lost=lost, pays=False)).run(riders).ended
+        jobs = [Job(0, model, 0.0, deadline=1.0), Job(1, model, 0.5, deadline=99.0)]
+        ended[lost] = Drive(Rules(lost=lost, pays=False)).run(jobs).ended
 
     assert {0: 9.0, 1: 9.0} == ended["ignore"]
     assert {0: 8.0, 1: 16.0} == ended["block"]
@@ -149,8 +149,8 @@ def test_a_lost_request_blocks_nobody_unless_it_shall() -> None:
 def test_slack_of_every_model_on_the_device_is_checked() -> None:
     """A newcomer of another model that would make one that runs late has to wait."""
     first, other = program(*[1.0] * 8), program(*[1.0] * 8)
-    riders = [Rider(0, first, 0.0, deadline=10.0), Rider(1, other, 0.5)]
-    drive = Drive(Rules(pays=False)).run(riders)
+    jobs = [Job(0, first, 0.0, deadline=10.0), Job(1, other, 0.5)]
+    drive = Drive(Rules(pays=False)).run(jobs)
 
     assert {0: 8.0, 1: 16.0} == drive.ended
 
@@ -159,7 +159,7 @@ def test_who_waits_can_be_cancelled() -> None:
     """He is forgotten; who runs is not touched."""
     model = program(1.0, 1.0)
     scheduler = Scheduler()
-    waits = Rider(0, model, 0.0)
+    waits = Job(0, model, 0.0)
     scheduler.add(waits)
 
     assert scheduler.cancel(waits)

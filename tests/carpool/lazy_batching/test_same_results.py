@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Left, Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from examples import models as examples
@@ -87,13 +87,13 @@ def alone(lanes: dict[str, Lane]) -> Callable[[str, int, int], Arrays]:
     def ask(name: str, seed: int, rows: int) -> Arrays:
         lane = lanes[name]
         member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
-        rider = Rider(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
+        job = Job(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
         scheduler = Scheduler()
-        scheduler.add(rider)
+        scheduler.add(job)
         while entry := scheduler.next(0.0):
-            failed = run_stage(list(entry.riders), entry.node)
+            failed = run_stage(list(entry.jobs), entry.node)
             assert not failed
-            scheduler.ran({rider} if member.ended else ())
+            scheduler.ran({job} if member.ended else ())
         member.end()
         assert isinstance(member.outcome, dict)
         return member.outcome
@@ -145,7 +145,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
             number = len(members)
             members[number] = (member, name, seed, rows)
             scheduler.add(
-                Rider(
+                Job(
                     number,
                     lane.program,
                     0.0,
@@ -158,10 +158,10 @@ def test_any_interleaving_gives_the_whole_models_answers(
             passed = 0
         entry = scheduler.next(0.0)
         assert entry is not None
-        riders = list(entry.riders)
-        assert not run_stage(riders, entry.node)
-        for rider in scheduler.ran({rider for rider in riders if rider.payload.ended}):
-            rider.payload.end()
+        jobs = list(entry.jobs)
+        assert not run_stage(jobs, entry.node)
+        for job in scheduler.ran({job for job in jobs if job.payload.ended}):
+            job.payload.end()
         passed += 1
 
     for member, name, seed, rows in members.values():

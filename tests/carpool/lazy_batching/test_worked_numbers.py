@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
 from carpool.lazy_batching.program import Kind, Left, Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.slack import slack_s
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -19,10 +19,10 @@ EIGHT = program(*[1.0] * 8)
 
 def fig_10(sla: float, rules: Rules = PAPER) -> Drive:
     """Three requests; the device is free at 2."""
-    riders = [
-        Rider(number, EIGHT, at, deadline=at + sla) for number, at in enumerate((0.0, 3.5, 4.5), 1)
+    jobs = [
+        Job(number, EIGHT, at, deadline=at + sla) for number, at in enumerate((0.0, 3.5, 4.5), 1)
     ]
-    return Drive(rules).run(riders, free_at=2.0)
+    return Drive(rules).run(jobs, free_at=2.0)
 
 
 def test_figure_10_step_by_step() -> None:

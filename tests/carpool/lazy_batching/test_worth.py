@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from carpool.lazy_batching.admission import could_pay, pays
+from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.program import Kind, Left, Node, Program
-from carpool.lazy_batching.request import Rider
 from carpool.lazy_batching.table import Entry
 from tests.carpool.lazy_batching.drive import Drive, program
 
@@ -32,18 +32,18 @@ def test_many_others_make_no_gain_of_a_loss(
 ) -> None:
     """Who comes behind need not wait for others where one batch of them all saves nothing."""
     model = program(*[1.0] * 8, batch_max=8, per_item=per_item)
-    stack = [Entry([Rider(0, model, 0.0)], 1, 1)]
+    stack = [Entry([Job(0, model, 0.0)], 1, 1)]
 
-    assert expected is pays(stack, [Rider(1, model, 1.0)], rate_rps)
+    assert expected is pays(stack, [Job(1, model, 1.0)], rate_rps)
 
 
 def test_who_was_refused_joins_as_soon_as_somebody_leaves() -> None:
     """An encoder of 20 keeps three waiting longer than one gains; not so when two have left."""
     nodes = [Node([20.0] * 4), Node([1.0, 1.1, 1.2, 1.3], Kind.DECODER)]
     model = Program("words", nodes)
-    riders = [Rider(n, model, 0.0, left=Left(1, 40)) for n in range(3)]
-    newcomer = Rider(3, model, 22.0, left=Left(1, 40))
-    drive = Drive(lengths={0: 40, 1: 10, 2: 10, 3: 5}).run([*riders, newcomer])
+    jobs = [Job(n, model, 0.0, left=Left(1, 40)) for n in range(3)]
+    newcomer = Job(3, model, 22.0, left=Left(1, 40))
+    drive = Drive(lengths={0: 40, 1: 10, 2: 10, 3: 5}).run([*jobs, newcomer])
     began = next(at for at, members in drive.batches if 3 in members)
 
     assert drive.ended[1] == drive.ended[2] <= began < drive.ended[0]
@@ -52,11 +52,11 @@ def test_who_was_refused_joins_as_soon_as_somebody_leaves() -> None:
 def test_the_late_are_counted_on_both_sides() -> None:
     """One who runs would be late by a newcomer; without joining, two newcomers would be."""
     model = program(*[1.0] * 8, batch_max=8, per_item=0.3)
-    running = Rider(0, model, 0.0, deadline=9.0)
-    newcomers = [Rider(number, model, 1.0, deadline=14.0) for number in (1, 2)]
+    running = Job(0, model, 0.0, deadline=9.0)
+    newcomers = [Job(number, model, 1.0, deadline=14.0) for number in (1, 2)]
     stack = [Entry([running], 1, 1)]
 
     assert pays(stack, newcomers, now=1.0)
-    for rider in newcomers:
-        rider.deadline = 99.0
+    for job in newcomers:
+        job.deadline = 99.0
     assert not pays(stack, newcomers, now=1.0)

@@ -5,7 +5,7 @@ instance of; `open` looks for those of this stack, `start` takes one of its own 
 before it makes another, and `sweep`, called when every function is back, removes the rest.
 
 A deployment is checked by making its container and removing it again unstarted: whatever the
-engine would object to (limits, mounts, a full disk) is told to whoever deploys.
+engine would object to (limits, mounts, a full disk) is reported to the caller that deploys.
 
 Cores, memory and GPUs are the ledger's. A container has its seat from before it is made until it
 is removed; its labels say which, so that the next provider finds it so. Cores of a pinned one are
@@ -90,11 +90,11 @@ class DockerBackend:
         """Reach the engine, make the network, find what an earlier provider left running.
 
         Args:
-            claim: whether containers of the stack are ours whoever made them.
+            claim: whether containers of the stack are ours, whatever made them.
 
         Raises:
             Overloaded: there is no engine.
-            ConfigError: the state folder cannot be used, or the stack is somebody else's.
+            ConfigError: the state folder cannot be used, or the stack belongs to another provider.
         """
         options = self._options
         self._engine = await Engine.connect()
@@ -246,7 +246,7 @@ class DockerBackend:
         return "" if pool == there else amounts.core_list(pool or there)
 
     def _spread(self) -> None:
-        """Begin to move everyone who is not pinned off the cores that are somebody's alone."""
+        """Begin to move instances that are not pinned off the cores that are reserved."""
         cores = self._pool() or amounts.core_list(self.ledger.capacity.cores)
         task = asyncio.get_running_loop().create_task(self._move(cores))
         self._moving.add(task)

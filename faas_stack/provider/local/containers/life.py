@@ -169,7 +169,7 @@ class _Words:
 
 def _how(found: Container | None) -> str:
     if found is None:
-        return "its removal by somebody else"
+        return "its removal from outside"
     if found.out_of_memory:
         return f"SIGKILL, {OUT_OF_MEMORY}"
     code = found.exit_code

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from carpool.lazy_batching.program import Program
 
-__all__ = ["Rider"]
+__all__ = ["Job"]
 
 
-class Rider:
+class Job:
     """One request.
 
     Attributes:
@@ -53,4 +53,4 @@ class Rider:
         self.payload = payload
 
     def __repr__(self) -> str:
-        return f"Rider({self.id}, {self.program.name!r}, arrived={self.arrived:.6f})"
+        return f"Job({self.id}, {self.program.name!r}, arrived={self.arrived:.6f})"
