@@ -21,7 +21,7 @@ from carpool.settings import FunctionSettings
 from carpool.validation.problems import Problems
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
-from sidecar.core.policy_guard import Guarded
+from sidecar.core.policy_guard import PolicyGuard
 from sidecar.options import HEADS_BYTES, Options
 from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
@@ -65,7 +65,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
 
     fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
     batcher = Batcher(
-        Guarded(build_policy(settings), fallback, replaced),
+        PolicyGuard(build_policy(settings), fallback, replaced),
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
         background_share=settings.background_share,
@@ -73,26 +73,26 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
-    fleet = FunctionUpstreams(batcher, options.answer_max_bytes + HEADS_BYTES)
-    ledger = RecentBatches(time.time)
+    upstreams = FunctionUpstreams(batcher, options.answer_max_bytes + HEADS_BYTES)
+    recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time)
     patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
-    shell = BatchLoop(batcher, ingress, metrics, ledger, fleet, patience_s)
-    child = _start_function(shell, fleet, metrics, settings, options, env)
+    batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, patience_s)
+    child = _start_function(batch_loop, upstreams, metrics, settings, options, env)
     member = None
     if options.is_front:
-        member = membership.front(options, shell, batcher, fleet, metrics)
+        member = membership.front(options, batch_loop, batcher, upstreams, metrics)
     elif options.is_instance:
-        member = membership.instance(options, shell, fleet, metrics)
+        member = membership.instance(options, batch_loop, upstreams, metrics)
     whole_batch = wire.OVERHEAD_BYTES if options.is_instance else 0
     limits = Limits(body_bytes=options.body_max_bytes + whole_batch).behind_proxy()
-    server = await serve(shell, listen=options.listen, limits=limits)
-    _shed_early(shell, server, settings, options)
+    server = await serve(batch_loop, listen=options.listen, limits=limits)
+    _shed_early(batch_loop, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
     side_door = None
     if options.admin:
         admin = Admin(
-            env.get("OPENFAAS_NAME", ""), options.admin_token, fleet, ledger, shell.changed
+            env.get("OPENFAAS_NAME", ""), options.admin_token, upstreams, recent, batch_loop.changed
         )
         side_door = await serve(admin, listen=options.admin)
         log.info("admin API on %s", side_door.address)
@@ -108,7 +108,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     await stop.wait()
 
     log.info("draining")
-    shell.drain()
+    batch_loop.drain()
     if member:
         await member.leave()
     await asyncio.sleep(options.drain_delay_s)
@@ -117,23 +117,23 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     await server.stop()
     if side_door:
         await side_door.stop()
-    fleet.close()
+    upstreams.close()
     if child:
         await child.stop(_GRACE_S)
 
 
 def _shed_early(
-    shell: BatchLoop, server: Server, settings: FunctionSettings, options: Options
+    batch_loop: BatchLoop, server: Server, settings: FunctionSettings, options: Options
 ) -> None:
-    """Refuse before parsing; but not the batches of fronts, who have refused already."""
+    """Refuse before parsing; but not the batches of fronts, which have refused already."""
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
-        shell.shed(server, objective_s, settings.batch_max)
+        batch_loop.shed(server, objective_s, settings.batch_max)
 
 
 def _start_function(
-    shell: BatchLoop,
-    fleet: FunctionUpstreams,
+    batch_loop: BatchLoop,
+    upstreams: FunctionUpstreams,
     metrics: Metrics,
     settings: FunctionSettings,
     options: Options,
@@ -148,26 +148,26 @@ def _start_function(
     def noticed(instance: Instance) -> None:
         if child and instance.up:
             child.became_ready()
-        shell.changed()
+        batch_loop.changed()
 
-    fleet.on_change = noticed
+    upstreams.on_change = noticed
     if options.is_front:
         return None
     if options.upstreams:
-        fleet.start(options.upstreams, settings.batch_max)
+        upstreams.start(options.upstreams, settings.batch_max)
         return None
     launch = plan_launch(options, env)
-    fleet.key = launch.key
-    (local,) = fleet.start([launch.address], settings.batch_max)
+    upstreams.key = launch.key
+    (local,) = upstreams.start([launch.address], settings.batch_max)
 
     def ended(reason: str) -> None:
         metrics.restarted(reason)
         local.ended("its process ended")  # a restart between two probes would be missed
-        shell.changed()
+        batch_loop.changed()
 
     child = Child(launch, ended)
     local.own(child.hung, options.silence_max_s)
-    shell.readiness.failing = lambda: child.failing
+    batch_loop.readiness.failing = lambda: child.failing
     child.start()
     return child
 

@@ -166,7 +166,7 @@ class _Reader:
         return text if not text or self._is_address(name, text) else default
 
     def side_door(self, name: str, token_name: str) -> str:
-        """An address that anybody may reach only if there is a token to show."""
+        """An address open to all only if there is a token to show."""
         text, token = self.text(name), self.text(token_name)
         if not text or not self._is_address(name, text):
             return ""

@@ -110,7 +110,7 @@ class Ran(NamedTuple):
 
 
 class Stuck(AssertionError):
-    """Requests wait, and nobody will ever send them."""
+    """Requests wait that will never be sent."""
 
 
 class Drive:

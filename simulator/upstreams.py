@@ -119,8 +119,8 @@ class ManyUpstreams(Upstreams):
                     best, chosen = merit, upstream
         return chosen
 
-    def hungry(self, now: float) -> bool:
-        """As `Upstreams.hungry`."""
+    def has_capacity(self, now: float) -> bool:
+        """As `Upstreams.has_capacity`."""
         del now
         for equals in self._equals.values():
             if equals.first_free():

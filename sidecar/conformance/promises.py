@@ -76,23 +76,23 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
             raise Broken(ONE_END, f"{end.request} was said to be {end.state.value}")
 
 
-def _check_batch(ran: Ran, riders: list[Request], batch_max: int) -> None:
-    seats = sum(rider.seats for rider in riders)
-    if len(riders) > 1 and seats > batch_max:
+def _check_batch(ran: Ran, requests: list[Request], batch_max: int) -> None:
+    seats = sum(request.seats for request in requests)
+    if len(requests) > 1 and seats > batch_max:
         raise Broken(SIZES, f"a batch of {seats} seats left, {batch_max} are allowed")
-    if len({rider.key for rider in riders}) > 1:
-        raise Broken(SIZES, f"a batch of several keys left: {riders}")
-    for rider in riders:
-        if rider.deadline <= ran.at:
-            late_s = ran.at - rider.deadline
-            raise Broken(DEADLINES, f"{rider} was sent {late_s:g} s after its deadline")
+    if len({request.key for request in requests}) > 1:
+        raise Broken(SIZES, f"a batch of several keys left: {requests}")
+    for request in requests:
+        if request.deadline <= ran.at:
+            late_s = ran.at - request.deadline
+            raise Broken(DEADLINES, f"{request} was sent {late_s:g} s after its deadline")
 
 
 def _check_order(batches: Sequence[Ran], requests: dict[int, Request]) -> None:
     boarded: dict[object, int] = defaultdict(int)
     for ran in batches:
         if ran.closed == "isolation":
-            continue  # parts of a failed batch go again, before those who came in between
+            continue  # parts of a failed batch go again, before requests that came in between
         for number in ran.ids:
             lane = (requests[number].key, requests[number].background)
             if number < boarded[lane]:

@@ -1,7 +1,7 @@
 """Random scenarios for a batch policy, and the shortest one that still shows what went wrong.
 
-A scenario is data: who arrives when, on which instances, and what the function does. Whose
-application is ``fails`` fails alone, whose is ``breaks`` breaks its batch, so that a scenario from
+A scenario is data: which requests arrive when, on which instances, and what the function does. A
+request of application ``fails`` fails alone, one of ``breaks`` breaks its batch, so that one from
 which arrivals were taken out still means the same. What must hold is said in `promises`.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Scenario", "drawn", "shortest"]
 
 _LONGEST = 60  # arrivals
-_STRAGGLER_S = 86_400.0  # after all others: nobody may wait for him
+_STRAGGLER_S = 86_400.0  # after all others: none may wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Scenario:
     """What happens to a policy.
 
     Attributes:
-        arrivals: who comes, in order.
+        arrivals: the requests, in order.
         instances: planned share of each instance.
         batch_max, queue_max, shed: the batcher's limits.
         base_s, per_seat_s: what a batch costs.

@@ -1,4 +1,4 @@
-"""A policy under observation: every question it is asked, every answer, and who it holds on to."""
+"""A policy under observation: every question, every answer, and the requests that it keeps."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Watched:
     def decide(self, waiting: Waiting) -> Decision:
         """How many may leave now."""
         about = f"now={waiting.now}, count={waiting.count}, limit={waiting.limit}"
-        riders = waiting.first(waiting.count)
-        answer = self._asked("decide", about, self._policy.decide, waiting, riders)
+        requests = waiting.first(waiting.count)
+        answer = self._asked("decide", about, self._policy.decide, waiting, requests)
         decision = _decision(answer)
         if decision is None:
             expected = "a Decision: seats, at least 1, and how many to give up, at least 0"
@@ -83,7 +83,7 @@ class Watched:
             raise Broken(SAME, f"they were asked {counts} times")
 
     def check_forgotten(self) -> None:
-        """All requests have ended, and nobody else holds them: are they gone?"""
+        """All requests have ended, and nothing else holds them: are they gone?"""
         if any(payload() for payload in self._payloads):
             gc.collect()  # they may have been waiting for that alone
         kept = sum(payload() is not None for payload in self._payloads)
@@ -96,15 +96,15 @@ class Watched:
         about: str,
         ask: Callable[[Any], object],
         question: object,
-        riders: list[Request],
+        requests: list[Request],
     ) -> Any:  # noqa: ANN401 - whatever a policy answers
-        before = [_properties(rider) for rider in riders]
+        before = [_properties(request) for request in requests]
         try:
             answer = ask(question)
         except Exception as error:
             said = f"{method}({about}) raised {type(error).__name__}: {error}"
             raise Broken(SANE, said) from error
-        if [_properties(rider) for rider in riders] != before:
+        if [_properties(request) for request in requests] != before:
             raise Broken(READS, f"{method}({about}) changed one")
         return answer
 

@@ -1,4 +1,4 @@
-"""Whose turn it is when interactive and background requests wait for the same seats.
+"""The order of interactive and background requests that wait for the same seats.
 
 Interactive requests board first and background ones take the seats that they leave empty; yet while
 both wait, the background gets its share of the seats, so that it is slowed and never starved. What

@@ -1,4 +1,4 @@
-"""A batch, why it closed, and what a step of the batcher asks of the shell."""
+"""A batch, why it closed, and what a step of the batcher asks of the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Closed(enum.Enum):
     """Why a batch closed."""
 
     FULL = "full"  # as large as the policy wanted
-    IDLE = "idle"  # an instance was free, and nobody meant to wait
+    IDLE = "idle"  # an instance was free, and no request was to wait
     DEPARTURE = "departure"  # the wait of a member was over
     DRAIN = "drain"  # the sidecar is about to stop
     ISOLATION = "isolation"  # a part of a batch that had failed
@@ -50,7 +50,7 @@ class Batch:
         attempt: how often its members have been sent together, from 1.
         lineage: the batch that it is a part of, if that was divided.
         deaths: how often an instance has died before while it had the one member alone.
-        behind: the instance died or hung by another batch, which this one was with.
+        behind: the instance died or hung by another batch that it held.
         exec_s: from the moment the instance could begin with it to its answer.
     """
 
@@ -72,14 +72,14 @@ class Batch:
 
 
 class GivenUp(NamedTuple):
-    """Requests that wait for an instance in vain: those that none has had yet, and the others."""
+    """Requests that no instance will take: ``waiting`` were never sent, ``between`` were."""
 
     waiting: list[Request]
     between: list[Request]
 
 
 class Actions(NamedTuple):
-    """What the shell has to do after a step."""
+    """What the event loop has to do after a step."""
 
     send: list[Batch]
     expired: list[Request]

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
-each with the time. After any of them the shell calls `step`, which returns what to do: batches to
-send, requests that expired. Between events the shell sleeps until `wake_at`. Nothing else changes
-the queue.
+each with the time. After any of them the event loop (`sidecar.runtime.batch_loop`) calls `step`,
+which returns what to do: batches to send, requests that expired. Between events it sleeps until
+`wake_at`. Nothing else changes the queue.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
-parts leave before anything that still queues. What arrivals can expect is predicted in `outlook`.
+parts leave before queued requests. When arrivals will be answered is predicted in `admission`.
 
 A batch closes only when an instance is there to take it (`dispatch`), as a busy instance never
 causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
     from sidecar.core.retry_queue import Part
-    from sidecar.core.variant_routing import Selecting
+    from sidecar.core.variant_routing import VariantRouter
 
 __all__ = ["Batcher"]
 
@@ -64,7 +64,7 @@ class Batcher:
     Attributes:
         upstreams: the instances.
         shedding: as given.
-        outlook: what requests can expect.
+        expectation: predicts when arriving requests will be answered.
     """
 
     def __init__(  # noqa: PLR0913 - every limit of a function
@@ -80,7 +80,7 @@ class Batcher:
     ) -> None:
         self._policy = policy
         self._routes: Mapping[str, Route] = {}
-        self._selecting: Selecting | None = None
+        self._variant_router: VariantRouter | None = None
         self._version: int | None = None
         self._batch_max = batch_max
         self._queue_max = queue_max
@@ -90,12 +90,12 @@ class Batcher:
         self._draining = False
         self._fingerprint = fingerprint
         self._isolation = Isolation()
-        self._parts = RetryQueue()
-        self._flights = InFlight()
-        self._hungry = True
+        self._retries = RetryQueue()
+        self._in_flight = InFlight()
+        self._has_capacity = True
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
-        self.outlook = Expectation(self._queue, self.upstreams, self._flights, self.shedding)
+        self.expectation = Expectation(self._queue, self.upstreams, self._in_flight, self.shedding)
 
     @property
     def queued(self) -> int:
@@ -105,12 +105,12 @@ class Batcher:
     @property
     def in_flight(self) -> int:
         """Batches in flight."""
-        return len(self._flights)
+        return len(self._in_flight)
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not (self._queue.live or self._parts or self._flights)
+        return not (self._queue.live or self._retries or self._in_flight)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
@@ -136,30 +136,30 @@ class Batcher:
     def step(self, now: float) -> Actions:
         """Close every batch that may leave now; drop what has expired."""
         actions = Actions([], self._queue.expire(now))
-        if self._flights.silent:
-            actions.expired.extend(self._flights.expire(now))
-        if self._parts:
-            actions.expired.extend(self._parts.expire(now))
-            for part in list(self._parts):
+        if self._in_flight.silent:
+            actions.expired.extend(self._in_flight.expire(now))
+        if self._retries:
+            actions.expired.extend(self._retries.expire(now))
+            for part in list(self._retries):
                 self._send_part(part, now, actions)
-        self._hungry = self.upstreams.hungry(now)
-        while self._hungry and self._queue.live and self._close_next(now, actions):
-            self._hungry = self.upstreams.hungry(now)
-        self.outlook.learn(actions.expired, math.inf, self._flights.last_exec_s)
+        self._has_capacity = self.upstreams.has_capacity(now)
+        while self._has_capacity and self._queue.live and self._close_next(now, actions):
+            self._has_capacity = self.upstreams.has_capacity(now)
+        self.expectation.learn(actions.expired, math.inf, self._in_flight.last_exec_s)
         return actions
 
     @property
     def full(self) -> bool:
         """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
-        return self._hungry and self._queue.seats >= self._batch_max
+        return self._has_capacity and self._queue.seats >= self._batch_max
 
     def closed(self, budget_s: float, now: float) -> bool:
         """Whether an interactive request that may take ``budget_s`` would be refused now."""
         if self._queue.interactive >= self._queue_max:
             return True
-        return self.shedding.mode == "on" and self.outlook.late(budget_s, now)
+        return self.shedding.mode == "on" and self.expectation.late(budget_s, now)
 
-    def turn_away(self, now: float) -> Refusal | None:
+    def refuse_unread(self, now: float) -> Refusal | None:
         """Count an interactive request that comes while it is `closed`; None if it must pass.
 
         Requests must pass now and then, so that predictions can be corrected.
@@ -171,12 +171,12 @@ class Batcher:
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
-        wake = self._flights.expires_at
-        if not (self._queue.live or self._parts):
+        wake = self._in_flight.expires_at
+        if not (self._queue.live or self._retries):
             return wake
-        expires_at = min(wake, self._queue.expires_at, self._parts.expires_at)
+        expires_at = min(wake, self._queue.expires_at, self._retries.expires_at)
         wake = min(expires_at, self.upstreams.returns_at(now))
-        for group in self._queue.in_turn() if self._hungry else ():
+        for group in self._queue.in_turn() if self._has_capacity else ():
             if self.upstreams.next_free(group.route, now):
                 wake = min(wake, group.departs_at(now))
         return wake
@@ -194,7 +194,7 @@ class Batcher:
         """
         self._landed(batch, now)
         batch.upstream.succeeded()
-        self.outlook.learn(batch.requests, now, batch.exec_s)
+        self.expectation.learn(batch.requests, now, batch.exec_s)
         if not any(failed):
             batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
             self._policy.observe(Executed(batch.seats, batch.exec_s, now))
@@ -217,17 +217,17 @@ class Batcher:
         if fault is Fault.HUNG:
             upstream.hung(now)
         if fault in (Fault.DIED, Fault.HUNG):
-            fault = self._flights.blamed(batch, fault)
+            fault = self._in_flight.blamed(batch, fault)
         elif fault is Fault.ANSWERED and batch.lineage is None:
             upstream.failed(now, spare=self.upstreams.spare(upstream, now))
-        riding = [request for request in batch.requests if request.state is State.IN_FLIGHT]
+        members = [request for request in batch.requests if request.state is State.IN_FLIGHT]
         alone = len(batch.requests) == 1
         known = alone and self._suspected(batch.requests[0], now)
-        parts = self._isolation.divide(batch, riding, fault, now, known=known) if riding else []
+        parts = self._isolation.divide(batch, members, fault, now, known=known) if members else []
         if not parts:
-            return self._lost(batch, riding, fault, now)
+            return self._lost(batch, members, fault, now)
         for part in parts:
-            self._parts.add(part)
+            self._retries.add(part)
         self._reroute()  # the plan may be another than the one that they left under
         return []
 
@@ -237,58 +237,58 @@ class Batcher:
         routes: Mapping[str, Route],
         upstreams: Sequence[Upstream],
         version: int | None = None,
-        selecting: Selecting | None = None,
+        variant_router: VariantRouter | None = None,
     ) -> None:
         """Go on under another plan, losing nothing.
 
         Args:
-            policy: decides from now on, also for those who wait.
+            policy: decides from now on, also for requests that wait.
             routes: by application; ``*`` is every one without its own. Applications without any
                 go anywhere.
             upstreams: the instances from now on; those that stay must be the same objects.
             version: of the plan; batches carry it.
-            selecting: chooses for requests that say what they need; None: there is no choice.
+            variant_router: chooses for requests that say what they need; None: there is no choice.
         """
-        self._version, self._selecting = version, selecting
+        self._version, self._variant_router = version, variant_router
         self.upstreams.keep(upstreams)
         for upstream in upstreams:
             self.upstreams.add(upstream)
         self._policy, self._routes = policy, routes
-        self.choose_again()
+        self.reroute()
 
-    def choose_again(self) -> None:
-        """Instances are others, or otherwise, than when those who wait were routed."""
+    def reroute(self) -> None:
+        """Instances are others, or otherwise, than when the waiting requests were routed."""
         self.changed()
         for request in self._queue.clear():
             self._enqueue(request)
         self._reroute()
 
     def hold(self, until: Callable[[Request], float]) -> None:
-        """No instance is left: those who wait may be answered late, but not after ``until``."""
+        """No instance is left: waiting requests may be answered late, but not after ``until``."""
         for request in self._queue.clear():
             request.hold(until(request))
             self._enqueue(request)
 
     def give_up(self) -> GivenUp:
         """The function cannot be started: fail whatever waits, and return it."""
-        given_up = GivenUp(list(self._queue.clear()), self._parts.requests)
+        given_up = GivenUp(list(self._queue.clear()), self._retries.requests)
         for request in (*given_up.waiting, *given_up.between):
             advance(request, State.FAILED)
-        self._parts.clear()
+        self._retries.clear()
         return given_up
 
     def drain(self) -> None:
         """From now on whatever waits leaves as soon as an instance is free, full or not."""
         self._draining = True
 
-    def heard(self, upstream: Upstream, *, silent: bool) -> None:
-        """Whether an instance gives no sign of life: whom it holds expires there, until it does."""
-        (self._flights.silent.add if silent else self._flights.silent.discard)(upstream)
+    def mark_silent(self, upstream: Upstream, *, silent: bool) -> None:
+        """Note whether an instance is silent: requests that it holds expire while it is."""
+        (self._in_flight.silent.add if silent else self._in_flight.silent.discard)(upstream)
 
     def changed(self) -> None:
         """An instance can be reached, or cannot any more, or is free."""
-        self.outlook.changed()
-        self._hungry = True
+        self.expectation.changed()
+        self._has_capacity = True
 
     def _objection(self, request: Request, now: float) -> Refusal | None:
         if request.deadline <= now:
@@ -296,7 +296,7 @@ class Batcher:
         if self._queue.alike(request) >= self._queue_max:
             return Refusal.QUEUE_FULL
         watched = self.shedding.mode != "off" and request.deadline < math.inf
-        if watched and self.outlook.refuses(request, now):
+        if watched and self.expectation.refuses(request, now):
             return Refusal.LATE
         return None
 
@@ -311,14 +311,14 @@ class Batcher:
 
     def _reroute(self) -> None:
         """Send parts of failed batches where the plan in force says."""
-        for request in self._parts.requests:
+        for request in self._retries.requests:
             request.route = self._route(request)
-        self._parts.split_by_route()
+        self._retries.split_by_route()
 
     def _route(self, request: Request) -> Route:
         if request.demand is not None:
-            chosen = self._selecting.route(request.demand) if self._selecting else None
-            # Where nothing fits any more it waits for what did: less it did not ask for.
+            chosen = self._variant_router.route(request.demand) if self._variant_router else None
+            # Where none fits any more, those that did must do: it did not ask for less.
             return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
         routes = self._routes
         return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE
@@ -333,7 +333,7 @@ class Batcher:
                 upstream = self.upstreams.next_behind(route, group.seats, now)
                 if upstream is None:
                     continue
-                starts = self._flights.free_at(upstream, now)
+                starts = self._in_flight.free_at(upstream, now)
             if self._close(group, upstream, starts, now, actions):
                 return True
         return False
@@ -380,8 +380,8 @@ class Batcher:
                 upstream.alone = True
                 if upstream.in_flight:
                     continue  # now it is not free before it has nothing left
-            riders, *rest = self._parts.take(rest[0], upstream.batch_max)
-            batch = self._batch(riders.requests, upstream, Closed.ISOLATION, now, now)
+            piece, *rest = self._retries.take(rest[0], upstream.batch_max)
+            batch = self._batch(piece.requests, upstream, Closed.ISOLATION, now, now)
             batch.attempt, batch.lineage, batch.deaths = part.attempt, part.lineage, part.deaths
             actions.send.append(batch)
 
@@ -406,22 +406,24 @@ class Batcher:
             upstream.instance_class,
             self._version,
         )
-        self._flights.sent(batch)
-        self.outlook.changed()
+        self._in_flight.sent(batch)
+        self.expectation.changed()
         return batch
 
     def _landed(self, batch: Batch, now: float) -> None:
-        self._flights.landed(batch, now)
+        self._in_flight.landed(batch, now)
         self.changed()
 
-    def _lost(self, batch: Batch, riding: list[Request], fault: Fault, now: float) -> list[Request]:
+    def _lost(
+        self, batch: Batch, members: list[Request], fault: Fault, now: float
+    ) -> list[Request]:
         """Nothing is left to try for these: they have failed."""
         lineage = batch.lineage
         if len(batch.requests) == 1 and fault is not Fault.UNSENT:
             fingerprint = self._fingerprint(batch.requests[0])
             self._isolation.failed_alone(fingerprint, lineage, fault, now)
         if lineage and lineage.hopeless:
-            riding = riding + self._parts.drop(lineage)
-        for request in riding:
+            members = members + self._retries.drop(lineage)
+        for request in members:
             advance(request, State.FAILED)
-        return riding
+        return members

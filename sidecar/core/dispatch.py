@@ -16,8 +16,8 @@ puts them together itself: it is sent whatever waits, in as many batches as it t
 
 An instance that fails batch after batch while others do not is ejected: it gets none for a while,
 then one to prove itself. One that hangs is ejected at once. Being unreachable is another matter,
-and told from outside (`up`); who comes back from that has been started anew, and owes no proof.
-Addresses and connections belong to the shell; this file counts.
+and told from outside (`up`); an instance that is back was restarted, and owes no proof.
+Addresses and connections belong to `sidecar.runtime`; this file counts.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Upstream:
         at_once: batches that it works on at the same time, whatever their order.
         instance_class: the plan's class that it belongs to; empty without a plan.
         up: whether it can be reached at all.
-        alone: it gets no further batch before those that it has are back, however many it could
-            work on: the next may be the death of it.
+        alone: it gets no further batch before its batches are back, however many it could work on:
+            the next may kill it.
         in_flight: batches that it holds.
         landed: when it last gave a batch back.
         served: seats sent to it.
         exec_time: what is known of its execution times; shared by the instances of a class.
         ejected_until: it gets no batch before this time.
-        strained: it gets one only where no other is free: somebody has seen it overloaded.
-        shunned: it gets none: it is slowed by others, and there are instances that are not.
+        strained: it was seen overloaded, and gets a batch only where no other instance is free.
+        shunned: it is slowed by its neighbours, and gets none while other instances are not.
         variant: of the model, where that has several.
     """
 
@@ -123,7 +123,7 @@ class Upstream:
     def limit(self, seats: int) -> int:
         """The largest batch to send it while ``seats`` wait.
 
-        Who takes several at once gets them one by one if it can: each is answered when it is done.
+        An instance that takes several batches at once gets small ones: each is answered when done.
         """
         room = self.at_once - self.in_flight
         return self.batch_max if room <= 1 else min(self.batch_max, -(-seats // room))
@@ -152,7 +152,7 @@ class Upstream:
             self._eject(now)
 
     def came_up(self) -> None:
-        """It can be reached again."""
+        """Note that it can be reached again."""
         self.up = True
         self.ejected_until = 0.0
 
@@ -180,7 +180,7 @@ class Upstreams:
         self._by_name[upstream.name] = upstream
 
     def keep(self, upstreams: Collection[Upstream]) -> None:
-        """Send batches to no others; what those have in flight comes back as ever."""
+        """Send batches to no others; batches that those have in flight still come back."""
         self._by_name = {u.name: u for u in self if u in upstreams}
 
     def next_free(self, route: Route, now: float) -> Upstream | None:
@@ -193,8 +193,8 @@ class Upstreams:
                 chosen = upstream
         return chosen
 
-    def hungry(self, now: float) -> bool:
-        """Whether any of them would take a full batch now."""
+    def has_capacity(self, now: float) -> bool:
+        """Whether any instance would take a full batch now."""
         for upstream in self._by_name.values():
             room = 2 if upstream.quick else upstream.at_once
             if upstream.in_flight < room and upstream.takes(now):

@@ -56,7 +56,7 @@ class ExecTime:
 
     @property
     def settled(self) -> bool:
-        """Whether enough has been observed to give somebody up for it: first batches are slow."""
+        """Whether enough was observed to give requests up for it: first batches are slow."""
         return self._samples >= _SETTLED
 
     def observe(self, size: int, exec_s: float) -> None:

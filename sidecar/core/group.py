@@ -7,9 +7,8 @@ requests stay in place and are skipped when their turn comes.
 
 Departure times and deadlines are kept as lower bounds, updated on arrival and recomputed only when
 time reaches them, so that the common case (everything due at once, or all deadlines equal) costs
-nothing. While those who come later have later deadlines, as with one budget for all, the late are
-looked for at the front alone: under overload somebody expires all the time, and hundreds wait
-behind.
+nothing. While later requests have later deadlines, as with one budget for all, late ones are looked
+for at the front alone: under overload some expire all the time, and hundreds wait behind.
 
 Other groups are not known here, nor when a batch is closed.
 """
@@ -90,7 +89,7 @@ class Group:
         return self.oldest().route
 
     def oldest(self) -> Request:
-        """The one that has waited longest; there must be one."""
+        """The request that has waited longest; there must be one."""
         front, back = _front(self._interactive), _front(self._background)
         if front is None or (back is not None and back.id < front.id):
             front = back
@@ -98,7 +97,7 @@ class Group:
         return front
 
     def first(self, seats: int) -> list[Request]:
-        """The next to board: as many as fit in ``seats``, in order; one at least if ``seats``."""
+        """The next requests that fit in ``seats``, in order; one at least if ``seats``."""
         return self._next(seats, math.inf)
 
     def take(self, seats: int, bytes_max: float = math.inf) -> list[Request]:
@@ -122,7 +121,7 @@ class Group:
         return self._departs_after
 
     def late(self, now: float) -> list[Request]:
-        """Those whose deadline has passed."""
+        """Requests whose deadline has passed."""
         if not self._in_order:
             return [request for request in self if request.deadline <= now]
         return [
@@ -133,7 +132,7 @@ class Group:
         ]
 
     def latest_deadline(self) -> float:
-        """Of those that came last."""
+        """The deadline of the last to arrive."""
         lanes = (self._interactive, self._background)
         return max([lane[-1].deadline for lane in lanes if lane], default=-math.inf)
 
@@ -161,8 +160,8 @@ class Group:
         return chosen
 
     def _boarding(self) -> Iterator[Request]:
-        """Those who wait, in the order in which they board."""
-        _front(self._interactive)  # those who have left are dropped from the fronts
+        """The waiting requests, in the order in which they leave."""
+        _front(self._interactive)  # cancelled requests are dropped from the fronts
         if _front(self._background) is None:
             return _waiting(self._interactive)
         return self._balance.merged(_waiting(self._interactive), _waiting(self._background))

@@ -1,4 +1,4 @@
-"""The batches in flight: how long each has run, when its instance will be free, who died of what.
+"""Batches in flight: execution times, when instances will be free, which batch is to blame.
 
 An instance works through its batches in order. So a batch behind another begins when that one has
 landed, and if the instance dies or hangs, only the first of its batches can have been the cause.
@@ -30,25 +30,25 @@ class InFlight:
 
     Attributes:
         last_exec_s: execution time of the one that came back last.
-        silent: instances that give no sign of life.
+        silent: instances that answer no probes.
     """
 
-    __slots__ = ("_flying", "last_exec_s", "silent")
+    __slots__ = ("_batches", "last_exec_s", "silent")
 
     def __init__(self) -> None:
-        self._flying: dict[int, Batch] = {}
+        self._batches: dict[int, Batch] = {}
         self.last_exec_s = 0.0
         self.silent: set[Upstream] = set()
 
     def __len__(self) -> int:
-        return len(self._flying)
+        return len(self._batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(self._flying.values())
+        return iter(self._batches.values())
 
     def sent(self, batch: Batch) -> None:
         """``batch`` is on its way; all its members go to its first member's route."""
-        self._flying[batch.id] = batch
+        self._batches[batch.id] = batch
         batch.upstream.took(batch.seats, batch.requests[0].route)
 
     def landed(self, batch: Batch, now: float) -> None:
@@ -59,16 +59,16 @@ class InFlight:
         upstream.in_flight -= 1
         upstream.alone = upstream.alone and upstream.in_flight > 0
         upstream.landed = now
-        del self._flying[batch.id]
+        del self._batches[batch.id]
 
     def free_at(self, upstream: Upstream, now: float) -> float:
         """When ``upstream``, which is not free, is expected to begin with another batch."""
-        mean, flying = upstream.exec_time.mean, self._of(upstream)
+        mean, batches = upstream.exec_time.mean, self._of(upstream)
         if upstream.at_once > 1:
-            ends = [batch.starts + mean(batch.seats) for batch in flying]
+            ends = [batch.starts + mean(batch.seats) for batch in batches]
             return max(now, sorted(ends)[-upstream.at_once])
         end = upstream.landed
-        for batch in flying:  # none has landed, so none ends before now
+        for batch in batches:  # none has landed, so none ends before now
             end = max(now, max(end, batch.sent) + mean(batch.seats))
         return end
 
@@ -93,7 +93,7 @@ class InFlight:
         return min((request.deadline for request in self._unheard()), default=math.inf)
 
     def expire(self, now: float) -> list[Request]:
-        """Those with silent instances whose deadlines have passed, now EXPIRED."""
+        """Requests with silent instances and past their deadlines, now EXPIRED."""
         late = [request for request in self._unheard() if request.deadline <= now]
         for request in late:
             advance(request, State.EXPIRED)

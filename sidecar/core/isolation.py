@@ -6,14 +6,14 @@ A batch that was answered with a failure is divided into halves, each sent again
 the offender is alone: about ``2 log2(n)`` further batches, and every neighbour is answered. A batch
 whose instance died is taken apart into single requests at once, because every further death costs
 a restart, which is dearer than some short batches. A batch that never reached its instance is sent
-again whole: nobody in it is suspect.
+again whole: none of its requests is suspect.
 
 Instances are also killed for reasons of their own (memory, operators, a node that goes), and a
 death does not tell which. So a request is blamed only for the fourth death of an instance that had
-nothing else to do: where one flight in fifty is hit by such a kill, which is a machine in trouble,
-that wrongs one request in six million that flew alone, where blaming for the second death wrongs
-one in 2500. An offender costs five restarts at most, the batch's included, and one whenever it
-comes again while it is remembered.
+nothing else to do: where one batch in fifty is hit by such a kill, which is a machine in trouble,
+that wrongs one request in six million that was sent alone; blaming it for the second death would
+wrong one in 2500. An offender costs five restarts at most, the batch's included, and one whenever
+it comes again while it is remembered.
 
 A batch that hung is taken apart at once, too: its instance has to be restarted, and every further
 one that hangs costs as long again. So a request that hung alone is not tried once more, and after
@@ -21,9 +21,9 @@ two of one batch the function is taken to hang by itself: the others of that bat
 while batches that hang are not divided. Of the members only those are sent again whose deadlines
 have not passed, which after a whole ``exec_timeout`` are few unless they have none.
 
-An offender that was found alone is remembered by its fingerprint and rides alone for a while, so
-that sending it again harms nobody. Where most members turn out to fail alone, with no answer
-between them, the function is broken rather than its input; dividing would then double the load for
+An offender that was found alone is remembered by its fingerprint and is sent alone for a while, so
+that sending it again harms no other request. Where most members fail alone, with no answer between
+them, the function is broken rather than its input; dividing would then double the load for
 nothing, and is suspended.
 
 This file decides; the batcher moves the requests.
@@ -145,7 +145,7 @@ class Isolation:
                 self._suspended_until = now + QUARANTINE_S
 
     def suspicious(self, now: float) -> bool:
-        """Whether anybody is remembered at all; nobody's body need be looked at otherwise."""
+        """Whether any offender is remembered; otherwise no body need be looked at."""
         while self._until and next(iter(self._until.values())) <= now:
             self._until.popitem(last=False)
         return bool(self._until)

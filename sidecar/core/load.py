@@ -1,4 +1,4 @@
-"""What a sidecar has to do, counted for whoever plans: arrivals, idle times, executions.
+"""What a sidecar has to do, counted for the scaler: arrivals, idle times, executions.
 
 Counting happens on the request path, so it is plain additions; `take` begins anew.
 """
@@ -116,7 +116,7 @@ class Load:
             self._idle_since = now
 
     def fell_idle(self, now: float) -> None:
-        """Nothing waits or is executed, though nothing was: everybody has left, or was refused."""
+        """Note that nothing waits or runs any more: all requests were cancelled or refused."""
         if self._idle_since is None:
             self._idle_since = now
 

@@ -32,8 +32,8 @@ class Waiting:
             with one item needs one.
         limit: largest batch that the instance and the settings allow, in seats, at least 1.
         exec_time: what is known of the execution time by batch size.
-        first: ``first(n)`` gives those of them that board next and fit in n seats, in order: one
-            at least, however many items it has.
+        first: ``first(n)`` gives the next of them that fit in n seats, in order: one at least,
+            however many items it has.
     """
 
     now: float
@@ -47,10 +47,10 @@ class Decision(NamedTuple):
     """How many leave together.
 
     Attributes:
-        size: seats that should leave together, 1 to the limit. If fewer are needed, and nobody is
+        size: seats that should leave together, 1 to the limit. If fewer are needed, and none is
             due, the batcher waits for more.
-        late: how many to give up before, in order of boarding, as they would be answered too late
-            and their seats save others. Requests without a deadline are not counted and stay.
+        late: how many of the next to give up before, as they would be answered too late and their
+            seats save others. Requests without a deadline are not counted and stay.
     """
 
     size: int

@@ -1,7 +1,7 @@
 """A policy that cannot take the sidecar down with it.
 
 The first time a policy raises, or names something that is no time or no size, it is replaced for
-good by a fixed window that waits for nobody; the request it failed on is not lost. The shell shows
+good by a fixed window of no length; the request it failed on is not lost. The sidecar logs
 the reason once and counts it: a sidecar that silently ran another policy would mislead.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sidecar.core.policy import BatchPolicy, Executed, Waiting
     from sidecar.core.request import Request
 
-__all__ = ["Guarded"]
+__all__ = ["PolicyGuard"]
 
 _EARLIEST = -math.inf
 
 
-class Guarded:
+class PolicyGuard:
     """Runs a policy until it fails, then a fallback.
 
     Args:

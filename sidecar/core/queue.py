@@ -1,6 +1,6 @@
 """The waiting requests of one function: all groups of them, and what is counted over all.
 
-Requests that may share a batch form a group (`group`); a group is kept while somebody waits in it.
+Requests that may share a batch form a group (`group`); a group is kept while it has requests.
 The first deadline of all is kept as a lower bound, and recomputed only when time reaches it.
 """
 
@@ -82,7 +82,7 @@ class Queue:
             self._expires_after = request.deadline
 
     def clear(self) -> list[Request]:
-        """Remove and return everybody, in order of arrival; they are QUEUED still."""
+        """Remove and return all requests, in order of arrival; they stay QUEUED."""
         waiting = sorted(self, key=lambda request: request.id)
         self._groups.clear()
         self._expires_after = math.inf
@@ -111,7 +111,7 @@ class Queue:
         return groups
 
     def take(self, group: Group, seats: int, bytes_max: float) -> list[Request]:
-        """Remove and return the next to board of ``group``, as `Group.take` does."""
+        """Remove and return the next requests of ``group``, as `Group.take` does."""
         taken = group.take(seats, bytes_max)
         if self._background_live:
             for request in taken:
@@ -128,7 +128,7 @@ class Queue:
         return taken
 
     def give_up(self, group: Group, count: int) -> list[Request]:
-        """Remove and return, as EXPIRED, the next ``count`` to board that have a deadline."""
+        """Remove and return, as EXPIRED, the next ``count`` requests that have a deadline."""
         bound = [request for request in group.first(group.seats) if request.deadline < math.inf]
         late = bound[: max(0, count)]
         for request in late:
@@ -137,10 +137,10 @@ class Queue:
         return late
 
     def give_up_for_others(self, group: Group, size: int, ends: float) -> list[Request]:
-        """Remove and return, as EXPIRED, those next to board whose deadline is before ``ends``.
+        """Remove and return, as EXPIRED, the next requests whose deadline is before ``ends``.
 
-        Only while their seats are taken by others: ``size`` seats stay occupied. Nobody is given up
-        if those who came last would be late, too.
+        Only while others take their seats: ``size`` seats stay occupied. None is given up if the
+        last to arrive would be late, too.
         """
         given_up: list[Request] = []
         spare = group.seats - size

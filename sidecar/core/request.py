@@ -1,4 +1,4 @@
-"""One rider: what the core knows of a request. The payload is the shell's and stays opaque."""
+"""What the core knows of a request; its payload is the runtime's and stays opaque."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Request:
     Attributes:
         id: unique within the sidecar, increasing in order of arrival.
         key: compat key; only requests of equal keys share a batch.
-        arrived: when it was complete, seconds on the shell's monotonic axis.
+        arrived: when it was complete, monotonic seconds.
         deadline: when it must be executed to be worth anything, same axis; ``inf`` if never.
         due: when its answer is late: the deadline, unless that was put off (`hold`), or the answer
             has a way to go.
         seats: how many items it carries, each of which the model counts as one.
         size_bytes: how much of a message to an instance it takes.
-        background: it travels in seats that others leave empty (`sidecar.core.balance`).
+        background: it gets the seats that others leave empty (`sidecar.core.balance`).
         app: name of the application it belongs to, ``*`` if none was named.
-        payload: whatever the shell needs to send and answer it.
+        payload: whatever the runtime needs to send and answer it.
         depart: latest departure time, set by the policy on admission.
         promised: when it was predicted, on admission, to be answered; 0 if nothing was.
         demand: what it needs, where it says so itself and its variant is chosen by that; or None.

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     """Requests to be sent together.
 
     Attributes:
-        requests: they.
+        requests: at least one.
         attempt: how often they will have been sent together, from 1.
         lineage: the batch that they are a part of, if that was divided.
         deaths: how often an instance has died while it had the one request alone. After the first
@@ -51,7 +51,7 @@ class RetryQueue:
 
     @property
     def requests(self) -> list[Request]:
-        """Everybody in them who still waits."""
+        """All requests in them that still wait."""
         return [r for part in self._parts for r in part.requests if r.state is State.BATCHED]
 
     @property
@@ -84,7 +84,7 @@ class RetryQueue:
         return pieces
 
     def split_by_route(self) -> None:
-        """Part those whose ways have parted."""
+        """Split parts whose requests have different routes by now."""
         split: deque[Part] = deque()
         for part in self._parts:
             by_route: dict[Route, list[Request]] = {}
@@ -94,7 +94,7 @@ class RetryQueue:
         self._parts = split
 
     def drop(self, lineage: Lineage) -> list[Request]:
-        """Remove what is left of a batch that was divided; those of it who still wait."""
+        """Remove the parts of a divided batch; return the requests that still wait."""
         dropped = [part for part in self._parts if part.lineage is lineage]
         self._parts = deque(part for part in self._parts if part.lineage is not lineage)
         return [r for part in dropped for r in part.requests if r.state is State.BATCHED]
@@ -104,7 +104,7 @@ class RetryQueue:
         self._parts.clear()
 
     def expire(self, now: float) -> list[Request]:
-        """Drop those who have left; drop and return, as EXPIRED, those whose deadline passed."""
+        """Drop cancelled requests; drop and return, as EXPIRED, those past their deadlines."""
         late = [request for request in self.requests if request.deadline <= now]
         for request in late:
             advance(request, State.EXPIRED)

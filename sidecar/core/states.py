@@ -14,8 +14,8 @@ instance; its members then go back to BATCHED. Everything ends in exactly one te
     REFUSED    never admitted: queue full, draining, predicted to be late
     CANCELLED  the caller left
 
-Rules: a state changes through `advance` alone; a terminal state never changes; whoever finds a
-request terminal leaves it alone. An expired request is never sent to an instance.
+Rules: a state changes through `advance` alone; a terminal state never changes, and a request in
+one is left alone. An expired request is never sent to an instance.
 """
 
 from __future__ import annotations

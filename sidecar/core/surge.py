@@ -1,4 +1,4 @@
-"""Whether more comes than whoever plans has been told, beyond what is chance.
+"""Whether more requests arrive than the scaler was told of, beyond what is chance.
 
 Theory of operation
 -------------------

@@ -1,7 +1,7 @@
 """Which class of instances serves a request that says what it needs instead of which model.
 
 A plan lists the classes that requests may choose from (`carpool.plan.OnOffer`), and the shell tells
-how each instance is. A choice is a route, so that whoever is given the same class shares batches;
+how each instance is. A choice is a route, so that requests of the same class share batches;
 within a class the dispatch takes the instance that has had the least. Whatever is chosen is at
 least as accurate as was asked, whether or not it runs: where nothing is, there is no route.
 """
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from carpool.plan import OnOffer
     from carpool.variants.demand import Demand
 
-__all__ = ["Selecting"]
+__all__ = ["VariantRouter"]
 
 _KEPT = 4096  # demands of which something is remembered
 _NAMED = 64  # demands that are counted under names of their own; any more are one
 
 
-class Selecting:
+class VariantRouter:
     """Chooses among the classes of one plan; a request costs no more where there are many.
 
     Args:

@@ -1,7 +1,7 @@
 """Batches as large as they pay: learned from what batches cost, with no profile and no window.
 
 A batch of n takes ``a + b n``. Serving m waiting requests in batches of n, their mean completion
-time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: everybody together where
+time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: all together where
 weights dominate (a large), one after the other where arithmetic does (a small, where one large
 batch makes the first wait for the last and gains nothing). If that size is too small for the load,
 the queue grows and the size with it, until the two agree. Deadlines bound it as in `deadline`.
@@ -28,7 +28,7 @@ __all__ = ["Adaptive"]
 
 
 class Adaptive:
-    """Leave when an instance is free, in the size that answers those who wait soonest."""
+    """Leave when an instance is free, in the size that answers the waiting requests soonest."""
 
     @dataclass(frozen=True, slots=True)
     class Params:

@@ -1,17 +1,17 @@
 """SLO-aware batching: pull when the instance is free, as many as their deadlines allow.
 
-A request never waits for company: while the instance is busy a queue forms by itself, and when it
+A request never waits for others: while the instance is busy a queue forms by itself, and when it
 frees, the largest prefix of the queue leaves whose execution is expected to end before the
 tightest deadline in it. Batches grow with load and shrink to one without it, with no window to
 tune (compare the pull of Triton's and TEI's batchers, and Clipper's SLO-bound sizes, NSDI'17).
 
 Under overload a strict prefix rule collapses: the oldest are always nearly late, force a batch of
 one or two, and the queue behind them grows late as well. So when the rest could not make it in
-the following batch, the oldest who cannot be saved are given up and the size is chosen that
+the following batch, the oldest, which cannot be saved, are given up and the size is chosen that
 completes the most requests in time per second of execution (Nexus, SOSP'19, section 6.3, drops
-early for the same reason). Nobody is given up unless somebody else is saved by it, nor for a
-cautious estimate: sizes are kept safe by the bound of the execution time, riders are given up by
-its mean.
+early for the same reason). No request is given up unless another is saved by it, nor for
+a cautious estimate: sizes are kept safe by the bound of the execution time, requests are given up
+by its mean.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Deadline:
 
     def decide(self, waiting: Waiting) -> Decision:
         """The largest safe prefix, or under overload the batch that saves the most."""
-        everybody = Decision(waiting.limit)
+        everything = Decision(waiting.limit)
         if not waiting.exec_time.settled:
-            return everybody
+            return everything
         size = min(waiting.count, waiting.limit)
-        riders = waiting.first(size)
-        tightest = min([request.deadline for request in riders])
+        requests = waiting.first(size)
+        tightest = min([request.deadline for request in requests])
         if waiting.now + waiting.exec_time.bound(size) <= tightest:
-            return everybody
-        safe = _largest_safe(waiting, riders)
+            return everything
+        safe = _largest_safe(waiting, requests)
         if safe and _rest_is_safe(waiting, safe):
             return Decision(safe)
         return _most_saved(waiting)
@@ -66,13 +66,13 @@ class Deadline:
         """Nothing of its own to learn; the batcher keeps the execution times."""
 
 
-def _largest_safe(waiting: Waiting, riders: Sequence[Request]) -> int:
-    """The most seats that can leave together without anybody being late; 0 if none can."""
+def _largest_safe(waiting: Waiting, requests: Sequence[Request]) -> int:
+    """The most seats that can leave together and all be in time; 0 if none can."""
     safe = seats = 0
     tightest = math.inf
-    for rider in riders:
-        seats += rider.seats
-        tightest = min(tightest, rider.deadline)
+    for request in requests:
+        seats += request.seats
+        tightest = min(tightest, request.deadline)
         if waiting.now + waiting.exec_time.bound(seats) > tightest:
             break
         safe = seats
@@ -103,18 +103,18 @@ def _most_saved(waiting: Waiting) -> Decision:
 def _best_of(waiting: Waiting, first: Sequence[Request], *, whole: bool) -> Decision | None:
     """The same, known the ``first`` of the queue; None if those behind them matter, too."""
     now, exec_time = waiting.now, waiting.exec_time
-    riders = [rider for rider in first if rider.deadline < math.inf]
-    ends = list(accumulate([rider.seats for rider in riders]))  # seats up to each rider
+    requests = [request for request in first if request.deadline < math.inf]
+    ends = list(accumulate([request.seats for request in requests]))  # seats up to each request
     best, best_rate = Decision(waiting.limit), 0.0
     late = 0  # of the first; grows with the size, as larger batches take longer
     for size in _sizes(min(waiting.count, waiting.limit)):
         took = max(exec_time.mean(size), 1e-9)
-        while late < len(riders) and riders[late].deadline < now + took:
+        while late < len(requests) and requests[late].deadline < now + took:
             late += 1
         last = bisect_right(ends, size + (ends[late - 1] if late else 0))
-        if last == len(riders) and not whole:
+        if last == len(requests) and not whole:
             return None
-        saved = sum([rider.deadline >= now + took for rider in riders[late:last]])
+        saved = sum([request.deadline >= now + took for request in requests[late:last]])
         if saved > best_rate * took:
             best, best_rate = Decision(size, late), saved / took
     return best

@@ -25,7 +25,7 @@ __all__ = ["Planned", "policy_of", "routes_of"]
 
 
 class Planned:
-    """Leave full, or when somebody has waited as long as his application may."""
+    """Leave full, or when a request has waited as long as its application allows."""
 
     @dataclass(frozen=True, slots=True)
     class Params:

@@ -1,7 +1,7 @@
 """The operator's side door: the plan in force, the last batches, the instances.
 
-It listens apart from requests, because whatever the main listener answers, the gateway shows to
-everybody. A loopback address or a Unix socket needs no token; any other does.
+It listens apart from requests, because what the main listener answers, the gateway shows to
+all its callers. A loopback address or a Unix socket needs no token; any other does.
 
     GET /v1/plan               the plan in force, or null
     PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
@@ -40,8 +40,8 @@ class Admin:
     Args:
         function: name that a plan must be for; empty: any.
         token: what callers must present as a bearer token; empty: nothing.
-        fleet: the instances and the plan.
-        ledger: the last batches.
+        upstreams: the instances and the plan.
+        recent: the last batches.
         changed: called after a plan has come into force.
     """
 
@@ -49,14 +49,14 @@ class Admin:
         self,
         function: str,
         token: str,
-        fleet: FunctionUpstreams,
-        ledger: RecentBatches,
+        upstreams: FunctionUpstreams,
+        recent: RecentBatches,
         changed: Callable[[], None],
     ) -> None:
         self._function = function
         self._token = token.encode()
-        self._fleet = fleet
-        self._ledger = ledger
+        self._upstreams = upstreams
+        self._recent = recent
         self._changed = changed
 
     def __call__(self, exchange: Exchange) -> None:
@@ -67,11 +67,11 @@ class Admin:
             return
         route = f"{exchange.method} {exchange.path}"
         if route == "GET /v1/plan":
-            answer: Any = self._fleet.plan.to_dict() if self._fleet.plan else None
+            answer: Any = self._upstreams.plan.to_dict() if self._upstreams.plan else None
         elif route == "PUT /v1/plan":
             answer = self._replan(exchange.body)
         elif route == "GET /v1/batches":
-            answer = self._ledger.last(_limit(exchange.query))
+            answer = self._recent.last(_limit(exchange.query))
         elif route == "GET /v1/instances":
             answer = self._instances()
         else:
@@ -87,7 +87,7 @@ class Admin:
         if self._function and plan.function != self._function:
             msg = f"plan.function = {plan.function!r}: expected {self._function!r}"
             raise BadRequest(msg)
-        self._fleet.apply(plan, instances)
+        self._upstreams.apply(plan, instances)
         self._changed()
         return {"version": plan.version}
 
@@ -103,7 +103,7 @@ class Admin:
                 "seats_served": instance.upstream.served,
                 "exec_s": instance.upstream.exec_time.mean(instance.upstream.batch_max) or None,
             }
-            for instance in self._fleet
+            for instance in self._upstreams
         ]
 
 

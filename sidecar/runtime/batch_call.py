@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.runtime.upstream import Instance
 
-__all__ = ["AnswerHead", "Answers", "Sending", "hung"]
+__all__ = ["AnswerHead", "Answers", "BatchCall", "hung"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Answers(NamedTuple):
     padding: tuple[int, int]
 
 
-class Sending:
+class BatchCall:
     """A batch on its way; where a connection is idle it is sent at once.
 
     Args:
@@ -52,13 +52,13 @@ class Sending:
 
     def __init__(self, batch: Batch, instance: Instance) -> None:
         requests = batch.requests
-        riders = [request.payload for request in requests]
+        payloads = [request.payload for request in requests]
         self._ids = [request.id for request in requests]
         self._message = wire.encode_request(
             self._ids,
             [request.deadline - batch.sent for request in requests],
-            [rider.head for rider in riders],
-            [rider.exchange.body for rider in riders],
+            [payload.head for payload in payloads],
+            [payload.exchange.body for payload in payloads],
         )
         self._instance = instance
         self._begun = instance.pool.begin("POST", "/", instance.headers, self._message)
@@ -104,7 +104,7 @@ def _answer_head(head: bytes) -> AnswerHead:
     """The content type and the other headers of an answer; cached, as they repeat.
 
     Raises:
-        WireError: it is none, or too large for whoever is on the way to the caller.
+        WireError: it is none, or too large for the servers on the way to the caller.
     """
     if len(head) > _HEAD_BYTES:
         msg = f"the head of an answer has {len(head)} bytes, expected at most {_HEAD_BYTES}"

@@ -7,7 +7,7 @@ leaves at once. There is no timer while nothing waits, and no task per request: 
 When thousands of sockets are readable, an iteration takes long, and what it reads has lain in its
 socket for up to the length of the one before, half of it on average. Requests are charged for that,
 or a sidecar that cannot keep up would take every one of them for fresh; but for no more than half
-of the objective, or after a long stall nobody would be fresh enough ever again.
+of the objective, or after a long stall no request would be fresh enough ever again.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class BatchLoop:
         batcher: the core.
         ingress: reads exchanges.
         metrics: counts.
-        ledger: remembers batches.
-        fleet: the instances.
+        recent: remembers batches.
+        upstreams: the instances.
         exec_timeout_s: how long one batch may take.
 
     Attributes:
         readiness: what probes are told, and callers while the function cannot be started.
         load: counts what there is to do, for a scaler; None without one.
         front: speaks with the scaler, where plans come from there; None elsewhere.
-        holding: holds requests while no instance can be reached; None where they are not held.
-        starving: called when somebody begins to wait while no instance can be reached.
-        relay: takes whole batches that another sidecar has formed; None where nobody does.
+        cold_start: holds requests while no instance can be reached; None where they are not held.
+        starving: called when a request begins to wait while no instance can be reached.
+        relay: takes whole batches that another sidecar has formed; None in a front.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class BatchLoop:
         batcher: Batcher,
         ingress: Ingress,
         metrics: Metrics,
-        ledger: RecentBatches,
-        fleet: FunctionUpstreams,
+        recent: RecentBatches,
+        upstreams: FunctionUpstreams,
         exec_timeout_s: float,
     ) -> None:
         self._batcher = batcher
         self._ingress = ingress
         self._metrics = metrics
-        self._fleet = fleet
+        self._upstreams = upstreams
         self._loop = asyncio.get_running_loop()
         self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
         self._stepping = False
@@ -93,11 +93,11 @@ class BatchLoop:
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._starved = False
-        self._rides = Sender(self, batcher, fleet, metrics, ledger, exec_timeout_s)
-        self.readiness = Readiness(fleet, metrics)
+        self._sender = Sender(self, batcher, upstreams, metrics, recent, exec_timeout_s)
+        self.readiness = Readiness(upstreams, metrics)
         self.load: Load | None = None
         self.front: Front | None = None
-        self.holding: ColdStart | None = None
+        self.cold_start: ColdStart | None = None
         self.starving: Callable[[], None] = lambda: None
         self.relay: Relay | None = None
         self._intake: Intake | None = None
@@ -124,12 +124,12 @@ class BatchLoop:
     def changed(self) -> None:
         """An instance came up or went down, the plan is another, or the function cannot start."""
         self._batcher.changed()
-        if self.holding:
-            self.holding.look()
+        if self.cold_start:
+            self.cold_start.look()
         if self.readiness.failing():
             given_up, why = self._batcher.give_up(), self.readiness.does_not_start()
-            self._rides.end(given_up.waiting, why, "failed", _NOT_BEGUN)
-            self._rides.end(given_up.between, why, "failed")
+            self._sender.end(given_up.waiting, why, "failed", _NOT_BEGUN)
+            self._sender.end(given_up.between, why, "failed")
         self.step_soon()
 
     def drain(self) -> None:
@@ -153,7 +153,7 @@ class BatchLoop:
         waited_s = 0.0 if self._intake is None else self._intake.waited_s
         request = self._ingress.read(exchange, self._unread_s + waited_s)
         objection = None
-        if request.demand is not None or self._fleet.selecting is not None:
+        if request.demand is not None or self._upstreams.variant_router is not None:
             objection = self._chosen(request)
         if self.load:
             self.load.arrived(request.app, exchange.received)
@@ -161,8 +161,8 @@ class BatchLoop:
             self._metrics.refused("unfit")
             exchange.fail(objection)
             return
-        if self.holding:
-            self.holding.arrived(request)
+        if self.cold_start:
+            self.cold_start.arrived(request)
         refusal = self._batcher.admit(request, exchange.received)
         if refusal:
             self._refuse(exchange, refusal)
@@ -174,13 +174,13 @@ class BatchLoop:
     def _chosen(self, request: Request) -> CarpoolError | None:
         """Settle which variants may serve a request; why none can, if none can."""
         began = time.perf_counter()
-        variant_routing.admitted(request, self._fleet, planned=self.front is not None)
-        demand, selecting = request.demand, self._fleet.selecting
-        if demand is None or selecting is None:
+        variant_routing.admitted(request, self._upstreams, planned=self.front is not None)
+        demand, variant_router = request.demand, self._upstreams.variant_router
+        if demand is None or variant_router is None:
             return None
-        selecting.route(demand)  # is remembered
+        variant_router.route(demand)  # is remembered
         self._metrics.selection.observe(time.perf_counter() - began)
-        return variant_routing.objection(demand, selecting)
+        return variant_routing.objection(demand, variant_router)
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:
@@ -205,7 +205,7 @@ class BatchLoop:
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a parked request that is refused; the answer, None if it must pass."""
         now = self._now()
-        refusal = self._batcher.turn_away(now)
+        refusal = self._batcher.refuse_unread(now)
         if refusal is None:
             return None
         self.step_soon()
@@ -218,7 +218,7 @@ class BatchLoop:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
         batcher = self._batcher
-        waiting, clear_s = batcher.queued, batcher.outlook.clear_s(self._now())
+        waiting, clear_s = batcher.queued, batcher.expectation.clear_s(self._now())
         if refusal is Refusal.LATE:
             msg = f"{waiting} requests wait: this one would be answered after its deadline"
             return Overloaded(msg, clear_s)
@@ -258,10 +258,10 @@ class BatchLoop:
         now = self._now()
         actions = self._batcher.step(now)
         for batch in actions.send:
-            self._rides.begin(batch)
+            self._sender.begin(batch)
         if actions.expired:
             msg = "the deadline passed before an instance had answered"
-            self._rides.end(actions.expired, DeadlineMissed(msg), "expired")
+            self._sender.end(actions.expired, DeadlineMissed(msg), "expired")
         self._arm(self._batcher.wake_at(now))
 
     def _arm(self, wake_at: float) -> None:

@@ -46,7 +46,7 @@ _PROBED_EARLY = re.compile(
     rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
 )
 _LAST_WORDS_S = 1.0  # for what it printed, if a process that we cannot find holds its pipe
-_LATER_S = 1.0  # the watchdog's times are over after ours, so that it is we who find out
+_LATER_S = 1.0  # the watchdog's times are over after ours, so that we find out first
 _NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
 
 
@@ -58,7 +58,7 @@ class Launch:
         argv: the command.
         env: its environment.
         address: where it takes batches.
-        key: what a batch must show there, which nobody else knows.
+        key: what a batch must show there; a secret.
         scratch: a folder made for it, removed when it is stopped; empty if none.
     """
 
@@ -78,7 +78,7 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
     if not options.fprocess:
         problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
         raise ConfigError([problem])
-    # of-watchdog listens on every interface, so whoever reaches this machine reaches the handler.
+    # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
     key = secrets.token_hex(16)
     env = {**_limits(options), **env, "handler_key": key}
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
@@ -226,7 +226,7 @@ class Child:
             self._end_rest(process.pid)
         await asyncio.wait([relay], timeout=_LAST_WORDS_S)
         relay.cancel()
-        # Whoever of its processes was killed, what it was the end of is this one.
+        # Whichever of its processes was killed, this one has ended with it.
         self._short_of_memory = self._place.killed_for_memory() > killed_before
         how = f"status {code}" if code >= 0 else signal.Signals(-code).name
         return f"{how}, {self._place.out_of_memory()}" if self._short_of_memory else how
@@ -245,7 +245,7 @@ class Child:
         while stream and (data := await stream.read(65536)):
             data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # nobody reads it any more; the handler goes on
+            with contextlib.suppress(OSError):  # it is not read any more; the handler goes on
                 sys.stderr.buffer.write(data)
                 sys.stderr.buffer.flush()
 
@@ -259,7 +259,7 @@ def _marked(variable: str) -> list[int]:
     """The processes that have inherited ``variable`` (Linux; elsewhere none is found)."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
             if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return found

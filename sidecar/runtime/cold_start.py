@@ -1,8 +1,8 @@
 """Requests at a front that has no instance: they wait for one to start, whatever their objective.
 
-A start takes longer than most objectives, so that to hold it against them would refuse everybody
-who wakes a function. As at the gateway, they are answered when there is somebody to do it, and
-count as late. What a caller himself will not wait for, his ``X-Timeout``, still ends it.
+A start takes longer than most objectives: to hold it against requests would refuse every one that
+wakes a function. As at the gateway, they are answered when an instance is there, and count as late.
+A caller's own limit, ``X-Timeout``, still holds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PATIENCE_S = 60.0  # for a start: as long as the provider waits for a front
 class ColdStart:
     """Holds requests while no instance can be reached."""
 
-    def __init__(self, batcher: Batcher, fleet: FunctionUpstreams) -> None:
+    def __init__(self, batcher: Batcher, upstreams: FunctionUpstreams) -> None:
         self._batcher = batcher
-        self._fleet = fleet
+        self._upstreams = upstreams
         self._alone = True
 
     def look(self) -> None:
-        """Instances have come or gone."""
-        alone = not any(instance.up for instance in self._fleet)
+        """Note that instances have come or gone."""
+        alone = not any(instance.up for instance in self._upstreams)
         if alone and not self._alone:
             self._batcher.hold(_until)
         self._alone = alone

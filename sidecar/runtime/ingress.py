@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
 
-__all__ = ["WAY", "Ingress", "Rider", "Template", "fingerprint"]
+__all__ = ["WAY", "Ingress", "Payload", "Template", "fingerprint"]
 
 # What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
 # only make heads differ, and every distinct head is parsed again on the other side.
@@ -68,7 +68,7 @@ class Template(NamedTuple):
     least: Demand | None  # what its application asks for in any case
 
 
-class Rider(NamedTuple):
+class Payload(NamedTuple):
     """A request's payload: how to answer it, and the head that travels with its body."""
 
     exchange: Exchange
@@ -107,8 +107,8 @@ class Ingress:
             unread_s: how long it may have lain in its socket before.
 
         Raises:
-            BadRequest: an ill-formed ``X-Timeout`` or demand, an application nobody declared, or
-                a class that does not exist.
+            BadRequest: an ill-formed ``X-Timeout`` or demand, an unknown application or
+                class.
         """
         repeated: _Pairs = []
         once: _Pairs = []
@@ -149,7 +149,7 @@ class Ingress:
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
-            payload=Rider(exchange, head, call_id, template),
+            payload=Payload(exchange, head, call_id, template),
         )
         request.due = arrived + budget_s
         request.demand = demand
@@ -182,7 +182,7 @@ class Ingress:
     def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:
         """A demand with what its application asks for in any case, and an objective.
 
-        Whoever names a latency may wait for longer than is usual.
+        A request that names a latency may wait longer than is usual.
         """
         if demand is None:
             return None
@@ -212,7 +212,7 @@ def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _background(klass: bytes) -> bool:
-    """Whether a request of this class rides in seats that others leave empty."""
+    """Whether a request of this class only gets seats that others leave empty."""
     if klass not in _CLASSES:
         msg = f"X-Carpool-Class = {klass[:80].decode('latin-1')!r}: expected interactive or batch"
         raise BadRequest(msg)

@@ -1,7 +1,7 @@
 """What the sidecar counts. Names and label sets are closed: everything exported is listed here.
 
 Counting happens on the request path, so it is plain additions; Prometheus objects are made only
-when somebody asks for them.
+when they are asked for.
 """
 
 from __future__ import annotations

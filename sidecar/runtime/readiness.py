@@ -26,7 +26,7 @@ class Readiness:
     """Answers ``/_/health``, ``/_/ready`` and ``/metrics``.
 
     Args:
-        fleet: the instances.
+        upstreams: the instances.
         metrics: what was counted.
 
     Attributes:
@@ -35,8 +35,8 @@ class Readiness:
         waits_for: tells why a front is not ready yet; None where instances are not the scaler's.
     """
 
-    def __init__(self, fleet: FunctionUpstreams, metrics: Metrics) -> None:
-        self._fleet = fleet
+    def __init__(self, upstreams: FunctionUpstreams, metrics: Metrics) -> None:
+        self._upstreams = upstreams
         self._metrics = metrics
         self.draining = False
         self.failing: Callable[[], str] = str
@@ -57,7 +57,7 @@ class Readiness:
             headers = [(wire.REPEATABLE_HEADER, "true")]
             if self.failing():
                 headers.append(("x-carpool-failing", "true"))
-            at_once = sum(i.upstream.at_once for i in self._fleet if i.upstream.at_once > 1)
+            at_once = sum(i.upstream.at_once for i in self._upstreams if i.upstream.at_once > 1)
             if at_once:  # for the sidecar in front, whose batches are passed on
                 headers.append((wire.AT_ONCE_HEADER, str(at_once)))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
@@ -77,7 +77,7 @@ class Readiness:
         if self.waits_for:
             return self.waits_for()
         now = time.monotonic()
-        if any(instance.upstream.takes(now) for instance in self._fleet):
+        if any(instance.upstream.takes(now) for instance in self._upstreams):
             return ""
-        reasons = [instance.reason or "ejected for a while" for instance in self._fleet]
+        reasons = [instance.reason or "ejected for a while" for instance in self._upstreams]
         return self.failing() or "; ".join(reasons) or "no instance"

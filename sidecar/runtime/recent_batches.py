@@ -1,4 +1,4 @@
-"""The last batches, and why each left when it did: for operators who ask, in a ring.
+"""The last batches, and why each left when it did: a ring, for operators.
 
 Entries keep ids and figures, never a request's body, so that the ring's size is bounded whatever
 callers send.
@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
     sent: float
     expected_s: float
     exec_s: float
-    riders: list[tuple[int, str, str, float]]
+    requests: list[tuple[int, str, str, float]]
 
 
 class RecentBatches:
@@ -52,7 +52,7 @@ class RecentBatches:
 
     def record(self, batch: Batch, outcome: str) -> None:
         """Remember ``batch``, which has just come back: ``answered``, or how it failed."""
-        riders = [(r.id, r.payload.call_id, r.app, r.arrived) for r in batch.requests]
+        requests = [(r.id, r.payload.call_id, r.app, r.arrived) for r in batch.requests]
         self._entries.append(
             _Entry(
                 self._wall_clock(),
@@ -68,22 +68,22 @@ class RecentBatches:
                 batch.sent,
                 batch.expected_s,
                 batch.exec_s,
-                riders,
+                requests,
             )
         )
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """The last ``count`` batches, latest first, as JSON has them."""
-        return [_form(entry) for entry in islice(reversed(self._entries), count)]
+        return [_to_dict(entry) for entry in islice(reversed(self._entries), count)]
 
 
-def _form(entry: _Entry) -> dict[str, Any]:
+def _to_dict(entry: _Entry) -> dict[str, Any]:
     data = entry._asdict()
-    sent, riders = data.pop("sent"), data.pop("riders")
+    sent, requests = data.pop("sent"), data.pop("requests")
     data["expected_s"] = entry.expected_s or None
-    data["wait_s"] = max((sent - arrived for *_, arrived in riders), default=0.0)
+    data["wait_s"] = max((sent - arrived for *_, arrived in requests), default=0.0)
     data["requests"] = [
         {"id": id, "call_id": call_id, "app": app, "wait_s": sent - arrived}
-        for id, call_id, app, arrived in riders  # noqa: A001 - it is the request's id
+        for id, call_id, app, arrived in requests  # noqa: A001 - it is the request's id
     ]
     return data

@@ -1,4 +1,4 @@
-"""Batches on their way: each is sent to its instance, and every member gets his own answer.
+"""Batches on their way: each is sent to its instance, and every member gets its own answer.
 
 There is one task for each batch, and none for a request. What a failed batch means for its members
 the core decides; here callers are told. When batches leave is not known here.
@@ -38,7 +38,7 @@ _FAILED_FROM = 500  # an item's status from which it counts as failed by the fun
 
 
 class Driver(Protocol):
-    """What rides need of whoever makes the batcher step."""
+    """What makes the batcher step."""
 
     load: Load | None
 
@@ -50,14 +50,14 @@ class Driver(Protocol):
 
 
 class Sender:
-    """The batches in flight.
+    """Sends batches, and answers their members.
 
     Args:
         driver: makes the batcher step.
         batcher: the core.
-        fleet: the instances.
+        upstreams: the instances.
         metrics: counts.
-        ledger: remembers batches.
+        recent: remembers batches.
         exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
     """
 
@@ -65,28 +65,28 @@ class Sender:
         self,
         driver: Driver,
         batcher: Batcher,
-        fleet: FunctionUpstreams,
+        upstreams: FunctionUpstreams,
         metrics: Metrics,
-        ledger: RecentBatches,
+        recent: RecentBatches,
         exec_timeout_s: float,
     ) -> None:
         self._driver = driver
         self._batcher = batcher
-        self._fleet = fleet
+        self._upstreams = upstreams
         self._metrics = metrics
-        self._ledger = ledger
+        self._recent = recent
         self._exec_timeout_s = exec_timeout_s
         self._loop = asyncio.get_running_loop()
         self._now = time.monotonic
-        self._rides: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
-        instance = self._fleet.of(batch.upstream)
-        sending = batch_call.Sending(batch, instance)
-        ride = self._loop.create_task(self._ride(batch, instance, sending))
-        self._rides.add(ride)
-        ride.add_done_callback(self._rides.discard)
+        instance = self._upstreams.of(batch.upstream)
+        call = batch_call.BatchCall(batch, instance)
+        task = self._loop.create_task(self._send(batch, instance, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def end(
         self,
@@ -102,14 +102,14 @@ class Sender:
             request.payload.exchange.reply(status, body, headers=own)
             self._metrics.ended(fate)
 
-    async def _ride(self, batch: Batch, instance: Instance, sending: batch_call.Sending) -> None:
+    async def _send(self, batch: Batch, instance: Instance, call: batch_call.BatchCall) -> None:
         metrics = self._metrics
         metrics.batch_closed(batch.closed.value)
         metrics.size.observe(batch.seats)
         for request in batch.requests:
             metrics.wait.observe(batch.sent - request.arrived)
         try:
-            answers = await sending.answers(self._exec_timeout_s)
+            answers = await call.answers(self._exec_timeout_s)
         except CarpoolError as error:
             self._broken(batch, instance, error)
         except Exception:
@@ -118,7 +118,7 @@ class Sender:
         else:
             self._answered(batch, answers)
             instance.answered(batch.exec_s)
-        self._fleet.let_go()
+        self._upstreams.let_go()
         self._driver.step_soon()
 
     def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
@@ -132,7 +132,7 @@ class Sender:
             self._driver.step_now()  # the next batch first: the instance is idle
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
-        self._ledger.record(batch, "answered")
+        self._recent.record(batch, "answered")
         explained = _explained(batch)
         variant = batch.upstream.variant
         chosen = ((_VARIANT_HEADER, variant),) if variant else ()
@@ -157,12 +157,12 @@ class Sender:
         failed = self._batcher.broken(batch, fault, self._now())
         if fault is Fault.HUNG:
             instance.hung(str(error))
-        self._ledger.record(batch, fault.value)
+        self._recent.record(batch, fault.value)
         self.end(failed, error, "failed")
 
 
 def _explained(batch: Batch) -> list[tuple[str, str]]:
-    """What callers who asked are told of the ride."""
+    """Headers about the batch, for callers that asked."""
     told = {
         "batch": len(batch.requests),
         "closed": batch.closed.value,
@@ -174,7 +174,7 @@ def _explained(batch: Batch) -> list[tuple[str, str]]:
 
 
 def _fault(error: CarpoolError) -> Fault:
-    """What an error of `egress.Sending` says about the batch."""
+    """What an error of `BatchCall` says about the batch."""
     if isinstance(error, ConnectionFailed):
         return Fault.DIED if error.sent else Fault.UNSENT
     return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED

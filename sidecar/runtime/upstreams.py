@@ -3,9 +3,9 @@
 Without a plan every instance is alike and the function's own batch policy decides. A plan says
 which class each address belongs to, how large its batches are, which applications go there, and
 how long a request of each may wait; that is a window by application over the plan's routes. Plans
-replace each other under load: who waits goes on under the new one, and an instance that is not in
-it any more gives back what it has and is let go. How the instances of variants are, overloaded or
-interfered with, the scaler tells; it holds for a while, and then all are taken for well again.
+replace each other under load: waiting requests go on under the new one, and an instance that is not
+in it any more finishes its batches and is let go. Whether instances of variants are overloaded or
+interfered with, the scaler tells; that holds for a while, and then all are taken for well again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from carpool.validation.problems import Problems
 from carpool.variants.instance_states import State
 from sidecar.core.dispatch import Upstream
 from sidecar.core.exec_time import ExecTime
-from sidecar.core.variant_routing import Selecting
+from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import policy_of, routes_of
 from sidecar.runtime.upstream import Instance
 
@@ -47,7 +47,7 @@ class FunctionUpstreams:
         key: what the instances ask to be shown with each batch; set before there is any.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
-        selecting: chooses among the plan's variants; None where it has none.
+        variant_router: chooses among the plan's variants; None where it has none.
     """
 
     def __init__(self, batcher: Batcher, answer_bytes: int) -> None:
@@ -59,7 +59,7 @@ class FunctionUpstreams:
         self._leaving: list[Instance] = []
         self._exec_times: dict[InstanceClass, ExecTime] = {}
         self.plan: Plan | None = None
-        self.selecting: Selecting | None = None
+        self.variant_router: VariantRouter | None = None
         self._offered: tuple[OnOffer, ...] = ()
         self._conditions: Mapping[str, State] = {}
         self._forget: asyncio.TimerHandle | None = None
@@ -104,11 +104,11 @@ class FunctionUpstreams:
             self._leaving.append(self._by_address.pop(gone))
         self._choose_from(plan)
         routes = routes_of(plan)
-        self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.selecting)
+        self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.variant_router)
         self.let_go()
 
     def judged(self, conditions: Mapping[str, State]) -> None:
-        """Somebody who sees all fronts says how instances are: these so, the others well."""
+        """Take over the scaler's view of the instances: these states, the others well."""
         if self._forget:
             self._forget.cancel()
             self._forget = None
@@ -123,7 +123,7 @@ class FunctionUpstreams:
         if self._leaving:
             for instance in [i for i in self._leaving if not i.upstream.in_flight]:
                 instance.close()
-                self._batcher.heard(instance.upstream, silent=False)
+                self._batcher.mark_silent(instance.upstream, silent=False)
                 self._leaving.remove(instance)
 
     def of(self, upstream: Upstream) -> Instance:
@@ -159,14 +159,14 @@ class FunctionUpstreams:
     def _choose_from(self, plan: Plan) -> None:
         """Have a choice among what the plan offers, with the instances as they are."""
         if not plan.variants:
-            self.selecting = None
-        elif self.selecting is None or plan.variants != self._offered:
-            self.selecting = Selecting(plan.variants)
+            self.variant_router = None
+        elif self.variant_router is None or plan.variants != self._offered:
+            self.variant_router = VariantRouter(plan.variants)
         self._offered = plan.variants
         self._look(again=False)
 
     def _look(self, *, again: bool = True) -> None:
-        """See how the instances are; choose again for those who wait, if that is news."""
+        """Apply the instances' states; route the waiting requests again if that is news."""
         by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
         for instance in self:
             if instance.up:
@@ -179,11 +179,11 @@ class FunctionUpstreams:
                 states[name, upstream.name] = state
                 upstream.strained = state is State.OVERLOADED
                 upstream.shunned = state is State.INTERFERED and well
-        if self.selecting and self.selecting.see(states) and again:
-            self._batcher.choose_again()
+        if self.variant_router and self.variant_router.see(states) and again:
+            self._batcher.reroute()
 
     def _changed(self, instance: Instance) -> None:
-        self._batcher.heard(instance.upstream, silent=instance.silent)
+        self._batcher.mark_silent(instance.upstream, silent=instance.silent)
         self._look()
         self.on_change(instance)
 

@@ -5,7 +5,7 @@
     X-Carpool-Cost: 2e-5                                           "carpool_cost": 2e-5}}
     X-Carpool-Variant: NAME       and "carpool_variant", or NAME as the version or model in the path
 
-Said in several ways, the strictest counts. Who says nothing demands nothing.
+Said in several ways, the strictest counts. A request that says nothing demands nothing.
 """
 
 from __future__ import annotations

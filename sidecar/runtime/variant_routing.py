@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.plan import OnOffer
     from carpool.variants.selection import Profile
     from sidecar.core.request import Request
-    from sidecar.core.variant_routing import Selecting
+    from sidecar.core.variant_routing import VariantRouter
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["admitted", "objection"]
@@ -29,24 +29,24 @@ _ONLY = "1"  # the version of a model that has no variants
 _SOON_S = 1.0
 
 
-def admitted(request: Request, fleet: FunctionUpstreams, *, planned: bool) -> None:
+def admitted(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -> None:
     """Settle what a request demands; it is counted under that.
 
     Args:
         request: As it was read.
-        fleet: Has the choice.
+        upstreams: Has the choice.
         planned: There is, or will be, a plan.
 
     Raises:
-        CarpoolError: a variant that nobody knows, or a demand where there is nothing to choose.
+        CarpoolError: an unknown variant, or a demand where there is nothing to choose.
     """
-    selecting, demand = fleet.selecting, request.demand
-    if selecting is None:
+    variant_router, demand = upstreams.variant_router, request.demand
+    if variant_router is None:
         if demand is not None:
-            _without_choice(demand, waits=planned and fleet.plan is None)
+            _without_choice(demand, waits=planned and upstreams.plan is None)
             request.demand = None  # a latency alone is the request's deadline, and no more
         return
-    known = selecting.variants
+    known = variant_router.variants
     model, version = request.payload.template.names
     named = version if version in known else model if model in known and not version else ""
     if version not in ("", _ONLY) and not named:
@@ -59,34 +59,34 @@ def admitted(request: Request, fleet: FunctionUpstreams, *, planned: bool) -> No
         if demand.variant and demand.variant not in known:
             raise _unknown(demand.variant, list(known))
         request.demand = demand
-        request.app = selecting.name(demand)
+        request.app = variant_router.name(demand)
 
 
-def objection(demand: Demand, selecting: Selecting) -> CarpoolError | None:
+def objection(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
     """Why a request with such a demand cannot be served; None: something fits."""
     if demand.variant:
-        return _not_had(demand, selecting)
-    if selecting.fits(demand):
+        return _not_had(demand, variant_router)
+    if variant_router.fits(demand):
         return None
     asked = _asked(demand)
-    late = selecting.would_fit(demand)
+    late = variant_router.would_fit(demand)
     if late is not None:
         msg = (
             f"nothing that runs now answers {asked}; {_figures(late)}, would: it is loaded in "
             f"{late.load_s:.2g} s, or overloaded"
         )
         return Overloaded(msg, max(late.load_s, _SOON_S))
-    closest = selecting.closest(demand)
+    closest = variant_router.closest(demand)
     but = f"; the closest is {_figures(closest)}" if closest else ""
     return Unfit(f"no variant answers {asked}{but}")
 
 
-def _not_had(demand: Demand, selecting: Selecting) -> CarpoolError | None:
+def _not_had(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
     """Why the variant that was named cannot be had; None: it can."""
-    named = selecting.named(demand.variant)
+    named = variant_router.named(demand.variant)
     if named.accuracy < demand.accuracy:
         return Unfit(f"{_figures(named)} was named, and {_asked(demand)} was asked for")
-    if selecting.runs(demand.variant) or named.load_s + named.latency_s <= demand.latency_s:
+    if variant_router.runs(demand.variant) or named.load_s + named.latency_s <= demand.latency_s:
         return None
     msg = f"no instance of {demand.variant} runs now; one is loaded in {named.load_s:.2g} s"
     return Overloaded(msg, max(named.load_s, _SOON_S))

@@ -65,7 +65,7 @@ class Twins:
     def choose(self, mine: Route, its: Route) -> None:
         """Both choose the same, which may be sent a batch."""
         seats, now = self.draw.randint(1, 6), 0.0
-        assert self.few.hungry(now) == self.many.hungry(now)
+        assert self.few.has_capacity(now) == self.many.has_capacity(now)
         chosen, same = self.few.next_free(mine, now), self.many.next_free(its, now)
         if not (chosen or same):
             chosen = self.few.next_behind(mine, seats, now)

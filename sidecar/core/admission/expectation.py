@@ -1,8 +1,8 @@
-"""What requests can expect: when they will be answered, and whether that is too late.
+"""When requests will be answered, and whether that is too late.
 
-A forecast is made when somebody asks, and kept until the instances or their batches are others.
+A forecast is made on demand, and kept until the instances or their batches are others.
 What is promised on arrival is compared with what came true, so that the margin which is added to
-predictions (`shedding`) follows their errors. Who is to be sent where is not known here.
+predictions (`shedding`) follows their errors. Where requests are sent is not known here.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Expectation:
     Args:
         queue: what waits.
         upstreams: the instances.
-        flights: what they have to do.
+        in_flight: what they have to do.
         shedding: whether what is predicted to be late is refused.
     """
 
-    __slots__ = ("_flights", "_forecast", "_queue", "_shedding", "_stale", "_upstreams")
+    __slots__ = ("_forecast", "_in_flight", "_queue", "_shedding", "_stale", "_upstreams")
 
     def __init__(
-        self, queue: Queue, upstreams: Upstreams, flights: InFlight, shedding: Shedding
+        self, queue: Queue, upstreams: Upstreams, in_flight: InFlight, shedding: Shedding
     ) -> None:
         self._queue = queue
         self._upstreams = upstreams
-        self._flights = flights
+        self._in_flight = in_flight
         self._shedding = shedding
         self._forecast: Forecast | None = None
         self._stale = True
@@ -83,29 +83,29 @@ class Expectation:
         margin_s = self._shedding.interactive.margin(budget_s, now)
         return forecast.finish(self._queue.ahead, now) + margin_s > now + budget_s
 
-    def learn(self, riders: Sequence[Request], answered: float, exec_s: float) -> None:
-        """Compare when ``riders`` were answered with what they were promised.
+    def learn(self, requests: Sequence[Request], answered: float, exec_s: float) -> None:
+        """Compare when ``requests`` were answered with what they were promised.
 
-        Riders that were predicted to be late and got no answer are left out: they prove nothing.
+        Requests that were predicted to be late and got no answer are left out: they prove nothing.
         """
         if answered == math.inf:
-            riders = [rider for rider in riders if rider.promised <= rider.deadline]
-        background = [rider for rider in riders if rider.background]
+            requests = [request for request in requests if request.promised <= request.deadline]
+        background = [request for request in requests if request.background]
         if background:
             self._learn(self._shedding.background, background, answered, exec_s)
-            riders = [rider for rider in riders if not rider.background]
-        self._learn(self._shedding.interactive, riders, answered, exec_s)
+            requests = [request for request in requests if not request.background]
+        self._learn(self._shedding.interactive, requests, answered, exec_s)
 
     def _learn(
-        self, judgement: Judgement, riders: Sequence[Request], answered: float, exec_s: float
+        self, judgement: Judgement, requests: Sequence[Request], answered: float, exec_s: float
     ) -> None:
-        promised = [rider.promised for rider in riders if rider.promised]
+        promised = [request.promised for request in requests if request.promised]
         if promised:
-            budget_s = min([rider.deadline - rider.arrived for rider in riders])
+            budget_s = min([request.deadline - request.arrived for request in requests])
             judgement.learn(answered - min(promised), exec_s, budget_s)
 
     def _made(self, now: float) -> Forecast | None:
         if self._stale:
-            self._forecast = Forecast.of(self._upstreams, self._flights, now)
+            self._forecast = Forecast.of(self._upstreams, self._in_flight, now)
             self._stale = False
         return self._forecast

@@ -24,24 +24,24 @@ class Forecast(NamedTuple):
         free_at: when the first of them is expected to take the next batch.
         usual_seats: what a batch holds at the present load.
         seat_s: what a seat adds to the time of a batch.
-        ride_s: how long a batch of the usual size takes.
+        batch_s: how long a batch of the usual size takes.
         round_seats: seats that all of them take in a round.
         round_s: how long a round takes.
     """
 
     free_at: float
     usual_seats: int
-    ride_s: float
+    batch_s: float
     seat_s: float
     round_seats: int
     round_s: float
 
     @classmethod
-    def of(cls, upstreams: Iterable[Upstream], flights: InFlight, now: float) -> Self | None:
-        """The forecast for ``upstreams`` with ``flights``.
+    def of(cls, upstreams: Iterable[Upstream], in_flight: InFlight, now: float) -> Self | None:
+        """The forecast for ``upstreams`` with ``in_flight``.
 
-        None while too little is known, and while one of them is idle: a ride with it costs nobody
-        anything, and teaches how long rides take.
+        None while too little is known, and while an instance is idle: a batch there delays no
+        other, and teaches how long batches take.
         """
         able = [upstream for upstream in upstreams if upstream.takes(now)]
         known = [not upstream.free and upstream.exec_time.seasoned for upstream in able]
@@ -51,14 +51,14 @@ class Forecast(NamedTuple):
         rate_rps = sum([seats / max(took_s, 1e-9) for seats, took_s in rounds])
         seats = sum([seats for seats, _ in rounds])
         # By the time it leaves, later arrivals will have filled its batch as they do at this load.
-        usual = min(max([flight.seats for flight in flights]), max([seats for seats, _ in rounds]))
-        ride_s, longer_s = (max([u.exec_time.mean(n) for u in able]) for n in (usual, usual + 1))
-        free_at = min([flights.free_at(upstream, now) for upstream in able])
-        return cls(free_at, usual, ride_s, longer_s - ride_s, seats, seats / rate_rps)
+        usual = min(max([batch.seats for batch in in_flight]), max([seats for seats, _ in rounds]))
+        batch_s, longer_s = (max([u.exec_time.mean(n) for u in able]) for n in (usual, usual + 1))
+        free_at = min([in_flight.free_at(upstream, now) for upstream in able])
+        return cls(free_at, usual, batch_s, longer_s - batch_s, seats, seats / rate_rps)
 
     def finish(self, seats: float, now: float) -> float:
         """When a request behind ``seats`` waiting items is answered."""
-        finish = (now if now > self.free_at else self.free_at) + self.ride_s  # noqa: FURB136 - every request comes here
+        finish = (now if now > self.free_at else self.free_at) + self.batch_s  # noqa: FURB136 - every request comes here
         if seats >= self.round_seats:
             rounds, seats = divmod(seats, self.round_seats)
             finish += rounds * self.round_s
@@ -73,7 +73,7 @@ class Forecast(NamedTuple):
 def _round(upstream: Upstream) -> tuple[int, float]:
     """Seats that an instance is done with in a round, and how long that takes.
 
-    Who works on several batches at once is sent requests one by one.
+    An instance that works on several batches at once is sent requests one by one.
     """
     if upstream.at_once > 1:
         return upstream.at_once, upstream.exec_time.mean(1)

@@ -1,8 +1,8 @@
 """Refusing early what would be answered too late, carefully.
 
-A refusal at the door costs a caller a moment; a late answer costs him his deadline and others a
-seat. But a predictor can be wrong, so shedding starts dark: what would have been refused is
-counted and served. Switched on, it refuses at most a given share of the arrivals of each window
+An early refusal costs a caller a moment; a late answer costs it the deadline and others a seat.
+But a predictor can be wrong: in mode ``dark`` what would be refused is counted and served. Switched
+on, it refuses at most a given share of the arrivals of each window
 (compare Finagle's DeadlineFilter), so that a broken predictor cannot close the function, and
 enough requests pass to correct it.
 
@@ -10,7 +10,7 @@ What passes must be in time, not just on average: the margin that is added to ev
 follows the errors of those that came true: it rises to meet one that is exceeded, by an execution
 time at most, and falls slowly while none is, in the ratio that leaves about the wanted share of
 batches within it. What it had to rise to is forgotten in seconds, however few batches there are:
-after a noisy spell or an overload it must not go on refusing people at low load.
+after a noisy spell or an overload it must not go on refusing requests at low load.
 
 Interactive and background requests are judged apart: the background waits for seats that others
 leave empty, so how wrong its predictions are says nothing about the others.

@@ -41,7 +41,7 @@ class Front:
         function: What the user calls.
         load: What was counted.
         batcher: What waits.
-        fleet: The instances and the plan.
+        upstreams: The instances and the plan.
         metrics: What became of requests.
         changed: Called after a plan has come into force.
     """
@@ -51,14 +51,14 @@ class Front:
         function: str,
         load: Load,
         batcher: Batcher,
-        fleet: FunctionUpstreams,
+        upstreams: FunctionUpstreams,
         metrics: Metrics,
         changed: Callable[[], None],
     ) -> None:
         self._function = function
         self._load = load
         self._batcher = batcher
-        self._fleet = fleet
+        self._upstreams = upstreams
         self._metrics = metrics
         self._changed = changed
         self._notebook: Path | None = None
@@ -79,18 +79,18 @@ class Front:
 
     @property
     def starving(self) -> bool:
-        """Whether somebody waits, and no instance can be reached."""
-        return self._batcher.queued > 0 and not any(instance.up for instance in self._fleet)
+        """Whether requests wait, and no instance can be reached."""
+        return self._batcher.queued > 0 and not any(instance.up for instance in self._upstreams)
 
     def waits_for(self) -> str:
-        """Why it is not ready yet; empty once it has been: from then on it holds who comes."""
+        """Why it is not ready yet; empty once it was: from then on it holds requests."""
         if self._settled:
             return ""
-        plan = self._fleet.plan
+        plan = self._upstreams.plan
         if plan is None:
             return "no plan yet"
         wanted = any(kind.replicas for kind in plan.classes)
-        if wanted and not any(instance.up for instance in self._fleet):
+        if wanted and not any(instance.up for instance in self._upstreams):
             return "no instance yet"
         self._settled = True
         return ""
@@ -102,7 +102,7 @@ class Front:
             self._load.fell_idle(now)
         taken = self._load.take(now)
         fates = self._became(taken.late)
-        plan = self._fleet.plan
+        plan = self._upstreams.plan
         return FrontReport(
             self._function,
             sender,
@@ -131,13 +131,13 @@ class Front:
         """
         plan = answer.plan
         if plan is None:
-            self._fleet.judged(_states(answer))
+            self._upstreams.judged(_states(answer))
             return
         if plan.function != self._function:
             message = f"a plan for {plan.function!r}: expected {self._function!r}"
             raise BadRequest(message)
-        self._fleet.apply(plan, answer.instances)
-        self._fleet.judged(_states(answer))
+        self._upstreams.apply(plan, answer.instances)
+        self._upstreams.judged(_states(answer))
         self._revision = answer.revision
         self._write_down(answer)
         self._changed()
@@ -164,7 +164,7 @@ class Front:
     def _classes(self, executed: Mapping[str, Executed]) -> tuple[ClassReport, ...]:
         lines = {
             instance.upstream.instance_class: instance.upstream.exec_time
-            for instance in self._fleet
+            for instance in self._upstreams
         }
         reports = []
         for name, found in executed.items():
@@ -186,7 +186,7 @@ class Front:
         self, now: float, executed: Mapping[str, Executed]
     ) -> tuple[InstanceReport, ...]:
         reports = []
-        for instance in self._fleet:
+        for instance in self._upstreams:
             upstream = instance.upstream
             idle_s = max(0.0, now - (upstream.landed or instance.since))
             found = executed.get(upstream.name, _NOTHING)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Membership", "front", "instance"]
 
 _PROBED_S = 2.2  # a front that hears nothing of the scaler sees for itself by then
-_LONGEST_S = 5.0  # whoever stops this process does not wait for ever
+_LONGEST_S = 5.0  # a process that is stopped has not for ever
 
 
 class Membership:
@@ -50,7 +50,7 @@ class Membership:
         self._sync.start()
 
     async def leave(self) -> None:
-        """Say that it leaves, and serve until nobody sends batches any more."""
+        """Say that it leaves, and serve until no more batches are sent."""
         if self._announcer:
             self._announcer.leave()
         await self._sync.once()
@@ -60,45 +60,49 @@ class Membership:
 
 
 def front(
-    options: Options, shell: BatchLoop, batcher: Batcher, fleet: FunctionUpstreams, metrics: Metrics
+    options: Options,
+    batch_loop: BatchLoop,
+    batcher: Batcher,
+    upstreams: FunctionUpstreams,
+    metrics: Metrics,
 ) -> Membership:
     """Make this sidecar the front of a function."""
-    fleet.key = batch_key(options.scaler_token, options.function)
+    upstreams.key = batch_key(options.scaler_token, options.function)
     load = Load(time.monotonic())
-    speaker = Front(options.function, load, batcher, fleet, metrics, shell.changed)
+    speaker = Front(options.function, load, batcher, upstreams, metrics, batch_loop.changed)
     if options.plan_folder:
         speaker.remember(Path(options.plan_folder) / "plan.json")
     sync = Sync(options.scaler, options.scaler_token, speaker)
-    shell.load, shell.front, shell.starving = load, speaker, sync.urgent
-    shell.holding = ColdStart(batcher, fleet)
+    batch_loop.load, batch_loop.front, batch_loop.starving = load, speaker, sync.urgent
+    batch_loop.cold_start = ColdStart(batcher, upstreams)
     load.surged = sync.urgent
-    shell.readiness.waits_for = speaker.waits_for
+    batch_loop.readiness.waits_for = speaker.waits_for
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)
 
 
 def instance(
-    options: Options, shell: BatchLoop, fleet: FunctionUpstreams, metrics: Metrics
+    options: Options, batch_loop: BatchLoop, upstreams: FunctionUpstreams, metrics: Metrics
 ) -> Membership:
     """Make this sidecar that of one instance, its only one."""
-    (local,) = fleet
+    (local,) = upstreams
     key = batch_key(options.scaler_token, options.function)
-    shell.relay = Relay(local, options.exec_timeout_s, key)
+    batch_loop.relay = Relay(local, options.exec_timeout_s, key)
     where = own_address(options.listen, options.announce, options.scaler)
     announcer = Announcer(
         options.function,
         options.instance_class,
         where,
         local,
-        lambda: shell.readiness.failing(),  # noqa: PLW0108 - it is set later
+        lambda: batch_loop.readiness.failing(),  # noqa: PLW0108 - it is set later
     )
     sync = Sync(options.scaler, options.scaler_token, announcer)
     metrics.watch_sync(lambda: sync.refused)
-    noticed = fleet.on_change
+    noticed = upstreams.on_change
 
     def changed(handler: Instance) -> None:
         noticed(handler)
-        sync.urgent()  # those who send batches should know
+        sync.urgent()  # the fronts should know
 
-    fleet.on_change = changed
+    upstreams.on_change = changed
     return Membership(sync, announcer)

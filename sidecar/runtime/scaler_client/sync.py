@@ -115,7 +115,7 @@ class Sync:
             try:
                 await self._exchange()
             except (CarpoolError, TimeoutError) as error:
-                self._urgent.clear()  # who is gone does not come back for it
+                self._urgent.clear()  # an instance that leaves does not come back for it
                 wait_s = self._went_wrong(str(error) or "it does not answer")
             else:
                 wait_s = self._went_well()

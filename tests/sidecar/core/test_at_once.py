@@ -60,7 +60,7 @@ def test_execution_times_are_each_batchs_own() -> None:
     """One that lands between another's sending and landing takes nothing from its time."""
     made = batcher(2)
     sizes(made, 1)
-    first = next(iter(made._flights))
+    first = next(iter(made._in_flight))
     made.admit(Request(9, "k", 1.0), 1.0)
     (second,) = made.step(1.0).send
     made.finished(second, [False], 3.0)
@@ -122,9 +122,9 @@ def test_nobody_is_promised_a_time_while_there_is_room() -> None:
     for _ in range(10):
         upstream.exec_time.observe(1, 0.1)
     sizes(made, 1)
-    early = made.outlook.finish(0.0)
+    early = made.expectation.finish(0.0)
     made.admit(Request(7, "k", 0.0), 0.0)
     made.step(0.0)
 
     assert 0.0 == early
-    assert 0.2 == pytest.approx(made.outlook.finish(0.0))
+    assert 0.2 == pytest.approx(made.expectation.finish(0.0))

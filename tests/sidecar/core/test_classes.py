@@ -91,13 +91,13 @@ def test_a_background_flood_makes_nobody_late_in_the_forecast() -> None:
         upstream.exec_time.observe(size, 0.1)
     made.admit(rider(0), 0.0)
     made.step(0.0)
-    alone = made.outlook.finish(0.0)
+    alone = made.expectation.finish(0.0)
     for number in range(400):
         made.admit(rider(1000 + number, background=True), 0.0)
-    assert alone == pytest.approx(made.outlook.finish(0.0))
+    assert alone == pytest.approx(made.expectation.finish(0.0))
     for number in range(12):
         made.admit(rider(number + 1), 0.0)
-    assert alone + 4 * 0.1 == pytest.approx(made.outlook.finish(0.0))
+    assert alone + 4 * 0.1 == pytest.approx(made.expectation.finish(0.0))
 
 
 def test_a_late_background_request_does_not_shield_the_others() -> None:

@@ -45,18 +45,18 @@ class Queue:
 
 def plainly(waiting: Waiting) -> Decision:
     """Every size in turn, over the whole queue."""
-    riders = [r for r in waiting.first(waiting.count) if r.deadline < math.inf]
+    requests = [r for r in waiting.first(waiting.count) if r.deadline < math.inf]
     largest = min(waiting.count, waiting.limit)
     best, best_rate = Decision(waiting.limit), 0.0
     for size in sorted({*(2**power for power in range(11) if 2**power < largest), largest}):
         took = waiting.exec_time.mean(size)
-        late = next((n for n, r in enumerate(riders) if r.deadline >= took), len(riders))
+        late = next((n for n, r in enumerate(requests) if r.deadline >= took), len(requests))
         saved, seats = 0, 0
-        for rider in riders[late:]:
-            seats += rider.seats
+        for request in requests[late:]:
+            seats += request.seats
             if seats > size:
                 break
-            saved += rider.deadline >= took
+            saved += request.deadline >= took
         if saved > best_rate * took:
             best, best_rate = Decision(size, late), saved / took
     return best

@@ -17,12 +17,12 @@ EXEC_S = 0.1  # of a batch of any size
 
 
 class Scene:
-    """An outlook and what it looks at."""
+    """An expectation and what it looks at."""
 
     def __init__(self, mode: str = "on") -> None:
-        self.queue, self.upstreams, self.flights = Queue(), Upstreams(), InFlight()
+        self.queue, self.upstreams, self.in_flight = Queue(), Upstreams(), InFlight()
         self.shedding = Shedding(mode, cap=1.0)
-        self.outlook = Expectation(self.queue, self.upstreams, self.flights, self.shedding)
+        self.expectation = Expectation(self.queue, self.upstreams, self.in_flight, self.shedding)
         self.upstream = Upstream("a", 2, up=True)
         self.upstreams.add(self.upstream)
 
@@ -34,8 +34,8 @@ class Scene:
     def send(self) -> None:
         """A batch of one leaves at time zero."""
         batch = Batch(1, [Request(1, "k", 0.0)], 1, self.upstream, Closed.IDLE, 0.0, 0.0, EXEC_S)
-        self.flights.sent(batch)
-        self.outlook.changed()
+        self.in_flight.sent(batch)
+        self.expectation.changed()
 
     def wait(self, count: int) -> None:
         """So many wait."""
@@ -49,10 +49,10 @@ def test_nothing_is_foretold_while_times_are_unknown_or_an_instance_is_idle() ->
     """An answer now, and nothing to clear."""
     scene = Scene()
     scene.send()
-    assert (7.0, 0.0) == (scene.outlook.finish(7.0), scene.outlook.clear_s(7.0))
+    assert (7.0, 0.0) == (scene.expectation.finish(7.0), scene.expectation.clear_s(7.0))
     scene = Scene()
     scene.learn_times()
-    assert (7.0, 0.0) == (scene.outlook.finish(7.0), scene.outlook.clear_s(7.0))
+    assert (7.0, 0.0) == (scene.expectation.finish(7.0), scene.expectation.clear_s(7.0))
 
 
 def test_who_comes_is_answered_after_those_who_wait() -> None:
@@ -60,10 +60,10 @@ def test_who_comes_is_answered_after_those_who_wait() -> None:
     scene = Scene()
     scene.learn_times()
     scene.send()
-    assert 2 * EXEC_S == pytest.approx(scene.outlook.finish(0.0))
+    assert 2 * EXEC_S == pytest.approx(scene.expectation.finish(0.0))
     scene.wait(4)
-    assert 4 * EXEC_S == pytest.approx(scene.outlook.finish(0.0))
-    assert 2 * EXEC_S == pytest.approx(scene.outlook.clear_s(0.0))
+    assert 4 * EXEC_S == pytest.approx(scene.expectation.finish(0.0))
+    assert 2 * EXEC_S == pytest.approx(scene.expectation.clear_s(0.0))
 
 
 def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
@@ -71,11 +71,11 @@ def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
     scene = Scene()
     scene.learn_times()
     scene.send()
-    before = scene.outlook.finish(0.0)
+    before = scene.expectation.finish(0.0)
     scene.upstream.up = False
-    assert before == scene.outlook.finish(0.0)
-    scene.outlook.changed()
-    assert 0.0 == scene.outlook.finish(0.0)
+    assert before == scene.expectation.finish(0.0)
+    scene.expectation.changed()
+    assert 0.0 == scene.expectation.finish(0.0)
 
 
 def test_a_promise_that_is_too_late_is_a_refusal() -> None:
@@ -84,9 +84,9 @@ def test_a_promise_that_is_too_late_is_a_refusal() -> None:
     scene.learn_times()
     scene.send()
     patient, hasty = (Request(n, "k", 0.0, deadline=limit) for n, limit in ((2, 0.21), (3, 0.19)))
-    assert not scene.outlook.refuses(patient, 0.0)
+    assert not scene.expectation.refuses(patient, 0.0)
     assert 2 * EXEC_S == pytest.approx(patient.promised)
-    assert scene.outlook.refuses(hasty, 0.0)
+    assert scene.expectation.refuses(hasty, 0.0)
     assert 1 == scene.shedding.late
 
 
@@ -96,9 +96,9 @@ def test_a_broken_promise_widens_the_margin() -> None:
     scene.learn_times()
     scene.send()
     rider = Request(2, "k", 0.0, deadline=1.0)
-    assert not scene.outlook.refuses(rider, 0.0)
-    scene.outlook.learn([rider], rider.promised + 0.05, EXEC_S)
+    assert not scene.expectation.refuses(rider, 0.0)
+    scene.expectation.learn([rider], rider.promised + 0.05, EXEC_S)
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s)
-    assert scene.outlook.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
-    scene.outlook.learn([Request(4, "k", 0.0)], 9.0, EXEC_S)  # nobody promised him anything
+    assert scene.expectation.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
+    scene.expectation.learn([Request(4, "k", 0.0)], 9.0, EXEC_S)  # nobody promised him anything
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s, rel=0.05)

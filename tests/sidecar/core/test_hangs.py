@@ -181,10 +181,10 @@ def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
     batch = riding(batcher, soon, later, never)
     assert math.inf == batcher.wake_at(0.5)
     assert [] == batcher.step(2.0).expired  # busy, for all that is known: its answer is delivered
-    batcher.heard(a, silent=True)
+    batcher.mark_silent(a, silent=True)
     assert [soon] == batcher.step(2.0).expired
     assert 9.0 == batcher.wake_at(2.0)
-    batcher.heard(a, silent=False)
+    batcher.mark_silent(a, silent=False)
     assert math.inf == batcher.wake_at(3.0)
     assert [] == batcher.step(10.0).expired
     assert [later, never] == batcher.finished(batch, [False] * 3, 10.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.policy import Decision
-from sidecar.core.policy_guard import Guarded
+from sidecar.core.policy_guard import PolicyGuard
 from sidecar.core.states import State
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.none import NoBatching
@@ -55,7 +55,7 @@ def test_a_failing_policy_is_replaced_once_and_loses_nothing(method: str, result
     """All requests are answered, the reason is reported once."""
     reasons: list[str] = []
     fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
-    policy = Guarded(Faulty(method, result), fallback, reasons.append)
+    policy = PolicyGuard(Faulty(method, result), fallback, reasons.append)
     drive = Drive(policy, ScriptedFunction(lambda _: 0.01))
     ends = drive.run([Arrival(0.001 * i) for i in range(50)])
     assert [State.DONE] * 50 == [end.state for end in ends]

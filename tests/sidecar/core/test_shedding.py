@@ -138,7 +138,7 @@ def test_a_window_refuses_no_more_than_its_share() -> None:
 def test_nothing_is_predicted_from_nothing() -> None:
     """Before the first batch has run, nobody is refused."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
-    assert 5.0 == batcher.outlook.finish(5.0)
+    assert 5.0 == batcher.expectation.finish(5.0)
 
 
 def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:

@@ -13,7 +13,7 @@ from carpool.variants.instance_states import State
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.request import Request
-from sidecar.core.variant_routing import Selecting
+from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import Planned
 from tests.effort import scaled
 
@@ -29,66 +29,66 @@ def active(*offers: OnOffer) -> dict[tuple[str, str], State]:
     return {(offer.name, f"{offer.variant}-1"): State.ACTIVE for offer in offers}
 
 
-def chosen(selecting: Selecting, demand: Demand) -> set[str]:
+def chosen(variant_router: VariantRouter, demand: Demand) -> set[str]:
     """The classes that a demand leads to."""
-    route = selecting.route(demand)
+    route = variant_router.route(demand)
     return set(route.weights or ()) if route else set()
 
 
 def test_the_cheapest_active_one_that_fits_is_chosen() -> None:
     """By accuracy, latency and cost."""
-    selecting = Selecting(OFFERS)
-    selecting.see(active(*OFFERS))
-    assert {"small-b4"} == chosen(selecting, Demand())
-    assert {"large-b4"} == chosen(selecting, Demand(accuracy=0.75))
-    assert {"huge-b1"} == chosen(selecting, Demand(accuracy=0.9))
-    assert set() == chosen(selecting, Demand(latency_s=0.1, accuracy=0.9))
-    assert set() == chosen(selecting, Demand(accuracy=0.75, cost=1.5))
+    variant_router = VariantRouter(OFFERS)
+    variant_router.see(active(*OFFERS))
+    assert {"small-b4"} == chosen(variant_router, Demand())
+    assert {"large-b4"} == chosen(variant_router, Demand(accuracy=0.75))
+    assert {"huge-b1"} == chosen(variant_router, Demand(accuracy=0.9))
+    assert set() == chosen(variant_router, Demand(latency_s=0.1, accuracy=0.9))
+    assert set() == chosen(variant_router, Demand(accuracy=0.75, cost=1.5))
 
 
 def test_overloaded_and_interfered_ones_are_never_chosen() -> None:
     """A dearer one that is well takes their place."""
-    selecting = Selecting(OFFERS)
+    variant_router = VariantRouter(OFFERS)
     states = active(SMALL, LARGE)
     for state in (State.OVERLOADED, State.INTERFERED):
-        assert selecting.see({**states, ("small-b4", "small-1"): state})
-        assert {"large-b4"} == chosen(selecting, Demand(latency_s=1.0))
-    assert not selecting.see({**states, ("small-b4", "small-1"): State.INTERFERED})
-    assert selecting.see(states)
-    assert {"small-b4"} == chosen(selecting, Demand(latency_s=1.0))
+        assert variant_router.see({**states, ("small-b4", "small-1"): state})
+        assert {"large-b4"} == chosen(variant_router, Demand(latency_s=1.0))
+    assert not variant_router.see({**states, ("small-b4", "small-1"): State.INTERFERED})
+    assert variant_router.see(states)
+    assert {"small-b4"} == chosen(variant_router, Demand(latency_s=1.0))
 
 
 def test_what_has_to_load_is_chosen_if_that_is_soon_enough() -> None:
     """The one that would answer first."""
-    selecting = Selecting(OFFERS)
-    selecting.see(active(SMALL))
-    assert {"large-b4"} == chosen(selecting, Demand(latency_s=2.0, accuracy=0.75))
-    assert set() == chosen(selecting, Demand(latency_s=0.5, accuracy=0.75))
-    late = selecting.would_fit(Demand(latency_s=0.5, accuracy=0.75))
+    variant_router = VariantRouter(OFFERS)
+    variant_router.see(active(SMALL))
+    assert {"large-b4"} == chosen(variant_router, Demand(latency_s=2.0, accuracy=0.75))
+    assert set() == chosen(variant_router, Demand(latency_s=0.5, accuracy=0.75))
+    late = variant_router.would_fit(Demand(latency_s=0.5, accuracy=0.75))
     assert LARGE == late
 
 
 def test_a_named_variant_bypasses_selection() -> None:
     """Whether or not it runs, or is the cheapest."""
-    selecting = Selecting(OFFERS)
-    selecting.see(active(SMALL))
-    assert {"huge-b1"} == chosen(selecting, Demand(variant="huge"))
-    assert set() == chosen(selecting, Demand(variant="unknown"))
+    variant_router = VariantRouter(OFFERS)
+    variant_router.see(active(SMALL))
+    assert {"huge-b1"} == chosen(variant_router, Demand(variant="huge"))
+    assert set() == chosen(variant_router, Demand(variant="unknown"))
 
 
 def test_who_gets_the_same_class_shares_batches() -> None:
     """Different demands have one route, where they lead to the same."""
-    selecting = Selecting(OFFERS)
-    selecting.see(active(*OFFERS))
-    assert selecting.route(Demand(accuracy=0.75)) is selecting.route(Demand(accuracy=0.8))
+    variant_router = VariantRouter(OFFERS)
+    variant_router.see(active(*OFFERS))
+    assert variant_router.route(Demand(accuracy=0.75)) is variant_router.route(Demand(accuracy=0.8))
 
 
 def test_demands_are_counted_under_few_names() -> None:
     """Those that the same variants suit, and that are alike otherwise, under one."""
-    selecting = Selecting(OFFERS)
-    assert selecting.name(Demand(accuracy=0.71)) == selecting.name(Demand(accuracy=0.8))
-    assert "variant=huge" == selecting.name(Demand(0.1, 0.2, 3.0, "huge"))
-    names = {selecting.name(Demand(latency_s=1.5**n)) for n in range(-20, 100)}
+    variant_router = VariantRouter(OFFERS)
+    assert variant_router.name(Demand(accuracy=0.71)) == variant_router.name(Demand(accuracy=0.8))
+    assert "variant=huge" == variant_router.name(Demand(0.1, 0.2, 3.0, "huge"))
+    names = {variant_router.name(Demand(latency_s=1.5**n)) for n in range(-20, 100)}
     assert len(names) <= 65
     assert "*" in names
 
@@ -105,19 +105,19 @@ class Run:
         self.now = 0.0
         self.sent: list[tuple[Request, str]] = []
         self.requests: list[Request] = []
-        self.selecting = Selecting(OFFERS)
+        self.variant_router = VariantRouter(OFFERS)
         self.plan({"small-b4", "large-b4"})
 
     def plan(self, names: set[str]) -> None:
         """These classes have an instance from now on; the ones of a transition included."""
         there = [u for name, u in self.upstreams.items() if name in names]
         states = {(u.instance_class, u.name): State.ACTIVE for u in there}
-        self.selecting = Selecting(OFFERS)
-        self.selecting.see(states)
+        self.variant_router = VariantRouter(OFFERS)
+        self.variant_router.see(states)
         weights = {u.instance_class: 1 / len(there) for u in there}
         routes = {"*": Route(weights)} if weights else {"*": Route({"small-b4": 1.0})}
         policy = Planned(Planned.Params({"*": 0.0}))
-        self.batcher.replan(policy, routes, there, None, self.selecting)
+        self.batcher.replan(policy, routes, there, None, self.variant_router)
 
     def judge(self, what: tuple[str, State]) -> None:
         """An instance is like this from now on."""
@@ -126,8 +126,8 @@ class Run:
         key = (name, self.upstreams[name].name)
         if key in states:
             states[key] = state
-        if self.selecting.see(states):
-            self.batcher.choose_again()
+        if self.variant_router.see(states):
+            self.batcher.reroute()
 
     def arrive(self, demand: Demand) -> None:
         """A request comes."""
@@ -180,5 +180,5 @@ def test_the_accuracy_asked_is_never_undercut(events: list[tuple[str, object]]) 
         assert request.demand is not None
         assert ACCURACY[name] >= request.demand.accuracy
     sent = {request.id for request, _ in run.sent}
-    fits = [r for r in run.requests if r.deadline > run.now and run.selecting.route(r.demand)]  # type: ignore[arg-type]
+    fits = [r for r in run.requests if r.deadline > run.now and run.variant_router.route(r.demand)]  # type: ignore[arg-type]
     assert {request.id for request in fits} <= sent

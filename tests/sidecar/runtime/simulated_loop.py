@@ -220,7 +220,7 @@ class Loop:
             connection.unpark(_HEAD)
 
     def _refuse(self) -> bytes:
-        return b"refused" if self.batcher.turn_away(self.clock.now) else b""
+        return b"refused" if self.batcher.refuse_unread(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
         left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)

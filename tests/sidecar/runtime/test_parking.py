@@ -41,12 +41,12 @@ async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
     )
     ingress = Ingress(FunctionSettings.from_env({"carpool_slo": "10s"}), time.time)
     fleet = FunctionUpstreams(batcher, answer_bytes=1000)
-    shell = BatchLoop(
+    batch_loop = BatchLoop(
         batcher, ingress, Metrics(), RecentBatches(time.time), fleet, exec_timeout_s=60.0
     )
-    server = await serve(shell, listen="127.0.0.1:0")
-    server.now = shell._now = clock
-    shell.shed(server, OBJECTIVE_S, batch_max=4)
+    server = await serve(batch_loop, listen="127.0.0.1:0")
+    server.now = batch_loop._now = clock
+    batch_loop.shed(server, OBJECTIVE_S, batch_max=4)
     try:
         yield server
     finally:
