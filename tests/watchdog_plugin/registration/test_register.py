@@ -261,7 +261,7 @@ def test_two_do_not_register_at_once(tmp_path: Path) -> None:
     (tmp_path / "registry/demo").mkdir(parents=True)
     with (tmp_path / "registry/demo/.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(Conflict, match="somebody else"):
+        with pytest.raises(Conflict, match="another process is registering"):
             register(tmp_path)
 
 
