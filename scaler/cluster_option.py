@@ -1,7 +1,7 @@
-"""The servers that instances may be on, where no scenario says: as whoever runs them says it.
+"""The servers that instances may be on, where no scenario names them.
 
 Carpool's provider tells what its machine has. Others do not: there is room without end then, as far
-as plans go, and whoever runs the instances refuses what is too many.
+as plans go, and the provider refuses what is too many.
 """
 
 from __future__ import annotations

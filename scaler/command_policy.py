@@ -26,7 +26,7 @@ class OnTrial:
 
     Args:
         name: What the user calls it.
-        policy: Anybody's.
+        policy: Of any origin.
     """
 
     def __init__(self, name: str, policy: ScalePolicy) -> None:

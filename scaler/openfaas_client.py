@@ -1,7 +1,7 @@
 """The OpenFaaS REST API as the scaler uses it: list, deploy, update, scale, delete, nothing else.
 
-The same calls reach the OpenFaaS gateway, faasd and Carpool's own provider. They block; whoever has
-an event loop makes them in a thread, one at a time. Credentials are those of the gateway's basic
+The same calls reach the OpenFaaS gateway, faasd and Carpool's own provider. They block; an event
+loop makes them in a thread, one at a time. Credentials are those of the gateway's basic
 authentication.
 """
 

@@ -1,6 +1,6 @@
 """Prometheus as a second count of requests: what the gateway, or the provider, has told it.
 
-One query for all functions. It blocks; whoever has an event loop makes it in a thread.
+One query for all functions. It blocks; an event loop makes it in a thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """What Prometheus has read of one function.
 
     Attributes:
-        total: Requests, since whoever counts them has started.
+        total: Requests, since the counter started.
         age_s: How long ago that was read, by Prometheus's own clock.
     """
 

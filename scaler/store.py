@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Store"]
 
 KINDS = ("function", "prewarm", "sender")
-_LETTING_GO_S = 2.0  # of somebody who has been told to end
+_LETTING_GO_S = 2.0  # of a scaler that has been told to end
 _APPLICATION = 0x43504F4F  # "CPOO": another program's file is not taken for ours
 _MIGRATIONS = (
     """
@@ -92,7 +92,7 @@ class Store:
         """Nobody else may claim it from now on, until it is closed or this process ends.
 
         Raises:
-            ConfigError: somebody else has.
+            ConfigError: another scaler has.
         """
         beside = self._path.with_name(f"{self._path.name}.lock")
         with self._trouble():

@@ -45,7 +45,7 @@ class Reading:
         fates: Requests by what became of them.
         latency: Times from arrival to answer, by bin.
         starts: Instances that have become ready.
-        waits: How often somebody had to wait for the first instance.
+        waits: How often a request had to wait for the first instance.
     """
 
     rate_rps: float | None = None

@@ -1,6 +1,6 @@
 """What is planned for at one moment: loads, instances, servers and prices.
 
-Amounts are measured or forecast by whoever makes the snapshot; nothing here says how. What of it a
+Amounts are measured or forecast by the maker of the snapshot; nothing here says how. What of it a
 policy sees, and in which form, is in `carpool.scaling`.
 """
 

@@ -3,7 +3,7 @@
 Writing one: a class with a frozen dataclass ``Params``, constructed with it, and the methods of
 `PrewarmPolicy`. There is one for each function. It learns from idle times alone, asks no clock and
 throws no dice: told the same in the same order, it answers the same. It never loads or releases
-anything; whoever asked does that, and allows for the time that loading takes.
+anything; the caller does that, and allows for the time that loading takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The size of an instance that somebody has named, wholly or in part, whatever it can hold.
+"""The size of an instance that is named, wholly or in part, whatever it can hold.
 
 Where `sizing` lists what meets an objective, this takes what is given; whether the objective is met
 is for others to say.

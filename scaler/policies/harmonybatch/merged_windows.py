@@ -112,7 +112,7 @@ class MergedBatches:
         """Shares of an application's requests that wait longer than each of ``at_s``.
 
         ``P(W > w) = (P(the first waits longer) + R * integral of S P(... <= size - 3)) / E[size]``
-        below the window, whoever it is, and 0 from there on; some wait exactly the window.
+        below the window, for every request, and 0 from there on; some wait exactly the window.
         """
         if self.size == 1:
             return np.zeros_like(at_s)
