@@ -2,9 +2,10 @@
 
 The price list (`offers`) says which configurations are worth a closer look. On each of them the
 windows are the objectives less one allowance for the execution, the least with which no application
-misses its objective more often than it may (`merged_windows.MergedBatches.late_share`). HarmonyBatch
-(IWQoS'24, Eq. 10) has the sum of bounds instead, ``window + maximum execution <= objective``. That
-is late far less often than allowed, and so leaves earlier and with smaller batches than it must.
+misses its objective more often than it may (`merged_windows.MergedBatches.late_share`).
+HarmonyBatch (IWQoS'24, Eq. 10) has the sum of bounds instead, ``window + maximum execution <=
+objective``. That is late far less often than allowed, and so leaves earlier and with smaller
+batches than it must.
 """
 
 from __future__ import annotations
