@@ -71,7 +71,7 @@ class Backlog:
 
     async def taken(self) -> None:
         """Wait until the client has taken everything, or has gone."""
-        if self._taken is None or self._taken.done():  # who waited was cancelled
+        if self._taken is None or self._taken.done():  # that waiter was cancelled
             self._taken = self._memory.loop.create_future()
         await self._taken
 

@@ -1,7 +1,7 @@
 """The client edge: keep-alive connections to one address, one request at a time on each.
 
 Answers are whole (`Pool.request`) or streamed with back-pressure (`Pool.stream`). Nothing is ever
-sent twice: whether a request may be repeated is for the caller to decide, who knows what it does.
+sent twice: whether a request may be repeated is for the caller to decide, which knows what it does.
 Cancelling the calling task closes the connection, which is how the other side learns of it.
 """
 

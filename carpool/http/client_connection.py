@@ -1,8 +1,8 @@
 """One keep-alive connection to a peer: a request out, the answer in as it arrives.
 
 Owns parsing, framing and back-pressure of one answer at a time, and whether the socket can be used
-again after it. Knows neither addresses nor other connections: who may use it is the pool's
-business (`client`).
+again after it. Knows neither addresses nor other connections; the pool (`client`) decides which
+request uses it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.abort()
 
     def forget(self) -> None:
-        """Let go of why it failed: the error's traceback leads to whoever waited, and back here."""
+        """Let go of why it failed: the traceback leads to the waiting task, and back here."""
         self._failure = None
 
     def _reset(self) -> None:
@@ -132,7 +132,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on in the answer."""
-        if self.complete:  # nobody asked: this must not become the answer to the next request
+        if self.complete:  # unasked: this must not become the answer to the next request
             self.close()
             return
         self._overhead += len(data)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _PIPELINE = 64  # most requests of one connection that the application has at once
 _LINGER_S = 2.0  # a refused client may still be sending; closing at once could destroy the answer
-_SMALL_BYTES = 16 * 1024  # who sends one request of this size is served however full memory is
+_SMALL_BYTES = 16 * 1024  # one request of this size is served however full memory is
 _EXCHANGE_BYTES = 1024  # the objects of one request, about
 _HEADER_BYTES = 128  # and of one header
 _STALLED_S = 5.0  # without progress, and a client counts as one that does nothing
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
             self._backlog.add(len(data))
 
     def finish(self, data: bytes) -> None:
-        """Send the end of the first exchange's answer; go on to those whose turn it is now."""
+        """Send the end of the first exchange's answer; go on to the next ones."""
         exchanges, server = self.exchanges, self.server
         while True:
             done = exchanges.popleft()
@@ -381,7 +381,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _depart(self) -> None:
-        """Nobody waits for an answer any more."""
+        """No answer is awaited any more."""
         self._closing = self._leaving = True
         self._active_since = self.server.now()
         self._handed_over = 0
@@ -393,7 +393,7 @@ class Connection(asyncio.Protocol):
             self.server.held_bytes -= exchange.held_bytes
             exchange.gone = True
         for exchange in gone:
-            on_gone, exchange.on_gone = exchange.on_gone, None  # it mostly knows its exchange
+            on_gone, exchange.on_gone = exchange.on_gone, None  # it mostly refers to its exchange
             if on_gone:
                 try:
                     on_gone()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Hosts", "check_names"]
 
 _CACHED = 256
-_LONGEST = 512  # bytes of a Host and an Origin together: names have 253; nobody fills the cache
+_LONGEST = 512  # bytes of a Host and an Origin together: names have 253; none fills the cache
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - listened at, not by us here
 
 

@@ -13,10 +13,10 @@ then on there is a turn in each iteration:
 1. Requests are parsed and served, until the application would refuse requests of that age; at most
    as many as fill a batch, so that answers can be written in between. (With fewer, batches would be
    smaller than they are without parking, and parking itself would take capacity away.) As long as
-   the oldest has time to spare they are served in order, as after a short interruption everybody
-   can be; else the newest come first.
+   the oldest has time to spare they are served in order, as after a short interruption all can
+   be; else the newest come first.
 2. The oldest are refused, if the application refuses requests of that age. Refusals take
-   a twentieth of the time at most, as that time is missing for the others, unless somebody has been
+   a twentieth of the time at most, as that time is missing for the others, unless one has been
    parked for more than `_LONGEST_WAIT_S`. A client that waits for its refusal sends nothing else,
    which slows a flood down to what can be refused.
 3. Parking ends when nothing is parked and the application would serve a new request.
@@ -46,7 +46,7 @@ _REFUSED_AT_ONCE = 8
 _REFUSING_SHARE = 1 / 20
 _LONGEST_REFUSAL_S = 0.0002  # if one took longer, the process was interrupted
 _LONGEST_WAIT_S = 2.0
-_HASTE = 2.0  # those who waited are served in order while twice their wait would do no harm
+_HASTE = 2.0  # the parked are served in order while twice their wait would do no harm
 _PAUSE_S = 0.001
 _ASK_EVERY = 8  # requests: to ask whether one would be refused costs a tenth of serving it
 _ALIKE_S = 0.001  # those that were read within so long are refused or served alike
@@ -152,7 +152,7 @@ class Intake:
         return True
 
     def gone(self, connection: Parkable) -> None:
-        """Nobody waits for an answer on ``connection`` any more."""
+        """No answer is awaited on ``connection`` any more."""
         self._parked.pop(connection, None)
 
     def stop(self) -> None:

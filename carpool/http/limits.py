@@ -24,8 +24,7 @@ class Limits:
         connections: most connections at once; fewer where the process may not open so many files.
             For one more, that which has been idle for longest is closed; if all are at work, the
             newcomer is refused (503). There is no limit by the client's address: behind a gateway
-            all clients have the same one, and whoever holds idle connections only, however many,
-            keeps nobody out.
+            all clients have the same one, and idle connections, however many, keep no client out.
         held_bytes: most memory held for all clients together: requests not yet answered, whole or
             in parts, and answers not yet read; never less than two of the largest bodies. Beyond,
             clients that do not read are dropped, the longest stalled first, and uploads are

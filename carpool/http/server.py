@@ -156,7 +156,7 @@ class Server:
         """Drop clients that do not read until memory suffices; whether it does.
 
         Args:
-            stalled_s: who has stalled for less is not dropped.
+            stalled_s: a client that has stalled for less is not dropped.
         """
         before = self.now() - stalled_s
         while self.held_bytes > self.most_held_bytes:

@@ -23,21 +23,24 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sidecar.core.admission.admission import Admission
 from sidecar.core.admission.expectation import Expectation
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.batch import Actions, Batch, Closed, GivenUp, Refusal
-from sidecar.core.dispatch import ANYWHERE, Route, Upstreams
+from sidecar.core.batch import Actions, Batch, Closed, GivenUp
+from sidecar.core.dispatch import Upstreams
 from sidecar.core.in_flight import InFlight
 from sidecar.core.isolation import Fault, Isolation
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Queue
 from sidecar.core.retry_queue import RetryQueue
+from sidecar.core.routing import Routing
 from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from sidecar.core.dispatch import Upstream
+    from sidecar.core.batch import Refusal
+    from sidecar.core.dispatch import Route, Upstream
     from sidecar.core.group import Group
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
@@ -45,8 +48,6 @@ if TYPE_CHECKING:
     from sidecar.core.variant_routing import VariantRouter
 
 __all__ = ["Batcher"]
-
-_NOWHERE = Route({})
 
 
 class Batcher:
@@ -65,6 +66,7 @@ class Batcher:
         upstreams: the instances.
         shedding: as given.
         expectation: predicts when arriving requests will be answered.
+        admission: decides which of them are refused.
     """
 
     def __init__(  # noqa: PLR0913 - every limit of a function
@@ -79,11 +81,8 @@ class Batcher:
         fingerprint: Callable[[Request], Hashable] = lambda request: request.id,
     ) -> None:
         self._policy = policy
-        self._routes: Mapping[str, Route] = {}
-        self._variant_router: VariantRouter | None = None
-        self._version: int | None = None
+        self._routing = Routing({}, None, None)
         self._batch_max = batch_max
-        self._queue_max = queue_max
         self._batch_bytes_max = batch_bytes_max
         self._queue = Queue(background_share)
         self._batches = 0
@@ -96,6 +95,7 @@ class Batcher:
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
         self.expectation = Expectation(self._queue, self.upstreams, self._in_flight, self.shedding)
+        self.admission = Admission(self._queue, queue_max, self.expectation, self.shedding)
 
     @property
     def queued(self) -> int:
@@ -114,7 +114,7 @@ class Batcher:
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
-        refusal = self._objection(request, now)
+        refusal = self.admission.objection(request, now)
         if refusal:
             advance(request, State.REFUSED)
             return refusal
@@ -152,22 +152,6 @@ class Batcher:
     def full(self) -> bool:
         """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
         return self._has_capacity and self._queue.seats >= self._batch_max
-
-    def closed(self, budget_s: float, now: float) -> bool:
-        """Whether an interactive request that may take ``budget_s`` would be refused now."""
-        if self._queue.interactive >= self._queue_max:
-            return True
-        return self.shedding.mode == "on" and self.expectation.late(budget_s, now)
-
-    def refuse_unread(self, now: float) -> Refusal | None:
-        """Count an interactive request that comes while it is `closed`; None if it must pass.
-
-        Requests must pass now and then, so that predictions can be corrected.
-        """
-        if self._queue.interactive >= self._queue_max:
-            return Refusal.QUEUE_FULL
-        shedding = self.shedding
-        return Refusal.LATE if shedding.interactive.refuses_late(shedding.most, now) else None
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
@@ -249,11 +233,10 @@ class Batcher:
             version: of the plan; batches carry it.
             variant_router: chooses for requests that say what they need; None: there is no choice.
         """
-        self._version, self._variant_router = version, variant_router
         self.upstreams.keep(upstreams)
         for upstream in upstreams:
             self.upstreams.add(upstream)
-        self._policy, self._routes = policy, routes
+        self._policy, self._routing = policy, Routing(routes, version, variant_router)
         self.reroute()
 
     def reroute(self) -> None:
@@ -290,38 +273,20 @@ class Batcher:
         self.expectation.changed()
         self._has_capacity = True
 
-    def _objection(self, request: Request, now: float) -> Refusal | None:
-        if request.deadline <= now:
-            return Refusal.EXPIRED
-        if self._queue.alike(request) >= self._queue_max:
-            return Refusal.QUEUE_FULL
-        watched = self.shedding.mode != "off" and request.deadline < math.inf
-        if watched and self.expectation.refuses(request, now):
-            return Refusal.LATE
-        return None
-
     def _suspected(self, request: Request, now: float) -> bool:
         isolation = self._isolation
         return isolation.suspicious(now) and isolation.apart(self._fingerprint(request))
 
     def _enqueue(self, request: Request) -> None:
-        request.route = self._route(request)
+        request.route = self._routing.route(request)
         request.depart = self._policy.depart(request)
         self._queue.push(request)
 
     def _reroute(self) -> None:
         """Send parts of failed batches where the plan in force says."""
         for request in self._retries.requests:
-            request.route = self._route(request)
+            request.route = self._routing.route(request)
         self._retries.split_by_route()
-
-    def _route(self, request: Request) -> Route:
-        if request.demand is not None:
-            chosen = self._variant_router.route(request.demand) if self._variant_router else None
-            # Where none fits any more, those that did must do: it did not ask for less.
-            return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
-        routes = self._routes
-        return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE
 
     def _close_next(self, now: float, actions: Actions) -> bool:
         """Let one batch leave, if one may."""
@@ -404,7 +369,7 @@ class Batcher:
             starts,
             expected_s,
             upstream.instance_class,
-            self._version,
+            self._routing.version,
         )
         self._in_flight.sent(batch)
         self.expectation.changed()

@@ -200,12 +200,12 @@ class BatchLoop:
     def _refuses(self, waited_s: float) -> bool:
         """Whether an interactive request that was parked for so long would be refused now."""
         left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
-        return self._batcher.closed(left_s, self._now())
+        return self._batcher.admission.closed(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a parked request that is refused; the answer, None if it must pass."""
         now = self._now()
-        refusal = self._batcher.refuse_unread(now)
+        refusal = self._batcher.admission.refuse_unread(now)
         if refusal is None:
             return None
         self.step_soon()

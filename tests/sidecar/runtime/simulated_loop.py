@@ -220,11 +220,11 @@ class Loop:
             connection.unpark(_HEAD)
 
     def _refuse(self) -> bytes:
-        return b"refused" if self.batcher.refuse_unread(self.clock.now) else b""
+        return b"refused" if self.batcher.admission.refuse_unread(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
         left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
-        return self.batcher.closed(left_s, self.clock.now)
+        return self.batcher.admission.closed(left_s, self.clock.now)
 
     def _step(self) -> None:
         actions = self.batcher.step(self.clock.now)

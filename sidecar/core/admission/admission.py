@@ -1,0 +1,64 @@
+"""Whether a request is admitted to the queue."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from sidecar.core.batch import Refusal
+
+if TYPE_CHECKING:
+    from sidecar.core.admission.expectation import Expectation
+    from sidecar.core.admission.shedding import Shedding
+    from sidecar.core.queue import Queue
+    from sidecar.core.request import Request
+
+__all__ = ["Admission"]
+
+
+class Admission:
+    """Refuses requests that come too late, find the queue full, or are predicted to be late.
+
+    Args:
+        queue: what waits.
+        queue_max: most requests waiting, interactive and background ones counted apart.
+        expectation: predicts when requests will be answered.
+        shedding: whether those predicted to be late are refused.
+    """
+
+    __slots__ = ("_expectation", "_queue", "_queue_max", "_shedding")
+
+    def __init__(
+        self, queue: Queue, queue_max: int, expectation: Expectation, shedding: Shedding
+    ) -> None:
+        self._queue = queue
+        self._queue_max = queue_max
+        self._expectation = expectation
+        self._shedding = shedding
+
+    def objection(self, request: Request, now: float) -> Refusal | None:
+        """Count an arrival; why it is refused, None if it is not."""
+        if request.deadline <= now:
+            return Refusal.EXPIRED
+        if self._queue.alike(request) >= self._queue_max:
+            return Refusal.QUEUE_FULL
+        watched = self._shedding.mode != "off" and request.deadline < math.inf
+        if watched and self._expectation.refuses(request, now):
+            return Refusal.LATE
+        return None
+
+    def closed(self, budget_s: float, now: float) -> bool:
+        """Whether an interactive request that may take ``budget_s`` would be refused now."""
+        if self._queue.interactive >= self._queue_max:
+            return True
+        return self._shedding.mode == "on" and self._expectation.late(budget_s, now)
+
+    def refuse_unread(self, now: float) -> Refusal | None:
+        """Count an interactive request that comes while it is `closed`; None if it must pass.
+
+        Requests must pass now and then, so that predictions can be corrected.
+        """
+        if self._queue.interactive >= self._queue_max:
+            return Refusal.QUEUE_FULL
+        shedding = self._shedding
+        return Refusal.LATE if shedding.interactive.refuses_late(shedding.most, now) else None

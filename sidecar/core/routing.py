@@ -1,0 +1,41 @@
+"""Which instances may take a request, by the plan in force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sidecar.core.dispatch import ANYWHERE, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.request import Request
+    from sidecar.core.variant_routing import VariantRouter
+
+__all__ = ["Routing"]
+
+_NOWHERE = Route({})
+
+
+class Routing(NamedTuple):
+    """The routes of one plan.
+
+    Attributes:
+        routes: by application; ``*`` is every one without its own. Applications without any go
+            anywhere.
+        version: of the plan; None without one.
+        variant_router: chooses for requests that say what they need; None: there is no choice.
+    """
+
+    routes: Mapping[str, Route]
+    version: int | None
+    variant_router: VariantRouter | None
+
+    def route(self, request: Request) -> Route:
+        """Where ``request`` may go."""
+        if request.demand is not None:
+            chosen = self.variant_router.route(request.demand) if self.variant_router else None
+            # Where none fits any more, those that did must do: it did not ask for less.
+            return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
+        routes = self.routes
+        return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE
