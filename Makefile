@@ -23,6 +23,10 @@ PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
 # A test run starts hundreds of processes: each would compile again what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Where requests and processes are things: docs/words.txt has the words that would make persons of them.
+WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchdog_plugin faas_stack \
+	templates examples docker scripts benchmarks/README.md
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu base-images lock clean
 
@@ -60,6 +64,7 @@ lint: $(DEV) ## check form, types, import rules and spelling
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/codespell
+	$(VENV)/bin/codespell --dictionary docs/words.txt $(WORDED)
 	$(PY) docs/generate.py --check
 
 format: $(DEV) ## put the code in form

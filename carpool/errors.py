@@ -1,7 +1,7 @@
 """The error tree every part raises, with the HTTP status and exit code each error means.
 
 The edge that answers a client maps an error by reading its class attributes; nothing else in the
-project chooses a status. Errors say what was wrong, what was expected and how to mend it; they
+project chooses a status. Errors say what was wrong, what was expected and how to fix it; they
 never carry payloads.
 """
 

@@ -90,7 +90,7 @@ _ANSWER = b"CPA1"
 _PREFIX = struct.Struct("<4sIII")
 _ALIGNMENT = 64
 _ITEM_BYTES = 8 + 4 + 4 + 4
-# RFC 9110, section 5: what else there is would mean something else on its way, or be mended.
+# RFC 9110, section 5: other bytes could change their meaning on the way, or be replaced.
 _LINE = re.compile(r"[ -~\x80-\xff]*").fullmatch
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t -~\x80-\xff]*)").fullmatch
 

@@ -138,7 +138,7 @@ def _run_examples(function: Function[Any], author: Author, size: int) -> None:
     for answer in answers:
         if answer.status >= _FIRST_ERROR_STATUS:
             said = bytes(answer.body).decode("utf-8", "replace")
-            msg = f"{author.source}: example is answered {answer.status} {said}; mend one of them"
+            msg = f"{author.source}: example is answered {answer.status} {said}; fix either of them"
             raise LoadError(msg)
 
 

@@ -1,7 +1,7 @@
 """Bytes of one connection in, whole requests out: parsing, framing, sizes.
 
-Rules: what is ambiguous is refused and never mended, as another server on the way may mend it in
-another way (RFC 9112, section 11.2); how the bytes were cut into reads does not change what is
+Rules: what is ambiguous is refused and never repaired, as another server may repair it in another
+way (RFC 9112, section 11.2); how the bytes were cut into reads does not change what is
 read; nothing grows without a limit. This file knows neither sockets nor time, and of the
 connection no more than its `Link`.
 """

@@ -103,8 +103,8 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
         return Origin(*row[:3]), from_json(row[3])
     except ValueError as error:
         expected = "what this version of carpool has learnt"
-        mend = "carpool profile of any model learns anew from what the database holds"
-        raise ConfigError([Problem("database", str(path), expected, mend)]) from error
+        fix = "carpool profile of any model learns anew from what the database holds"
+        raise ConfigError([Problem("database", str(path), expected, fix)]) from error
 
 
 def _known(

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS fits (
 """
 _PATIENCE_S = 20.0  # with another program that writes
 _ANEW, _ELSEWHERE = "delete it, or name another", "name one that can be written to"
-_MENDS = {
+_FIXES = {
     "malformed": _ANEW,
     "not a database": _ANEW,
     "no such table": _ANEW,
@@ -114,8 +114,8 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if version != _VERSION and (version or tables):
         expected = f"a profile database of version {_VERSION}"
-        mend = "a later carpool wrote it" if version > _VERSION else "delete it, and profile anew"
-        raise ConfigError([Problem(str(path), f"version {version}", expected, mend)])
+        fix = "a later carpool wrote it" if version > _VERSION else "delete it, and profile anew"
+        raise ConfigError([Problem(str(path), f"version {version}", expected, fix)])
 
 
 @contextlib.contextmanager
@@ -138,5 +138,5 @@ def _refusing(path: Path) -> Iterator[None]:
     except (sqlite3.Error, ValueError, OSError) as error:
         text = getattr(error, "strerror", None) or str(error)
         expected = "a profile database that can be used"
-        mend = next((mend for word, mend in _MENDS.items() if word in text), _ELSEWHERE)
-        raise ConfigError([Problem(str(path), text, expected, mend)]) from error
+        fix = next((fix for word, fix in _FIXES.items() if word in text), _ELSEWHERE)
+        raise ConfigError([Problem(str(path), text, expected, fix)]) from error

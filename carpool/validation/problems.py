@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 __all__ = ["Problems", "nearest"]
 
-_MOST = 100  # problems that are told at once: nobody mends more in one pass
+_MOST = 100  # problems that are told at once: more are not fixed in one pass
 _LONGEST = 80  # characters of a name that may be a misspelt one
 
 
@@ -27,7 +27,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Problems:
-    """Collects what is wrong while reading goes on, so that a user mends everything in one pass.
+    """Collects what is wrong while reading goes on, so that a user fixes everything in one pass.
 
     The first hundred problems are kept: documents come from strangers, too.
     """

@@ -119,8 +119,8 @@ class Registry:
         if used > self._most_bytes:
             given = f"{used} bytes with {added.name}"
             expected = f"at most {self._most_bytes:.0f} bytes of model files"
-            mend = "raise --disk, or register fewer recipes"
-            raise ConfigError([Problem("--disk", given, expected, mend)])
+            fix = "raise --disk, or register fewer recipes"
+            raise ConfigError([Problem("--disk", given, expected, fix)])
 
     def add(self, entry: dict[str, Any]) -> None:
         """Register a variant, in the place of one of that name.

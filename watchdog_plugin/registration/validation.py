@@ -130,5 +130,5 @@ def _check(path: str, array: Any, spec: TensorSpec, labels: Any, problems: Probl
     if array.ndim != len(spec.shape) or any(isinstance(w, int) and w != g for g, w in sizes):
         problems.add(path, f"shape {list(array.shape)}", f"{spec.sizes}, as the model takes it")
     if not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-        mend = f"convert it, as by .astype(numpy.{spec.dtype})"
-        problems.add(path, array.dtype, f"{spec.dtype}, as the model takes it", mend)
+        fix = f"convert it, as by .astype(numpy.{spec.dtype})"
+        problems.add(path, array.dtype, f"{spec.dtype}, as the model takes it", fix)

@@ -142,8 +142,8 @@ def _cut(
     try:
         return Chain(sessions, outputs, list(whole.signature.inputs))
     except ValueError as error:
-        mend = f"run carpool stages {settings.model_path} --out {folder}"
-        msg = f"the stages in {str(folder)!r} do not fit together: {error}; {mend}"
+        fix = f"run carpool stages {settings.model_path} --out {folder}"
+        msg = f"the stages in {str(folder)!r} do not fit together: {error}; {fix}"
         raise LoadError(msg) from error
 
 

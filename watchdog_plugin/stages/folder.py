@@ -58,21 +58,21 @@ class StageFolder:
         path = folder / LIST
         if not path.exists():
             return None
-        mend = f"run carpool stages {model} --out {folder}"
+        fix = f"run carpool stages {model} --out {folder}"
         try:
             document = json.loads(path.read_text("utf-8"))
             stages = cls(tuple(document["files"]), document["model_sha256"], document["loss"])
         except (ValueError, TypeError, KeyError) as error:
-            msg = f"{str(path)!r}: {error!r} where a list of stages was expected; {mend}"
+            msg = f"{str(path)!r}: {error!r} where a list of stages was expected; {fix}"
             raise LoadError(msg) from error
         if not stages.files or list(stages.files) != _names(path):
-            msg = f"{str(path)!r}: files is {document['files']!r}: expected names of files; {mend}"
+            msg = f"{str(path)!r}: files is {document['files']!r}: expected names of files; {fix}"
             raise LoadError(msg)
         if missing := [name for name in stages.files if not (folder / name).is_file()]:
-            msg = f"{str(path)!r} names {', '.join(missing)}: no such file in its folder; {mend}"
+            msg = f"{str(path)!r} names {', '.join(missing)}: no such file in its folder; {fix}"
             raise LoadError(msg)
         if _sha256(model) != stages.model_sha256:
-            msg = f"{str(path)!r}: these are not the stages of {str(model)!r} as it is now; {mend}"
+            msg = f"{str(path)!r}: these are not the stages of {str(model)!r} as it is now; {fix}"
             raise LoadError(msg)
         return stages
 
