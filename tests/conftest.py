@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,19 @@ _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
 
 # A shell starts what it runs in the background with SIGINT ignored, which programs inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a core: for half of the time, tests wait for processes that they have started."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What collecting has made stays, so that the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -202,8 +202,14 @@ class Engine:
         if len(self._connecting) < len(self._line):
             task = asyncio.create_task(self._connect_or_fail())
             self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            task.add_done_callback(self._connected)
         return True
+
+    def _connected(self, task: asyncio.Task[None]) -> None:
+        """An attempt has ended; who came while it was counted on by others needs one more."""
+        self._connecting.discard(task)
+        if not task.cancelled():
+            self._grow()
 
     def _send(self, connection: _Connection, due: float) -> None:
         self._busy.add(connection)
@@ -222,7 +228,6 @@ class Engine:
         except OSError:
             if self._line:
                 self._failed(self._line.popleft(), "connection")
-            self._grow()
 
     def _take(self, connection: _Connection) -> None:
         if self._line:

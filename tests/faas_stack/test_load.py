@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from carpool.errors import ConfigError
 from faas_stack.load import command, flags
+from faas_stack.load.engine import Engine, Target
+from faas_stack.load.results import Tally
 from tests.faas_stack.load_target import delayed, running
 from tests.waiting import HANG_S, wait_until
 
@@ -93,6 +96,33 @@ def test_a_slow_answer_does_not_hold_back_later_requests(
             *("--url", url, "--rate", "100", "--duration", "300ms", "--arrivals", "uniform"),
         )
     assert report["ok"] == 30
+
+
+def test_a_request_that_is_due_while_a_connection_completes_gets_one_too() -> None:
+    """The attempt that has just ended is none that it may wait for."""
+    arrived: list[Exchange] = []
+
+    def app(exchange: Exchange) -> None:
+        arrived.append(exchange)
+        for waiting in arrived if len(arrived) == 3 else ():
+            waiting.reply(200)
+
+    class Crowded(Engine):
+        crowded = False
+
+        def _take(self, connection: Any) -> None:
+            super()._take(connection)
+            if len(self._busy) == 2 and not self.crowded:
+                self.crowded = True
+                self._wait_in_line(time.perf_counter())
+
+    with running(app) as url:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        request = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
+        target = Target(host, int(port), [request], connections=8, timeout_s=HANG_S)
+        tally = Tally()
+        asyncio.run(Crowded(target, iter([0.0, 0.0]), tally).run())
+    assert 3 == tally.ok
 
 
 def test_bodies_headers_and_method_are_sent_as_told(
