@@ -205,27 +205,35 @@ class Child:
             await asyncio.sleep(wait_s)
 
     async def _run_once(self) -> str:
-        launch = self._launch
-        try:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *launch.argv,
-                env=launch.env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                preexec_fn=partial(tell_on_parent_death, signal.SIGKILL),
-            )
-        except OSError as error:
-            self._tail = f"cannot start {launch.argv[0]!r}: {error.strerror}".encode()
-            return str(error)
-        relay = asyncio.get_running_loop().create_task(self._relay(process))
-        killed_before = self._place.killed_for_memory()
-        try:
-            code = await process.wait()
-        finally:
-            self._end_rest(process.pid)
-        await asyncio.wait([relay], timeout=_LAST_WORDS_S)
-        relay.cancel()
+        loop, launch, words = asyncio.get_running_loop(), self._launch, asyncio.StreamReader()
+        reading, writing = os.pipe()
+        # Ours to close: something that it leaves behind may hold the other end open for ever.
+        pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(words), os.fdopen(reading, "rb", 0)
+        )
+        with contextlib.closing(pipe):
+            try:
+                self._process = process = await asyncio.create_subprocess_exec(
+                    *launch.argv,
+                    env=launch.env,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stderr=writing,
+                    start_new_session=True,
+                    preexec_fn=partial(tell_on_parent_death, signal.SIGKILL),
+                )
+            except OSError as error:
+                self._tail = f"cannot start {launch.argv[0]!r}: {error.strerror}".encode()
+                return str(error)
+            finally:
+                os.close(writing)
+            relay = loop.create_task(self._relay(words))
+            killed_before = self._place.killed_for_memory()
+            try:
+                code = await process.wait()
+            finally:
+                self._end_rest(process.pid)
+            await asyncio.wait([relay], timeout=_LAST_WORDS_S)
+            relay.cancel()
         # Whichever of its processes was killed, this one has ended with it.
         self._short_of_memory = self._place.killed_for_memory() > killed_before
         how = f"status {code}" if code >= 0 else signal.Signals(-code).name
@@ -239,10 +247,9 @@ class Child:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(each, signal.SIGKILL)
 
-    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+    async def _relay(self, words: asyncio.StreamReader) -> None:
         """Pass its error output on, and remember the end of it."""
-        stream = process.stderr
-        while stream and (data := await stream.read(65536)):
+        while data := await words.read(65536):
             data = _PROBED_EARLY.sub(b"", data)
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
             with contextlib.suppress(OSError):  # it is not read any more; the handler goes on

@@ -53,19 +53,25 @@ print(daemon.pid, flush=True, file=open({file!r}, "a"))
 def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, ends: bool) -> None:
     """A daemon with its error output open: the next life begins, and the daemon is ended.
 
-    Unless it has no environment to know it by; then the provider ends it, with the instance.
+    Unless it has no environment to know it by; then the provider ends it, with the instance. Our
+    end of its output is closed in any case, or each life would cost an open file.
     """
     file = tmp_path / "daemons"
 
     async def run() -> None:
-        deaths: list[str] = []
+        deaths: list[int] = []
+
+        def died(_: str) -> None:
+            deaths.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+
         script = DAEMON.format(env=env, file=str(file))
         argv = (sys.executable, "-I", "-S", "-c", script)
         launch = Launch(argv, {**os.environ, "handler_key": "of-this-test"}, "", "of-this-test")
-        child = Child(launch, deaths.append)
+        child = Child(launch, died)
         child.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
         await child.stop(1.0)
+        assert deaths[0] == deaths[1]
 
     try:
         uvloop.run(run())
