@@ -7,6 +7,9 @@ import gc
 import logging
 import signal
 import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
@@ -25,9 +28,14 @@ from scaler.run_options import add_flags, read_options
 from scaler.second_source import SecondSource
 from scaler.store import Store
 from scaler.sync_api import SyncApi
+from scaler.web.documents import Documents
+from scaler.web.publisher import Publisher
+from scaler.web.server import Readers, WebProcess, socket_of
+from scaler.web.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Coroutine
 
     from carpool.http.server import Application, Server
     from scaler.run_options import Options
@@ -37,6 +45,7 @@ __all__ = ["add_flags", "run"]
 log = logging.getLogger(__name__)
 
 _SWITCH_S = 0.0005  # planning, in a thread, must not keep sidecars waiting for their answers
+_LONGEST = 90  # of a folder; the path of a socket has at most 107 bytes
 _EDGE = EdgeLimits(body_bytes=2**20, connections=20_000, idle_s=150.0)
 
 
@@ -46,17 +55,17 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ConfigError: options, a scenario, a policy or a store that cannot be used.
     """
+    for package in ("flask", "gunicorn"):  # their process could only say so again and again
+        if find_spec(package) is None:
+            fix = "pip install 'carpool[scaler]'"
+            raise ConfigError([Problem("Python package", package, "one that is installed", fix)])
     logging.basicConfig(level=logging.INFO, format="scaler: %(message)s", stream=sys.stderr)
     options = read_options(args)
     store = Store(options.store)
     try:
         store.claim()
-        if sys.platform == "win32":
-            asyncio.run(_serve(options, store))
-        else:
-            import uvloop  # noqa: PLC0415  not everywhere
-
-            uvloop.run(_serve(options, store))
+        with tempfile.TemporaryDirectory(prefix="web-", dir=_short_folder()) as folder:
+            _run(_serve(options, store, Path(folder)))
     finally:
         store.close()
         options.gateway.close()
@@ -65,7 +74,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(options: Options, store: Store) -> None:
+def _short_folder() -> str:
+    """Where a socket's path is not too long."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) < _LONGEST else "/tmp"  # noqa: S108  a folder of our own within
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    if sys.platform == "win32":
+        asyncio.run(serving)
+    else:
+        import uvloop  # noqa: PLC0415  not everywhere
+
+        uvloop.run(serving)
+
+
+async def _serve(options: Options, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)
@@ -79,18 +103,26 @@ async def _serve(options: Options, store: Store) -> None:
     sync = SyncApi(functions, options.callers, tally, senders)
     dashboard = Dashboard(functions, planners, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
-    api = Api(sync, functions, planners, loop, tally, dashboard)
+    documents = Documents(functions, planners, loop)
+    publisher = Publisher(functions, documents, dashboard, tally, Snapshot(folder))
+    web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
+    api = Api(sync, readers)
     servers = [await _listen(api, "--listen", where) for where in options.listen]
     servers += [await _listen(sync, "--listen-sync", where) for where in options.listen_sync]
+    await web.start()
     rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
     besides = [asyncio.ensure_future(each.run()) for each in (dashboard, source) if each]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, rounds.cancel)
-    await asyncio.wait([rounds])
+    try:
+        await asyncio.wait([rounds])
+    finally:
+        await web.stop()
     for beside in besides:
         beside.cancel()
     for server in servers:
         await server.stop()
+    readers.close()
     if not rounds.cancelled() and (error := rounds.exception()):
         raise error
 

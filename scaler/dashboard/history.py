@@ -134,6 +134,11 @@ class History:
         self._readings.append(reading)
         self._read_s = now_s
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest sample that is kept."""
+        return self.last - len(self._samples) + 1
+
     def after(self, number: int) -> list[Sample]:
         """The samples with a higher number than that, the oldest first."""
         return [sample for sample in self._samples if sample.number > number]

@@ -1,4 +1,4 @@
-"""Takes a sample of every function each second, and shows them: files of the page, and its data.
+"""Takes a sample of every function each second, for the page; and which files the page has.
 
 The files are the same for everybody and hold no secret; the data is asked for with the token, as
 all of the API is. Memory is bounded whatever the number of functions: with very many of them the
@@ -12,9 +12,7 @@ import dataclasses
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
-from carpool.errors import BadRequest, NotFound
 from carpool.latency import Resources
 from scaler.dashboard.history import History, Reading
 from scaler.planning import cost
@@ -22,18 +20,17 @@ from scaler.planning import cost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from carpool.http.server import Exchange
     from scaler.control.controller import Controller
     from scaler.functions import Functions
     from scaler.planners import Planners
     from scaler.planning.cost import Prices
 
-__all__ = ["FILES", "HISTORY", "Dashboard"]
+__all__ = ["FILES", "FOLDER", "HEADERS", "HISTORY", "Dashboard"]
 
 log = logging.getLogger(__name__)
 
 HISTORY = "/v1/history/"
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
 FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
@@ -44,7 +41,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS = (
+HEADERS = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
@@ -54,11 +51,10 @@ _EVERY_S = 1.0
 _MOST = 600  # samples of a function: ten minutes
 _LEAST = 60
 _MOST_IN_ALL = 60_000  # some 40 MB
-_DIGITS = 18  # of a sample's number in a request
 
 
 class Dashboard:
-    """What the page shows.
+    """The past that the page shows.
 
     Args:
         functions: What is known.
@@ -73,9 +69,6 @@ class Dashboard:
         self._rule = cost.billing(prices)
         self._histories: dict[str, History] = {}
         self._sizes: dict[str, dict[str, Resources]] = {}
-        self._files = {
-            path: ((_FOLDER / name).read_bytes(), kind) for path, (name, kind) in FILES.items()
-        }
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -106,32 +99,13 @@ class Dashboard:
             history.note(self._reading(control, now_s), now_s, wall_s)
             yield
 
-    def show(self, exchange: Exchange) -> bool:
-        """Answer with a file of the page, if it is one that is asked for."""
-        found = self._files.get(exchange.path)
-        if found is None:
-            return False
-        body, kind = found
-        exchange.reply(200, body, kind, _HEADERS)
-        return True
+    def past(self, name: str) -> History | None:
+        """The samples of a function; None before the first."""
+        return self._histories.get(name)
 
-    def history(self, name: str, query: str) -> dict[str, Any]:
-        """The samples of a function, later than the one numbered ``after``.
-
-        Raises:
-            NotFound: there is no such function.
-            BadRequest: ``after`` is no number.
-        """
-        control = next((each for each in self._functions if each.name == name), None)
-        if control is None:
-            message = f"no function {name!r} that is scaled"
-            raise NotFound(message)
-        after = parse_qs(query).get("after", ["0"])[-1]
-        if not (after.isascii() and after.isdecimal() and len(after) <= _DIGITS):
-            message = f"after = {after!r}: expected the number of a sample"
-            raise BadRequest(message)
-        history = self._histories.get(name)
-        settings = control.settings
+    def head(self, control: Controller) -> dict[str, Any]:
+        """What belongs to the samples of a function."""
+        history, settings = self._histories.get(control.name), control.settings
         objectives = [app.slo_s for app in settings.apps] + [settings.slo_s or 0.0]
         return {
             "slo_s": min((slo_s for slo_s in objectives if slo_s), default=None),
@@ -140,8 +114,7 @@ class Dashboard:
             "every_s": _EVERY_S,
             "kept": _MOST,
             "last": history.last if history else 0,
-            "samples": [s.to_dict() for s in history.after(int(after))] if history else [],
-            "shadow": self._shadow(name),
+            "shadow": self._shadow(control.name),
         }
 
     def _shadow(self, name: str) -> dict[str, Any] | None:

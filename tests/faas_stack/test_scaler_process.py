@@ -36,7 +36,7 @@ def test_it_lasts_though_its_address_cannot_be_written(
         try:
             await scaler.start()
             first, url = scaler.pid, scaler.url
-            (tmp_path / "run" / "scaler-tmp").rmdir()
+            (tmp_path / "run" / "scaler-tmp").rename(tmp_path / "run" / "was")
             (tmp_path / "run" / "scaler-tmp").touch()  # nor can its folder be made
             said: list[str] = []
             capfd.readouterr()

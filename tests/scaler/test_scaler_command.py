@@ -42,6 +42,16 @@ def test_options_that_cannot_be_used_are_said(tmp_path: Path, option: list[str],
     assert said in str(raised.value)
 
 
+def test_a_package_that_is_missing_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started or written, and what brings it."""
+    monkeypatch.setitem(sys.modules, "gunicorn", None)
+    with pytest.raises(ConfigError, match=r"'gunicorn'.*pip install 'carpool\[scaler\]'"):
+        main(["run", "--store", str(tmp_path / "scaler.db"), "--no-auth"])
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_a_store_is_exported_and_imported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import functools
 import json
 import logging
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from carpool.http.client import Pool
 from carpool.http.hosts import Hosts
@@ -40,10 +42,17 @@ from scaler.planners import Planners, Setting
 from scaler.planning.cost import Prices
 from scaler.store import Store
 from scaler.sync_api import SyncApi
+from scaler.web.app import create
+from scaler.web.documents import Documents
+from scaler.web.publisher import Publisher
+from scaler.web.server import Readers, socket_of
+from scaler.web.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
+
+    from werkzeug.serving import BaseWSGIServer
 
     from carpool.http.client import Response
 
@@ -87,8 +96,31 @@ class Caller:
         return answer.status, json.loads(answer.body)
 
 
+# Keeps connections, as gunicorn does, and says nothing.
+HANDLER = type(
+    "Handler",
+    (WSGIRequestHandler,),
+    {"protocol_version": "HTTP/1.1", "log": lambda *_: None},
+)
+
+
+def flask_server(folder: Path) -> BaseWSGIServer:
+    """The application that reads snapshots, served in a thread."""
+    where = socket_of(folder).replace("unix:", "unix://")
+    made = make_server(where, 0, create(str(folder)), threaded=True, request_handler=HANDLER)
+    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
+    return made
+
+
 @asynccontextmanager
-async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
+async def scaler(
+    folder: Path,
+    token: str = TOKEN,
+    *,
+    snapshot: Snapshot | None = None,
+    every_s: float = 0.0,
+    serves: bool = True,
+) -> AsyncIterator[Caller]:
     """A scaler without rounds: what it knows is set by the test."""
     functions = Functions(Dependencies("e1"))
     functions.observe({"echo": BASE, "plain": PLAIN})
@@ -100,7 +132,12 @@ async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
     loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
     sync = SyncApi(functions, Callers(token, Hosts(["127.0.0.1:0"])), tally, senders)
     dashboard = Dashboard(functions, planners, Prices())
-    api = Api(sync, functions, planners, loop, tally, dashboard)
+    documents = Documents(functions, planners, loop)
+    written = snapshot or Snapshot(folder)
+    publisher = Publisher(functions, documents, dashboard, tally, written, every_s)
+    web = flask_server(folder) if serves else None
+    readers = Readers(socket_of(folder), publisher)
+    api = Api(sync, readers)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
     caller = Caller(functions, tally, dashboard, sync, server.address)
     try:
@@ -108,6 +145,10 @@ async def scaler(folder: Path, token: str = TOKEN) -> AsyncIterator[Caller]:
     finally:
         caller.pool.close()
         await server.stop()
+        readers.close()
+        if web:
+            web.shutdown()
+            web.server_close()
         store.close()
         gateway.close()
 

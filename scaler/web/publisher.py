@@ -1,0 +1,103 @@
+"""Publishes the loop's state, at most once a second and only where somebody reads.
+
+So the loop's process does the same little whether one reader asks or a thousand do: a round over
+its functions, between which sidecars are answered, and then writing, in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from scaler.dashboard.watch import HISTORY
+from scaler.web.documents import FUNCTIONS, SHADOW
+from scaler.web.snapshot import Past
+
+if TYPE_CHECKING:
+    from scaler.dashboard.history import History
+    from scaler.dashboard.watch import Dashboard
+    from scaler.functions import Functions
+    from scaler.metrics import Tally
+    from scaler.web.documents import Documents
+    from scaler.web.snapshot import Snapshot
+
+__all__ = ["METRICS", "Publisher"]
+
+METRICS = "/metrics"
+_EVERY_S = 1.0
+
+
+class Publisher:
+    """Writes snapshots.
+
+    Args:
+        functions: What there is.
+        documents: What is to be seen of them.
+        dashboard: Has their past.
+        tally: Counts.
+        snapshot: Where it is written.
+        every_s: No two begin within such a time.
+    """
+
+    def __init__(
+        self,
+        functions: Functions,
+        documents: Documents,
+        dashboard: Dashboard,
+        tally: Tally,
+        snapshot: Snapshot,
+        every_s: float = _EVERY_S,
+    ) -> None:
+        self._functions = functions
+        self._documents = documents
+        self._dashboard = dashboard
+        self._tally = tally
+        self._snapshot = snapshot
+        self._every_s = every_s
+        self._due_s = 0.0
+        self._round: asyncio.Task[None] | None = None
+        self._told: dict[str, tuple[History, int]] = {}
+
+    async def fresh(self) -> None:
+        """Return when there is a snapshot that is no older than a second."""
+        loop = asyncio.get_running_loop()
+        if self._round is None or (self._round.done() and loop.time() >= self._due_s):
+            self._due_s = loop.time() + self._every_s
+            self._round = loop.create_task(self._publish())
+        await asyncio.shield(self._round)
+
+    async def _publish(self) -> None:
+        found: dict[str, Any] = {FUNCTIONS: self._documents.overview()}
+        if shadow := self._documents.shadow():
+            found[SHADOW] = shadow
+        pasts, anew = [], []
+        bodies = {path: _json(document) for path, document in found.items()}
+        bodies[METRICS] = self._tally.render()
+        for control in list(self._functions):
+            await asyncio.sleep(0)  # sidecars are answered in between
+            bodies[f"{FUNCTIONS}/{control.name}"] = _json(self._documents.whole(control))
+            head = self._dashboard.head(control)
+            bodies[HISTORY + control.name] = _json(head)
+            history = self._dashboard.past(control.name)
+            if history is None:
+                continue
+            known, last = self._told.get(control.name, (None, 0))
+            if known is not history:
+                anew.append(control.name)
+                last = 0
+            self._told[control.name] = (history, history.last)
+            new = {sample.number: _json(sample.to_dict()) for sample in history.after(last)}
+            pasts.append(Past(control.name, history.first, new))
+        self._told = {past.name: self._told[past.name] for past in pasts}
+        await asyncio.to_thread(self._write, anew, bodies, pasts)
+
+    def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[Past]) -> None:
+        for name in anew:
+            self._snapshot.forget(name)
+        self._snapshot.publish(bodies, pasts)
+
+
+def _json(document: object) -> bytes:
+    return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)

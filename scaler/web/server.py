@@ -1,0 +1,178 @@
+"""gunicorn in a process of its own, kept running; and what hands requests on to it.
+
+It listens on a Unix socket in a folder that only the scaler's user can enter, and ends with the
+scaler, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from carpool import errors
+from carpool.backoff import Backoff
+from carpool.errors import ConfigError, Problem
+from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
+from carpool.parent_death import tell_on_parent_death
+from scaler.web import gunicorn_settings
+
+if TYPE_CHECKING:
+    from carpool.http.client import Response
+    from carpool.http.server import Exchange
+    from scaler.web.publisher import Publisher
+
+__all__ = ["Readers", "WebProcess", "socket_of"]
+
+log = logging.getLogger(__name__)
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_IDLE_S = 0.7 * gunicorn_settings.keepalive
+_IN_QUERIES = "%!$&'()*+,/:;=?@"
+_PATIENCE_S = 10.0  # for one that is being started
+_AGAIN_S = 0.05
+_GRACE_S = 5.0
+_NOT_PASSED = frozenset(("connection", "content-length", "content-type", "date", "server"))
+
+
+def socket_of(folder: Path) -> str:
+    """Where the process of a folder listens."""
+    return f"unix:{folder / 'http'}"
+
+
+class WebProcess:
+    """Keeps gunicorn running.
+
+    Args:
+        folder: Has the snapshot, and the socket.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._task: asyncio.Task[None] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs; 0 while none does."""
+        return self._process.pid if self._process and self._process.returncode is None else 0
+
+    async def start(self) -> None:
+        """Start it, and again whenever it ends.
+
+        Raises:
+            ConfigError: it cannot be started at all.
+        """
+        try:
+            self._process = await self._started()
+        except OSError as error:
+            expected = f"a Python that can be started ({error.strerror or error})"
+            raise ConfigError([Problem("python", sys.executable, expected)]) from error
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def stop(self) -> None:
+        """End it in good order, or else at once."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    await process.wait()
+                    return
+
+    async def _keep(self) -> None:
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        while True:
+            began_s = loop.time()
+            how = "cannot be started"
+            if self._process:
+                how = f"ended with {await self._process.wait()}"
+            wait_s = backoff.after(loop.time() - began_s)
+            log.warning("the read API's gunicorn %s; starting again in %g s", how, wait_s)
+            await asyncio.sleep(wait_s)
+            try:
+                self._process = await self._started()
+            except OSError:
+                self._process = None
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gunicorn", f"scaler.web.app:create({str(self._folder)!r})"),
+            *("--config", f"python:{gunicorn_settings.__name__}"),
+            *("--bind", socket_of(self._folder), "--worker-tmp-dir", str(self._folder)),
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=asyncio.subprocess.DEVNULL,
+            preexec_fn=partial(tell_on_parent_death, signal.SIGTERM),
+            start_new_session=True,
+        )
+
+
+class Readers:
+    """Hands reading requests on, when there is a fresh snapshot.
+
+    Args:
+        address: Where the application listens.
+        publisher: Sees to snapshots.
+    """
+
+    def __init__(self, address: str, publisher: Publisher) -> None:
+        self._pool = Pool(address, idle_s=_IDLE_S)
+        self._publisher = publisher
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def pass_on(self, exchange: Exchange, *, needs_snapshot: bool = True) -> None:
+        """Answer with what the application does; no header of the request goes there."""
+        task = asyncio.get_running_loop().create_task(
+            self._answer(exchange, needs_snapshot=needs_snapshot)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        exchange.on_gone = task.cancel
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for task in self._tasks:
+            task.cancel()
+        self._pool.close()
+
+    async def _answer(self, exchange: Exchange, *, needs_snapshot: bool) -> None:
+        target = quote(exchange.path)  # what was judged is what is asked for
+        if exchange.query:
+            target += f"?{quote(exchange.query, safe=_IN_QUERIES)}"
+        try:
+            if needs_snapshot:
+                await self._publisher.fresh()
+            async with asyncio.timeout(_PATIENCE_S):
+                found = await self._asked(target)
+        except (AnswerTooLarge, TimeoutError) as error:
+            text = f"the read API does not answer ({type(error).__name__}); try again"
+            exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
+        except Exception:
+            log.exception("a snapshot failed")
+            exchange.reply(500, errors.body("internal error"))
+        else:
+            kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
+            lines = ((k.decode("latin-1"), v.decode("latin-1")) for k, v in found.headers)
+            own = [(name, value) for name, value in lines if name not in _NOT_PASSED]
+            exchange.reply(found.status, found.body, kind, own)
+
+    async def _asked(self, target: str) -> Response:
+        while True:  # nothing is changed by asking twice
+            try:
+                return await self._pool.request("GET", target)
+            except ConnectionFailed:
+                await asyncio.sleep(_AGAIN_S)

@@ -1,0 +1,97 @@
+"""gunicorn beneath a scaler: it serves what is published, is kept running, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from carpool.http.client import ConnectionFailed, Pool
+from scaler.web.server import WebProcess, socket_of
+from scaler.web.snapshot import Past, Snapshot
+from tests.waiting import wait_until, wait_until_async
+
+SCALER = """
+import asyncio, pathlib, sys
+from scaler.web.server import WebProcess
+
+async def run():
+    web = WebProcess(pathlib.Path(sys.argv[1]))
+    await web.start()
+    print(web.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(run())
+"""
+
+
+async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
+    """An answer, when something listens."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(ConnectionFailed):
+                answer = await pool.request("GET", path)
+                return answer.status, answer.body
+            await asyncio.sleep(0.01)
+
+
+def test_it_is_started_again_and_loses_nothing(tmp_path: Path) -> None:
+    """What was published is in the file, whoever reads it; stopped, it listens no longer."""
+    sample = json.dumps({"number": 7}).encode()
+    documents = {"/v1/history/echo": b'{"last":7}', "/v1/functions": b'{"functions":[]}'}
+    Snapshot(tmp_path).publish(documents, [Past("echo", 1, {7: sample})])
+
+    async def scene() -> None:
+        web, pool = WebProcess(tmp_path), Pool(socket_of(tmp_path))
+        await web.start()
+        try:
+            first = web.pid
+            assert (200, b'{"functions":[]}\n') == await asked(pool, "/v1/functions")
+            os.kill(first, signal.SIGKILL)
+            await wait_until_async(lambda: web.pid not in (0, first), what="another one")
+            status, body = await asked(pool, "/v1/history/echo?after=6")
+            assert (200, {"last": 7, "samples": [{"number": 7}]}) == (status, json.loads(body))
+        finally:
+            await web.stop()
+        assert 0 == web.pid
+        with pytest.raises(ConnectionFailed):
+            await pool.request("GET", "/v1/functions")
+        pool.close()
+
+    asyncio.run(scene())
+
+
+def test_it_ends_with_a_scaler_that_is_killed(tmp_path: Path) -> None:
+    """The kernel tells it; nobody else could."""
+    command = [sys.executable, "-c", SCALER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as scaler:
+        assert scaler.stdout is not None
+        try:
+            pid = int(scaler.stdout.readline())
+            assert 200 == asyncio.run(_shown(tmp_path))
+        finally:
+            scaler.kill()
+    wait_until(lambda: not _runs(pid), what="its end")
+
+
+async def _shown(folder: Path) -> int:
+    pool = Pool(socket_of(folder))
+    try:
+        return (await asked(pool, "/"))[0]
+    finally:
+        pool.close()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+    except FileNotFoundError:
+        return False
+    return state.split()[0] != "Z"
