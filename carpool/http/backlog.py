@@ -26,7 +26,7 @@ class Memory(Protocol):
     def now(self) -> float:
         """Event-loop time, seconds."""
 
-    def relieve(self, stalled_s: float = 0.0) -> bool:
+    def drop_stalled(self, stalled_s: float = 0.0) -> bool:
         """Drop clients that do not read until memory suffices; whether it does."""
 
 
@@ -59,7 +59,7 @@ class Backlog:
         self._bytes += size_bytes
         memory.held_bytes += size_bytes
         if memory.held_bytes > memory.most_held_bytes:
-            memory.relieve()
+            memory.drop_stalled()
 
     def moves(self, now: float) -> bool:
         """Whether the client has taken anything since this was last asked."""

@@ -54,16 +54,16 @@ class Owner(Account, Memory, Protocol):
     behind: OrderedDict[Connection, Backlog]
     intake: Intake | None
 
-    def join(self, connection: Connection) -> Refused | None:
+    def add(self, connection: Connection) -> Refused | None:
         """Count a new connection in; or the reason why not."""
 
-    def part(self, connection: Connection) -> None:
-        """A connection is no more."""
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
 
     def dispatch(self, exchange: Exchange) -> None:
         """Hand a whole request to the application."""
 
-    def noticed(self) -> None:
+    def connection_changed(self) -> None:
         """A connection became idle or went away."""
 
 
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
         """A client connected."""
         self.transport = transport  # type: ignore[assignment]
         self.transport.set_write_buffer_limits(0)  # tell of every byte that the socket leaves
-        refused = self.server.join(self)
+        refused = self.server.add(self)
         if refused and not self._closing:
             self._refuse(refused)
 
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self.server.held_bytes -= self._unclaimed
         self._unclaimed = 0
         self._catch_up()
-        self.server.part(self)
+        self.server.remove(self)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
             self._check_memory()
 
     def _check_memory(self) -> None:
-        enough = self.server.relieve(_STALLED_S)
+        enough = self.server.drop_stalled(_STALLED_S)
         if not enough and (self.exchanges or self._unclaimed > _SMALL_BYTES):
             raise Refused(503, "too much is held for other requests", _AGAIN_S)
 
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         self._active_since = server.now()
         server.connections.move_to_end(self)
         if server.quiet:
-            server.noticed()
+            server.connection_changed()
 
     def close_when_idle(self) -> None:
         """Close now if nothing is unanswered; else the last answer says that it is the last."""

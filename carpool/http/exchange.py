@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
 
-__all__ = ["Account", "Exchange", "Link"]
+__all__ = ["Account", "Exchange", "Link", "encode_answer"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 _NO_BODY = frozenset((204, 304))
@@ -34,7 +34,7 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
     return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
 
 
-def whole(answer: errors.Answer, date: bytes) -> bytes:
+def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
     """``answer`` as bytes, for a connection that stays open."""
     lines = [f"{name}: {value}\r\n".encode("latin-1", "replace") for name, value in answer.headers]
     first = _first_lines(answer.status, "application/json", date)

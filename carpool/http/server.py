@@ -59,7 +59,7 @@ __all__ = ["Application", "Exchange", "Limits", "Server", "serve"]
 
 log = logging.getLogger(__name__)
 
-_FOYER = 64  # most connections that are being told that there are too many
+_MOST_TURNED_AWAY = 64  # most connections that are being told that there are too many
 _LOOKS = 64  # most connections that a newcomer looks at for one to make room
 _AGAIN_S = 1
 _SWEEP_S = 1.0
@@ -91,7 +91,7 @@ class Server:
         self._late = False
         self.closed = dict.fromkeys(_CLOSED, 0)
         self._says = {reason: Seldom() for reason in _CLOSED}
-        self._room, self._foyer = _places(limits.connections)
+        self._room, self._most_turned_away = _places(limits.connections)
         self.limits = limits
         self.loop = loop
         self.now = loop.time
@@ -124,14 +124,14 @@ class Server:
             self.address = str(addresses.Address(host, port, ""))
         self._tick()
 
-    def join(self, connection: Connection) -> Refused | None:
+    def add(self, connection: Connection) -> Refused | None:
         """Count a new connection in; or the reason why not, unless too many wait to hear it."""
         if len(self.connections) < self._room or self._make_room():
             self.connections[connection] = None
             return None
         self._turned_away.add(connection)
         self._count_closed("crowd", self._room)
-        if len(self._turned_away) > self._foyer:
+        if len(self._turned_away) > self._most_turned_away:
             connection.abort()
         return Refused(503, f"more than {self._room} connections at work", _AGAIN_S)
 
@@ -152,7 +152,7 @@ class Server:
         """Whether its client has sent what was not read yet, but is about to be."""
         return connection not in self.behind and _has_unread(connection.transport)
 
-    def relieve(self, stalled_s: float = 0.0) -> bool:
+    def drop_stalled(self, stalled_s: float = 0.0) -> bool:
         """Drop clients that do not read until memory suffices; whether it does.
 
         Args:
@@ -172,11 +172,11 @@ class Server:
         if times := self._says[reason].due(self.now()):
             log.warning(_CLOSED[reason], times, limit)
 
-    def part(self, connection: Connection) -> None:
-        """A connection is no more."""
+    def remove(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
         self.connections.pop(connection, None)
         self._turned_away.discard(connection)
-        self.noticed()
+        self.connection_changed()
 
     def dispatch(self, exchange: Exchange) -> None:
         """Hand a whole request to the application; its exceptions are answered with 500."""
@@ -221,7 +221,7 @@ class Server:
             _remove_socket(self._unix_path)
         await asyncio.sleep(0)
 
-    def noticed(self) -> None:
+    def connection_changed(self) -> None:
         """A connection became idle or went away: a drain may be over."""
         if self.quiet and not self.quiet.done() and not self._busy():
             self.quiet.set_result(None)
@@ -266,12 +266,12 @@ def _places(wanted: int) -> tuple[int, int]:
     """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
-        return wanted, _FOYER
+        return wanted, _MOST_TURNED_AWAY
     reserve = min(256, files // 2)
     room = min(wanted, files - reserve)
     if room < wanted:
         log.info("at most %d connections, as the process may open %d files", room, files)
-    return room, min(_FOYER, reserve // 4)
+    return room, min(_MOST_TURNED_AWAY, reserve // 4)
 
 
 def _remove_socket(path: str) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError, DeadlineMissed, Overloaded, QueueFull
-from carpool.http.exchange import whole
+from carpool.http.exchange import encode_answer
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.runtime import variant_routing
@@ -115,7 +115,7 @@ class BatchLoop:
 
         def refuse() -> bytes:
             answer = self._refuse_unparsed()
-            return whole(answer, server.date) if answer else b""
+            return encode_answer(answer, server.date) if answer else b""
 
         self._intake = server.intake = Intake(
             self._refuses, refuse, self._now, loop.call_soon, loop.call_later, batch_max

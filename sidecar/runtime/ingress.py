@@ -19,7 +19,7 @@ from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
 from sidecar.core.request import Request
 from sidecar.runtime import variant_headers
-from sidecar.runtime.item_count import seats
+from sidecar.runtime.item_count import count_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,7 +145,7 @@ class Ingress:
             template.key,
             arrived,
             deadline=arrived + budget_s * _HERE,
-            seats=seats(exchange.target, exchange.body),
+            seats=count_items(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["seats"]
+__all__ = ["count_items"]
 
-_LARGEST = 1_000_000  # beyond any batch: such a request rides alone
+_LARGEST = 1_000_000  # beyond any batch: such a request is sent alone
 _SHAPE = re.compile(rb'"shape"\s*:\s*\[\s*(\d{1,7})')
 _INSTANCES = re.compile(rb'\s*\{\s*"instances"\s*:\s*(\[[\s\[]*)')
 _HEAD_BYTES = 4096  # where the first shape is looked for; before it there are names only
 
 
-def seats(target: str, body: bytes) -> int:
+def count_items(target: str, body: bytes) -> int:
     """Items in the request; 1 where nothing says otherwise.
 
     Args:

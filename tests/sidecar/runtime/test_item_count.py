@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sidecar.runtime.item_count import seats
+from sidecar.runtime.item_count import count_items
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7])
@@ -17,7 +17,7 @@ def test_rows_of_the_v1_form_are_counted(
 ) -> None:
     """Nested lists of any depth, compact or as ``json.dumps`` writes them."""
     body = json.dumps({"instances": [row] * rows}, separators=separators).encode()
-    assert rows == seats("/", body)
+    assert rows == count_items("/", body)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_rows_of_the_v1_form_are_counted(
 )
 def test_other_bodies(target: str, body: bytes, expected: int) -> None:
     """Shapes say it; what says nothing is one item, and no body is too odd."""
-    assert expected == seats(target, body)
+    assert expected == count_items(target, body)
