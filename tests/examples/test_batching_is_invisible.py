@@ -52,13 +52,13 @@ def file(n: int) -> bytes:
 
 CASES: list[Any] = [
     pytest.param("tiny", tensor("x", 64), JSON, SIZES, id="tiny"),
-    pytest.param("wide", tensor("x", 512), JSON, SIZES, id="wide"),
+    pytest.param("wide", tensor("x", 512), JSON, SIZES, id="wide", marks=pytest.mark.slow),
     pytest.param(
         *("resnet50", tensor("image", 3, 224, 224), JSON, [1, 2, 5]),
         id="resnet50",
         marks=pytest.mark.slow,
     ),
-    pytest.param("filetype", file, RAW, SIZES, id="filetype"),
+    pytest.param("filetype", file, RAW, SIZES, id="filetype", marks=pytest.mark.slow),
     pytest.param("wordcount", text, RAW, SIZES, id="wordcount"),
 ]
 
