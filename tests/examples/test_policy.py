@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """
 models: {toy: {linear: {base_ms: 20, per_item_ms: 5}}}
 functions:
-  - {name: classify, model: toy, slo_ms: 500, apps: [{name: web, arrivals: {poisson: {rate: 20}}}]}
+  - {name: classify, model: toy, slo_ms: 3000, apps: [{name: web, arrivals: {poisson: {rate: 20}}}]}
 horizon_s: 5
 """
 
@@ -31,11 +31,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
     example = ROOT / "examples" / "policy"
-    subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=100)
+    subprocess.run(build, cwd=example, check=True, capture_output=True, timeout=300)
     (wheel,) = folder.glob("carpool_headroom-*.whl")
     options = ("--quiet", "--no-index", "--no-deps", "--target", str(folder / "site"))
     install = [sys.executable, "-m", "pip", "install", *options, str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=100)
+    subprocess.run(install, check=True, capture_output=True, timeout=300)
     (folder / "scenario.yaml").write_text(SCENARIO)
     return folder
 
@@ -52,7 +52,7 @@ def run(installed: Path) -> Run:
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=300,
             check=False,
         )
 
