@@ -89,15 +89,15 @@ def _check_batch(ran: Ran, requests: list[Request], batch_max: int) -> None:
 
 
 def _check_order(batches: Sequence[Ran], requests: dict[int, Request]) -> None:
-    boarded: dict[object, int] = defaultdict(int)
+    latest: dict[object, int] = defaultdict(int)
     for ran in batches:
         if ran.closed == "isolation":
             continue  # parts of a failed batch go again, before requests that came in between
         for number in ran.ids:
             lane = (requests[number].key, requests[number].background)
-            if number < boarded[lane]:
-                raise Broken(ORDER, f"{requests[number]} left after request {boarded[lane]}")
-            boarded[lane] = number
+            if number < latest[lane]:
+                raise Broken(ORDER, f"{requests[number]} left after request {latest[lane]}")
+            latest[lane] = number
 
 
 def _check_waits(batches: Sequence[Ran], ends: Iterable[End], wait_max_s: float) -> None:

@@ -1,6 +1,6 @@
 """The order of interactive and background requests that wait for the same seats.
 
-Interactive requests board first and background ones take the seats that they leave empty; yet while
+Interactive requests leave first and background ones take the seats that they leave empty; yet while
 both wait, the background gets its share of the seats, so that it is slowed and never starved. What
 it is owed is counted over the whole queue, because the two classes often have different keys.
 """
@@ -35,7 +35,7 @@ class Balance:
         self.owed = 0.0
 
     def merged(self, front: Iterator[Request], back: Iterator[Request]) -> Iterator[Request]:
-        """Interactive and background requests in the order in which they board together."""
+        """Interactive and background requests in the order in which they leave together."""
         owed, share = self.owed, self.share
         first, second = next(front, None), next(back, None)
         while first and second:

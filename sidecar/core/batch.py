@@ -38,7 +38,7 @@ class Batch:
 
     Attributes:
         id: unique within the sidecar.
-        requests: the members, in order of boarding.
+        requests: the members, in the order in which they left the queue.
         seats: items that they carry together.
         upstream: the instance that takes it.
         instance_class: the class that the instance had when it was sent.

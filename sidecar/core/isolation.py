@@ -93,19 +93,19 @@ class Isolation:
         self._in_a_row = 0  # offenders found since the last answer
 
     def divide(
-        self, batch: Batch, riding: list[Request], fault: Fault, now: float, *, known: bool
+        self, batch: Batch, members: list[Request], fault: Fault, now: float, *, known: bool
     ) -> list[Part]:
         """What to send in place of a batch that failed; nothing: its members fail.
 
         Args:
             batch: as it was sent. If others were in it, a member is not the offender yet, even
                 if it is the last that still waits.
-            riding: the members that still wait, in order.
+            members: the members that still wait, in order.
             fault: how it failed.
             now: seconds, monotonic.
             known: the batch is one request alone, which is remembered.
         """
-        again = Part(riding, batch.attempt + 1, batch.lineage, batch.deaths)
+        again = Part(members, batch.attempt + 1, batch.lineage, batch.deaths)
         if fault is Fault.UNSENT:
             return [again] if batch.attempt - batch.deaths < _UNSENT_MAX else []
         if len(batch.requests) == 1:
@@ -115,10 +115,10 @@ class Isolation:
         if now < self._suspended_until and batch.lineage is None:
             return []
         lineage = batch.lineage or Lineage(len(batch.requests))
-        if fault is not Fault.ANSWERED or len(riding) == 1:
-            return [Part([request], 1, lineage) for request in riding]
-        middle = len(riding) // 2
-        return [Part(half, 1, lineage) for half in (riding[:middle], riding[middle:])]
+        if fault is not Fault.ANSWERED or len(members) == 1:
+            return [Part([request], 1, lineage) for request in members]
+        middle = len(members) // 2
+        return [Part(half, 1, lineage) for half in (members[:middle], members[middle:])]
 
     def answered(self) -> None:
         """The function answered a batch: it is not broken."""
@@ -151,5 +151,5 @@ class Isolation:
         return bool(self._until)
 
     def apart(self, fingerprint: Hashable) -> bool:
-        """Whether a request with this fingerprint must ride alone."""
+        """Whether a request with this fingerprint must be sent alone."""
         return fingerprint in self._until

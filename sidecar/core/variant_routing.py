@@ -1,7 +1,7 @@
 """Which class of instances serves a request that says what it needs instead of which model.
 
-A plan lists the classes that requests may choose from (`carpool.plan.OnOffer`), and the shell tells
-how each instance is. A choice is a route, so that requests of the same class share batches;
+A plan lists the classes that requests may choose from (`carpool.plan.OnOffer`), and the runtime
+tells how each instance is. A choice is a route, so that requests of the same class share batches;
 within a class the dispatch takes the instance that has had the least. Whatever is chosen is at
 least as accurate as was asked, whether or not it runs: where nothing is, there is no route.
 """

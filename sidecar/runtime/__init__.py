@@ -1,1 +1,1 @@
-"""The shell around the core: sockets, processes, the clock, metrics. It decides nothing."""
+"""What surrounds the core: sockets, processes, the clock, metrics. It decides nothing."""
