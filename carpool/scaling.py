@@ -2,9 +2,9 @@
 
 A policy says how many instances of which size a function should have, and why. It imports this
 module and, where it wants more, the rest of the language of plans and latency models
-(`carpool.plan`, `carpool.latency`). Versions and names of classes, bounds, room on the servers, how
-fast a plan may change, keep-alive, and routes and waits where a policy names none are the guard's
-(`scaler.control.guard`), which stands before every policy, in a simulation and live.
+(`carpool.plan`, `carpool.latency`). The guard (`scaler.control.guard`), which wraps every policy
+in a simulation and live, handles versions and names of classes, bounds, capacity of the servers,
+the speed of changes, keep-alive, and routes and waits where a policy names none.
 
 Writing one: a class with a frozen dataclass ``Params``, constructed with it, that is a
 `PerFunctionPolicy` or has the method of `ScalePolicy`. It may keep what it learned from earlier
@@ -61,8 +61,8 @@ class Size:
         resources: What an instance occupies.
         exec_s: Seconds of a full batch, at the share of batches that the objective asks for.
         rate_rps: The most requests per second that one instance takes.
-        least_rps: Requests per second below which its batches are not full in time.
-        price_s: What an instance costs for a second; its `resource_units` if nothing has a price.
+        min_rps: Requests per second below which its batches are not full in time.
+        price_per_s: Of an instance, per second; its `resource_units` if nothing has a price.
         load_s: Seconds to load one.
         accuracy: Share of its answers that are right; 1 where the model has no variants.
         units: What an instance occupies, in `resource_units`.
@@ -76,8 +76,8 @@ class Size:
     resources: Resources = field(compare=False, kw_only=True)
     exec_s: float = field(compare=False, kw_only=True)
     rate_rps: float = field(compare=False, kw_only=True)
-    least_rps: float = field(default=0.0, compare=False, kw_only=True)
-    price_s: float = field(default=0.0, compare=False, kw_only=True)
+    min_rps: float = field(default=0.0, compare=False, kw_only=True)
+    price_per_s: float = field(default=0.0, compare=False, kw_only=True)
     load_s: float = field(default=0.0, compare=False, kw_only=True)
     accuracy: float = field(default=1.0, compare=False, kw_only=True)
     units: float = field(init=False, compare=False)
@@ -258,7 +258,7 @@ class FunctionLoad:
                 resources=model_of(self.model, kind.variant).resources(*key[:3]),
                 exec_s=kind.exec_s or 0.0,
                 rate_rps=kind.rate_high or 0.0,
-                least_rps=kind.rate_low,
+                min_rps=kind.rate_low,
             )
             pools[key] += 1
         return found
@@ -286,8 +286,8 @@ class FunctionLoad:
             resources=resources,
             exec_s=exec_s,
             rate_rps=high_rps,
-            least_rps=min(batch / (self.slo_s - exec_s), high_rps) if fills else 0.0,
-            price_s=self.prices.per_second(resources) or units,
+            min_rps=min(batch / (self.slo_s - exec_s), high_rps) if fills else 0.0,
+            price_per_s=self.prices.per_second(resources) or units,
             load_s=model.load_s,
         )
 
@@ -341,7 +341,7 @@ class Proposal:
         unserved_rps: Requests per second for which this is not meant to be enough; what instances
             cannot take is known without.
         predicted: What is expected of it; None: the cost of a request is computed.
-        on_offer: Sizes from which requests may choose that say what they need.
+        on_offer: Sizes among which requests with explicit requirements may choose.
     """
 
     instances: Mapping[Size, int]

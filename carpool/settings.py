@@ -1,7 +1,7 @@
 """The settings of one function: labels, annotations and environment read into one frozen object.
 
 A setting is one field of `FunctionSettings`; its key, kind, default and meaning stand beside it and
-nowhere else. What keys become as labels and variables, and how texts are read, `setting_row` says.
+nowhere else. `setting_spec` says how keys become labels and variables, and how texts are read.
 Nothing here resolves a policy's name or reads the process's environment by itself.
 """
 
@@ -76,21 +76,24 @@ class FunctionSettings:
         annotation_only=True,
     )
     queue_max: int = setting(
-        "queue.max", _COUNT, 1024, "Most requests waiting, each class by itself; more get a 429."
+        "queue.max",
+        _COUNT,
+        1024,
+        "Most requests waiting in each priority class; more are answered 429.",
     )
     background_share: float = setting(
         "background.share",
         setting_types.decimal("a share from 0 to 0.9 such as 0.1", lambda v: 0 <= v <= 0.9),  # noqa: PLR2004
         0.1,
-        "Least share of the seats that requests of class `batch` get while others wait too; they "
-        "fill empty seats in any case. A request names its class in `X-Carpool-Class`.",
+        "Minimum share of batch slots for requests of class `batch` while others wait too; they "
+        "fill empty slots in any case. A request names its class in `X-Carpool-Class`.",
     )
     shed: str | None = setting(
         "shed",
         setting_types.choice("dark", "on", "off"),
         None,
-        "Refusing on arrival what is predicted to be late: `on`, `off`, or `dark`, which counts "
-        "what would be refused and serves it.",
+        "Refuse on arrival requests that are predicted to be late: `on`, `off`, or `dark`, which "
+        "counts what would be refused and serves it.",
         unset="`on` with an objective, else `dark`",
     )
     shed_cap: float = setting(

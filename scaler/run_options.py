@@ -53,7 +53,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options of ``carpool scaler run``."""
     add = parser.add_argument
     add("--policy", default="", help="for all functions (default: each one's label)")
-    add("--params", default="{}", help="the policy's parameters, before the scenario's; JSON")
+    add(
+        "--params", default="{}", help="the policy's parameters; they override the scenario's; JSON"
+    )
     add("--gateway", default="http://127.0.0.1:8080", metavar="URL", help="(default: %(default)s)")
     files = "files basic-auth-user and -password (default: those of a provider started here)"
     add("--basic-auth", type=Path, metavar="DIR", help=files)
@@ -77,7 +79,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--no-auth", action="store_true", help="ask sidecars and people for no token")
     names = "another name of this machine that requests may come by; may be repeated"
     add("--allow-host", action="append", default=[], metavar="NAME", help=names)
-    add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="what must last")
+    add("--store", type=Path, default=Path("scaler.db"), metavar="FILE", help="state database")
     add("--scenario", type=Path, metavar="FILE", help="models, servers, prices and parameters")
     add(
         "--variants",
@@ -89,12 +91,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--prewarm", default="breakeven", help="policy for functions that may have no instances")
     add("--prewarm-params", default="{}", help="its parameters; JSON")
     add(
-        "--shadow", default="", metavar="POLICY", help="plan with another one, and do not follow it"
+        "--shadow",
+        default="",
+        metavar="POLICY",
+        help="run a second policy in shadow mode, for comparison",
     )
     add("--interval", default="500ms", metavar="TIME", help="between rounds (default: %(default)s)")
     add("--sync", default="500ms", metavar="TIME", help="between syncs (default: %(default)s)")
     add("--window", default="10s", metavar="TIME", help="of rates (default: %(default)s)")
-    hold = "how long fewer instances must suffice before any is removed (default: %(default)s)"
+    hold = "scale-down stabilization window before any is removed (default: %(default)s)"
     add("--hold", default="60s", metavar="TIME", help=hold)
     patience = "how long an instance may take to start (default: %(default)s)"
     add("--patience", default="120s", metavar="TIME", help=patience)

@@ -29,7 +29,7 @@ __all__ = ["main"]
 
 _MS_PER_S, _WHOLE = 1000.0, 100.0
 _LISTED = 5  # sizes that are not known
-_HEADINGS = ("cores", "GPU %", "batch", "median ms", "90 % sure", "p95 ms", "p99 ms")
+_HEADINGS = ("cores", "GPU %", "batch", "median ms", "90 % interval", "p95 ms", "p99 ms")
 
 
 def main(argv: list[str]) -> int:
@@ -157,7 +157,8 @@ def _table(model: Operators, origin: Origin, here: str, rows: Sequence[dict[str,
     if origin.hardware != here:
         lines.append(f"this machine is {here}: expect other times, or correct with --measured")
     if model.guessed():
-        lines.append(f"never measured, so taken as others like them: {', '.join(model.guessed())}")
+        guessed = ", ".join(model.guessed())
+        lines.append(f"not profiled; estimated from operators of the same family: {guessed}")
     cells = [_HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines += ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]

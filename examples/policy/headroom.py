@@ -14,6 +14,6 @@ class Headroom(PerFunctionPolicy):
         reserve: float = 0.2  # part of the rate
 
     def propose_one(self, load: FunctionLoad) -> Proposal:
-        size = min(load.sizes, key=lambda size: size.price_s / size.rate_rps)
+        size = min(load.sizes, key=lambda size: size.price_per_s / size.rate_rps)
         count = ceil(load.rate_rps * (1 + self.params.reserve) / size.rate_rps)
         return Proposal({size: count}, because=[f"{load.rate_rps:.4g} requests/s and a reserve."])

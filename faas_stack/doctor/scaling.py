@@ -39,7 +39,7 @@ def front_without(function_context: FunctionContext) -> Iterator[Problem]:
     where = function_context.function.environment.get("sidecar_scaler", "")
     if where and function_context.settings is not None and not function_context.scaled:
         expected = "a com.carpool.scale.policy other than fixed beside it"
-        fix = "set the policy, or leave the address out: a front without instances answers nobody"
+        fix = "set the policy, or leave the address out: a front without instances serves nothing"
         yield Problem(function_context.env("sidecar_scaler"), where, expected, fix)
 
 
@@ -81,7 +81,7 @@ def scaler_silent(case: Case) -> Iterator[Problem]:
 
 
 def scaler_complains(case: Case) -> Iterator[Problem]:
-    """The scaler that runs for this stack is content: counts of requests agree, all is ready."""
+    """The scaler that runs for this stack reports no problem."""
     for function, note in case.around.complaints:
         fix = f"carpool scaler explain {function} tells more" if function else "see docs/scaler.md"
         yield Problem(f"functions.{function}" if function else "scaler", note, "no trouble", fix)

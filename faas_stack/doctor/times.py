@@ -52,7 +52,9 @@ def cut_off(function_context: FunctionContext) -> Iterator[Problem]:
         if slo_s > function_context.exec_timeout_s:
             slo, limit = durations.format(slo_s), durations.format(function_context.exec_timeout_s)
             expected = f"at least {name}, which is {slo}"
-            fix = f"set exec_timeout to {slo} or more: a batch is cut off that is still in time"
+            fix = (
+                f"set exec_timeout to {slo} or more: a batch that is still in time would be aborted"
+            )
             yield Problem(function_context.env("exec_timeout"), limit, expected, fix)
 
 
@@ -73,7 +75,7 @@ def unread_times(function_context: FunctionContext) -> Iterator[Problem]:
         text = function_context.function.environment.get(name, "")
         found_s = duration_s(text) if text else None
         if text and (found_s is None or found_s <= 0):
-            fix = "the watchdog takes its default for what it cannot read, and 0 for no limit"
+            fix = "the watchdog uses its default for what it cannot parse; 0 is no limit"
             yield Problem(
                 function_context.env(name), text, "a duration above zero such as 30s", fix
             )

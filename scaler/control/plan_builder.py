@@ -119,7 +119,7 @@ def _class(name: str, size: Size, count: int) -> InstanceClass:
         batch_size=size.batch,
         replicas=count,
         exec_s=size.exec_s,
-        rate_low=min(size.least_rps, size.rate_rps),  # rounded, it may be more
+        rate_low=min(size.min_rps, size.rate_rps),  # rounded, it may be more
         rate_high=size.rate_rps,
     )
 
@@ -132,7 +132,7 @@ def _offer(load: FunctionLoad, name: str, size: Size) -> OnOffer:
         variant=size.variant,
         accuracy=size.accuracy,
         latency_s=size.exec_s if size.batch == 1 else 2 * size.exec_s,
-        cost=size.price_s / size.rate_rps,
+        cost=size.price_per_s / size.rate_rps,
         load_s=max(size.load_s, seen_s),
     )
 

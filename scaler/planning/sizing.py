@@ -84,9 +84,9 @@ def _sizes(model: LatencyModel, objective: Objective, prices: Prices | None) -> 
                 gpu,
                 resources=resources,
                 exec_s=exec_s,
-                least_rps=window[0],
+                min_rps=window[0],
                 rate_rps=window[1],
-                price_s=(prices.per_second(resources) if prices else 0.0) or units,
+                price_per_s=(prices.per_second(resources) if prices else 0.0) or units,
                 load_s=model.load_s,
             )
 

@@ -28,7 +28,7 @@ def rate_high(instances: Counter[Size]) -> float:
 
 def rate_low(instances: Counter[Size]) -> float:
     """``Rmin``: what they need for their batches to be full in time."""
-    return sum(size.least_rps * count for size, count in instances.items())
+    return sum(size.min_rps * count for size, count in instances.items())
 
 
 def theta(instances: Counter[Size], alpha: float) -> float:
@@ -42,9 +42,9 @@ def rates(rate_rps: float, instances: Counter[Size]) -> dict[Size, float]:
     if rate_rps >= high:
         return {size: size.rate_rps for size in instances}
     if rate_rps < low:
-        return {size: size.least_rps * rate_rps / low for size in instances}
+        return {size: size.min_rps * rate_rps / low for size in instances}
     part = (high - rate_rps) / (high - low)
-    return {size: size.rate_rps - part * (size.rate_rps - size.least_rps) for size in instances}
+    return {size: size.rate_rps - part * (size.rate_rps - size.min_rps) for size in instances}
 
 
 def release(

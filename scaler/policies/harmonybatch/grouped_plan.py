@@ -33,7 +33,7 @@ def sized(view: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
     for group in groups:
         size = view.size(*group.configuration)
         assert size is not None  # noqa: S101  the group could not have been settled
-        own = replace(size, pool=pools[group.configuration], least_rps=0.0)
+        own = replace(size, pool=pools[group.configuration], min_rps=0.0)
         found[own] = group
         pools[group.configuration] += 1
     return found

@@ -133,4 +133,4 @@ def _size(
     view: FunctionLoad, variant: str, accuracy: float, configuration: tuple[int, float, float]
 ) -> Size | None:
     size = view.size(*configuration, variant)
-    return replace(size, accuracy=accuracy, least_rps=0.0) if size else None
+    return replace(size, accuracy=accuracy, min_rps=0.0) if size else None

@@ -111,7 +111,7 @@ class Infaas:
         """What may run, the cheapest first."""
         offers = sorted(
             self._offers.of(view),
-            key=lambda o: (o.size.price_s, o.size.exec_s, -o.size.batch, o.size.variant),
+            key=lambda o: (o.size.price_per_s, o.size.exec_s, -o.size.batch, o.size.variant),
         )
         if self._params.scaling == "replicate":
             return self._only(view, offers)
@@ -129,7 +129,8 @@ class Infaas:
         """What is to be decided: for the rates of now if they need more, else for the peak."""
         params = self._params
         options = tuple(
-            Option(o.size.rate_rps, o.size.price_s, o.load_s, *o.size.resources[:2]) for o in offers
+            Option(o.size.rate_rps, o.size.price_per_s, o.load_s, *o.size.resources[:2])
+            for o in offers
         )
         running = running_offers(view, offers)
         demand = self._rates.of(view, view.now_s)
@@ -211,7 +212,7 @@ def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) ->
 
 def _of_request(offer: Offer) -> float:
     """What a request in a full batch costs."""
-    return offer.size.price_s / offer.size.rate_rps
+    return offer.size.price_per_s / offer.size.rate_rps
 
 
 def _on_offer(view: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:

@@ -61,7 +61,7 @@ def _chosen(
     for sizes in by_batch:
         best, best_node, best_score = None, 0, -math.inf
         for size in sizes:
-            if size.batch > 1 and left_rps < size.least_rps:
+            if size.batch > 1 and left_rps < size.min_rps:
                 continue
             node = cluster.best_fit(size.resources)
             if node is None:

@@ -16,7 +16,7 @@ from scaler.planning.sizing import Objective, SizeTable, sizes
 def window(batch: int, exec_s: float, objective: Objective) -> tuple[float, float] | None:
     """The rates of the only size of a table with one row, if it meets the objective."""
     found = sizes(Table({Configuration(batch, 2.0, 0.0): exec_s}), objective)
-    return (found[0].least_rps, found[0].rate_rps) if found else None
+    return (found[0].min_rps, found[0].rate_rps) if found else None
 
 
 def plain(slo_s: float, **others: float) -> Objective:

@@ -25,7 +25,7 @@ def held(low: float, high: float, batch: int = 4, units: float = 1.0) -> Size:
         pool=next(POOLS),
         resources=Resources(units / CORE_WEIGHT),
         exec_s=0.05,
-        least_rps=low,
+        min_rps=low,
         rate_rps=high,
     )
 
