@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.attack.effort import Effort
     from tests.watchdog_plugin.processes import Handler
 
+pytestmark = pytest.mark.xdist_group("bodies")  # one worker starts what they are sent to
+
 _NEIGHBOURS = 15
 _AT = 7
 _CODECS = ("orjson", "json")
