@@ -7,6 +7,7 @@ here knows what the times are of.
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from carpool.validation import rules
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from carpool.validation.problems import Problems
 
-__all__ = ["BINS", "FIRST_S", "Spread", "bin_of", "counts_rule", "middle_s"]
+__all__ = ["BINS", "FIRST_S", "Spread", "bin_of", "counts_rule", "middle_s", "quantile_s"]
 
 FIRST_S = 0.001
 BINS = 222
@@ -36,6 +37,15 @@ def bin_of(time_s: float) -> int:
 def middle_s(number: int) -> float:
     """The time that stands for a bin: the geometric middle of its edges."""
     return FIRST_S / 2 if number == 0 else float(FIRST_S * _RATIO ** (number - 0.5))
+
+
+def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
+    """The time below which that share of a spread is; None of an empty one."""
+    bins = sorted(number for number, count in counts.items() if count > 0)
+    sums = list(accumulate(counts[number] for number in bins))
+    return next(
+        (middle_s(n) for n, s in zip(bins, sums, strict=True) if s >= share * sums[-1]), None
+    )
 
 
 def counts_rule(value: object, path: str, problems: Problems) -> None:

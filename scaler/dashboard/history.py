@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from carpool.log_histogram import middle_s
+from carpool.log_histogram import quantile_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.scaling import Instances
     from scaler.planning.cost import Billing
 
-__all__ = ["History", "Reading", "Sample", "quantile_s"]
+__all__ = ["History", "Reading", "Sample"]
 
 _WINDOW = 5  # samples that latencies and misses are taken over: one second has few requests
 _MISSED = ("late", "failed", "expired", "refused")
@@ -182,15 +181,6 @@ class History:
             if batches and name in new.sizes:
                 cost += batches * self._rule.execution(new.sizes[name], exec_s / batches)
         return cost / elapsed_s
-
-
-def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
-    """The time below which that share of a spread is; None of an empty one."""
-    bins = sorted(number for number, count in counts.items() if count > 0)
-    sums = list(accumulate(counts[number] for number in bins))
-    return next(
-        (middle_s(n) for n, s in zip(bins, sums, strict=True) if s >= share * sums[-1]), None
-    )
 
 
 def _counts(reading: Reading) -> Iterable[tuple[str, int]]:

@@ -35,19 +35,18 @@ class Documents:
         self._planners = planners
         self._loop = loop
 
-    def overview(self) -> dict[str, Any]:
-        """Every function in a line."""
+    def overview(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        """Every function in its line."""
         loop, others = self._loop, self._functions.troubles.values()
         trouble = "; ".join(filter(None, [loop.unreachable, loop.unkept, *others]))
-        lines = [self._line(control) for control in self._functions]
         return {"functions": lines, "trouble": trouble, "advice": self._planners.advice}
 
-    def whole(self, control: Controller) -> dict[str, Any]:
-        """One function in full."""
+    def whole(self, control: Controller, line: dict[str, Any]) -> dict[str, Any]:
+        """One function in full, which begins with its line."""
         now_s, roll = self._functions.now(), control.roll
         rates = roll.rates.at(now_s)
         return {
-            **self._line(control),
+            **line,
             "plan": control.plan.to_dict() if control.plan else None,
             "orders": control.orders.plan.to_dict() if control.orders.plan else None,
             "wanted": dict(control.wanted),
@@ -84,7 +83,8 @@ class Documents:
             },
         }
 
-    def _line(self, control: Controller) -> dict[str, Any]:
+    def line(self, control: Controller) -> dict[str, Any]:
+        """What matters most of one function."""
         now_s, plan = self._functions.now(), control.plan
         rates = control.roll.rates.at(now_s)
         found = control.present(now_s)

@@ -7,7 +7,7 @@ its functions, between which sidecars are answered, and then writing, in a threa
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -69,17 +69,14 @@ class Publisher:
         await asyncio.shield(self._round)
 
     async def _publish(self) -> None:
-        found: dict[str, Any] = {FUNCTIONS: self._documents.overview()}
-        if shadow := self._documents.shadow():
-            found[SHADOW] = shadow
-        pasts, anew = [], []
-        bodies = {path: _json(document) for path, document in found.items()}
-        bodies[METRICS] = self._tally.render()
+        documents = self._documents
+        bodies = {METRICS: self._tally.render()}
+        pasts, anew, lines = [], [], []
         for control in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
-            bodies[f"{FUNCTIONS}/{control.name}"] = _json(self._documents.whole(control))
-            head = self._dashboard.head(control)
-            bodies[HISTORY + control.name] = _json(head)
+            lines.append(documents.line(control))
+            bodies[f"{FUNCTIONS}/{control.name}"] = _json(documents.whole(control, lines[-1]))
+            bodies[HISTORY + control.name] = _json(self._dashboard.head(control))
             history = self._dashboard.past(control.name)
             if history is None:
                 continue
@@ -91,7 +88,14 @@ class Publisher:
             new = {sample.number: _json(sample.to_dict()) for sample in history.after(last)}
             pasts.append(Past(control.name, history.first, new))
         self._told = {past.name: self._told[past.name] for past in pasts}
-        await asyncio.to_thread(self._write, anew, bodies, pasts)
+        bodies[FUNCTIONS] = _json(documents.overview(lines))
+        if shadow := documents.shadow():
+            bodies[SHADOW] = _json(shadow)
+        try:
+            await asyncio.to_thread(self._write, anew, bodies, pasts)
+        except Exception:
+            self._told.clear()  # nothing is known to be in the file
+            raise
 
     def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[Past]) -> None:
         for name in anew:

@@ -35,3 +35,16 @@ def test_what_is_no_spread_is_refused(data: object) -> None:
     problems = Problems()
     log_histogram.counts_rule(data, "idle", problems)
     assert 1 == len(problems)
+
+
+def test_a_quantile_is_the_first_bin_that_reaches_it() -> None:
+    """Half of four is reached by the second."""
+    counts = {
+        log_histogram.bin_of(0.1): 2,
+        log_histogram.bin_of(1.0): 1,
+        log_histogram.bin_of(10.0): 1,
+    }
+    assert log_histogram.quantile_s(counts, 0.5) == pytest.approx(0.1, rel=0.06)
+    assert log_histogram.quantile_s(counts, 0.75) == pytest.approx(1.0, rel=0.06)
+    assert log_histogram.quantile_s(counts, 0.99) == pytest.approx(10.0, rel=0.06)
+    assert log_histogram.quantile_s({}, 0.99) is None

@@ -10,7 +10,7 @@ import pytest
 from carpool.latency import Resources
 from carpool.log_histogram import bin_of
 from carpool.scaling import Instances
-from scaler.dashboard.history import History, Reading, quantile_s
+from scaler.dashboard.history import History, Reading
 from scaler.planning.cost import PayPerUse, Prices, Reserved
 
 if TYPE_CHECKING:
@@ -71,15 +71,6 @@ def test_latencies_are_those_of_the_last_seconds() -> None:
     assert samples[0].p99_s == pytest.approx(2.0, rel=0.06)
     assert samples[-1].p99_s == pytest.approx(0.05, rel=0.06)
     assert samples[-1].p50_s == pytest.approx(0.05, rel=0.06)
-
-
-def test_a_quantile_is_the_first_bin_that_reaches_it() -> None:
-    """Half of four is reached by the second."""
-    counts = {bin_of(0.1): 2, bin_of(1.0): 1, bin_of(10.0): 1}
-    assert quantile_s(counts, 0.5) == pytest.approx(0.1, rel=0.06)
-    assert quantile_s(counts, 0.75) == pytest.approx(1.0, rel=0.06)
-    assert quantile_s(counts, 0.99) == pytest.approx(10.0, rel=0.06)
-    assert quantile_s({}, 0.99) is None
 
 
 def test_a_miss_is_late_failed_expired_or_refused() -> None:

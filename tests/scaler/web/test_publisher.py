@@ -43,6 +43,34 @@ def test_many_readers_are_one_round(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
+class Failing(Snapshot):
+    """Cannot be written the second time, as on a disk that is full for a while."""
+
+    rounds = 0
+
+    def publish(self, *args: Any) -> None:
+        """Write, or fail."""
+        self.rounds += 1
+        if self.rounds == 2:
+            raise OSError(28, "No space left on device")
+        super().publish(*args)
+
+
+def test_samples_survive_a_snapshot_that_fails(tmp_path: Path) -> None:
+    """Readers are told; what could not be written then is, with the next one."""
+
+    async def scene() -> None:
+        async with scaler(tmp_path, snapshot=Failing(tmp_path)) as caller:
+            found: Any = None
+            for expected in (200, 500, 200):
+                caller.dashboard.sample()
+                status, found = await caller.get("/v1/history/echo")
+                assert expected == status
+            assert [1, 2] == [sample["number"] for sample in found["samples"]]
+
+    asyncio.run(scene())
+
+
 @with_scaler
 async def test_a_reader_sees_what_was_when_it_asked(caller: Caller) -> None:
     """The first one to ask waits for a snapshot, and needs not ask twice."""
