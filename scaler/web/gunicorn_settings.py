@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+from typing import Any
 
 from carpool.parent_death import tell_on_parent_death
 
@@ -13,8 +16,15 @@ keepalive = 30  # seconds; the scaler asks on connections that it keeps
 graceful_timeout = 2
 loglevel = "warning"
 control_socket_disable = True
+_SCALER = os.getppid()
 
 
 def post_fork(_server: object, _worker: object) -> None:
     """A worker, which has nothing to lose, ends with the process that has started it."""
     tell_on_parent_death(signal.SIGKILL)
+
+
+def on_exit(server: Any) -> None:  # noqa: ANN401  gunicorn's own
+    """The folder of a scaler that was killed goes too; one that still runs needs it again."""
+    if os.getppid() != _SCALER:
+        shutil.rmtree(server.cfg.worker_tmp_dir, ignore_errors=True)

@@ -42,7 +42,8 @@ async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
             await asyncio.sleep(0.01)
 
 
-def test_it_is_started_again_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> None:
     """What was published is in the file, whoever reads it; stopped, it listens no longer."""
     sample = json.dumps({"number": 7}).encode()
     documents = {"/v1/history/echo": b'{"last":7}', "/v1/functions": b'{"functions":[]}'}
@@ -54,7 +55,7 @@ def test_it_is_started_again_and_loses_nothing(tmp_path: Path) -> None:
         try:
             first = web.pid
             assert (200, b'{"functions":[]}\n') == await asked(pool, "/v1/functions")
-            os.kill(first, signal.SIGKILL)
+            os.kill(first, number)
             await wait_until_async(lambda: web.pid not in (0, first), what="another one")
             status, body = await asked(pool, "/v1/history/echo?after=6")
             assert (200, {"last": 7, "samples": [{"number": 7}]}) == (status, json.loads(body))
@@ -69,16 +70,19 @@ def test_it_is_started_again_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_a_scaler_that_is_killed(tmp_path: Path) -> None:
-    """The kernel tells it; nobody else could."""
-    command = [sys.executable, "-c", SCALER, str(tmp_path)]
+    """The kernel tells it, nobody else could; nothing is left of its folder."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    command = [sys.executable, "-c", SCALER, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as scaler:
         assert scaler.stdout is not None
         try:
             pid = int(scaler.stdout.readline())
-            assert 200 == asyncio.run(_shown(tmp_path))
+            assert 200 == asyncio.run(_shown(folder))
         finally:
             scaler.kill()
     wait_until(lambda: not _runs(pid), what="its end")
+    assert not folder.exists()
 
 
 async def _shown(folder: Path) -> int:
