@@ -373,7 +373,7 @@ def test_the_dashboard_shows_what_there_is() -> None:
         for target in panel["targets"]
         for name in re.findall(r"\b((?:batch|provider|scaler|gateway)_[a-z_]+)", target["expr"])
     }
-    sources = [STACK / "provider" / "metrics.py", STACK.parent / "scaler" / "tally.py"]
+    sources = [STACK / "provider" / "metrics.py", STACK.parent / "scaler" / "metrics.py"]
     ours = "".join(source.read_text() for source in sources)
     exported = {f"{m.name}{'_total' * (m.type == 'counter')}" for m in Metrics().collect()}
     exported |= {"batch_queue_requests", "batch_in_flight"}  # there once a batcher is
