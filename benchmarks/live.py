@@ -3,7 +3,7 @@
 A small real model on instances of a quarter of a core each, under `infless` and `openfaas`. How
 long its batches and its loading take is measured on the stack first; the scenario made of that is
 replayed live by ``carpool compare --live`` and simulated as a live scaler would plan, with parts of
-cores as the kernel hands them out (``carpool simulate --as-live --quota --way``): the same
+cores as the kernel hands them out (``carpool simulate --quota --way``): the same
 requests, at the same times. That is done for batches of up to 8 and of up to 4.
 """
 
@@ -111,9 +111,7 @@ def _found(
 
 def simulations(scenario: Scenario, model: Model, policies: Sequence[str]) -> dict[str, Outcome]:
     """What comes of the scenario in simulated time, planned as live."""
-    as_live = Settings(
-        interval_s=0.5, window_s=10.0, live_rates=True, quota=model.quota, way_s=model.way_s
-    )
+    as_live = Settings(quota=model.quota, way_s=model.way_s)
     return {
         policy: Simulation(scenario, Guard(chosen_policy(policy, scenario.policies)), as_live).run()
         for policy in policies

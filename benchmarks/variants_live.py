@@ -23,7 +23,6 @@ from scaler.control.stabilization import Limits
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
-from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ _RATES = ((0.0, 2.0), (30.0, 60.0), (60.0, 2.0))  # from when on, requests a sec
 _HORIZON_S = 100.0
 _HOLD_S = 5.0
 _POLICIES = ("variants", "replicate", "static")
-_AS_LIVE = Settings(interval_s=0.5, window_s=10.0, live_rates=True)
 
 
 def compared(most_missed: float) -> None:
@@ -49,7 +47,7 @@ def compared(most_missed: float) -> None:
         least: dict[str, float] = {}
         for name in _POLICIES:
             policy = Guard(chosen_policy(name, scenario.policies), Limits(window_s=_HOLD_S))
-            simulated = Simulation(scenario, policy, _AS_LIVE).run()
+            simulated = Simulation(scenario, policy).run()
             for where, outcome in (("live", outcomes[name]), ("simulated", simulated)):
                 found = measured(outcome)
                 cost = least.setdefault(where, found["cost"])

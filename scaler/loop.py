@@ -18,6 +18,7 @@ from carpool.errors import CarpoolError, ConfigError
 from scaler.cluster_option import nodes_of
 from scaler.control.action import Action
 from scaler.control.decisions import kind_of
+from scaler.control.sync_pace import LEAST_PAUSE_S
 from scaler.openfaas_client import GatewayError
 from scaler.variant_lists import VariantLists
 
@@ -37,7 +38,6 @@ __all__ = ["Loop"]
 log = logging.getLogger(__name__)
 
 _SETTLE_S = 3.0
-_LEAST_PAUSE_S = 0.05  # between two rounds, however urgent; as long as one took if that is longer
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Loop:
                     log.exception("a round failed")
                 took_s = time.monotonic() - began_s
                 self._tally.rounded(took_s)
-                pause_s = max(_LEAST_PAUSE_S, min(took_s, interval_s - took_s))
+                pause_s = max(LEAST_PAUSE_S, min(took_s, interval_s - took_s))
                 await asyncio.sleep(pause_s)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, interval_s - took_s - pause_s)):
@@ -180,12 +180,9 @@ class Loop:
         views: dict[str, FunctionLoad] = {}
         for name, control in by_name.items():
             await asyncio.sleep(0)
-            control.roll.forget(now_s)
-            view = control.view(now_s)
+            view = control.to_plan(now_s, wall_s)
             if view is not None:
                 views[name] = view
-            elif control.plan is None:
-                control.follow(control.first_plan(), wall_s)
         outcomes = await self._in_thread(lambda: self._planned(by_name, views, now_s))
         for name, outcome in outcomes.items():
             control = by_name[name]

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sidecar.core.request import Request
 
 if TYPE_CHECKING:
+    from scaler.arrivals.processes import Times
     from scaler.scenarios.scenario import App
+    from sidecar.core.surge import Surge
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["SendingApplication"]
@@ -21,25 +25,55 @@ __all__ = ["SendingApplication"]
 class SendingApplication:
     """An application that sends its requests to a lane.
 
+    Args:
+        lane: The queue.
+        app: The application.
+
     Attributes:
         app: The application.
+        count: Its requests since the last report.
+        surge: Is told of each of them; None: nobody is.
     """
 
-    __slots__ = ("_admit", "_lane", "_name", "_slo_s", "app")
+    __slots__ = ("_admit", "_hold", "_lane", "_name", "_skipped", "_slo_s", "app", "count", "surge")
 
     def __init__(self, lane: SimulatedSidecar, app: App) -> None:
         self.app = app
         self._lane = lane
         self._admit = lane.batcher.admit
         self._name = app.name
+        self._hold = lane.cold_start.arrived
         self._slo_s = app.slo_s
+        self.count = 0
+        self.surge: Surge | None = None
+        self._skipped: Times = np.empty(0)
+
+    def skips(self, times: Times) -> None:
+        """Requests will come at these times, and only be counted."""
+        self._skipped = times
+
+    def take(self, now: float) -> int:
+        """How many came since the last time."""
+        if len(self._skipped):
+            came = int(np.searchsorted(self._skipped, now, side="right"))
+            self._skipped = self._skipped[came:]
+            self.count += came
+            if self.surge is not None:
+                self.surge.add(came)
+        count, self.count = self.count, 0
+        return count
 
     def arrive(self, now: float) -> None:
         """One request."""
         lane = self._lane
+        self.count += 1
+        if self.surge is not None and self.surge.arrived(now):
+            lane.urgent(now)
         now -= lane.skipped_s
         lane.requests = number = lane.requests + 1
         request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)
+        if not lane.least:
+            self._hold(request)
         if self._admit(request, now) is not None:
             lane.served.refused += 1
             lane.served.miss(self._name)

@@ -58,11 +58,6 @@ class Arrivals:
         """The arrivals of each application that have not been taken yet, before ``until_s``."""
         return [stream.take(until_s) for stream in self._streams]
 
-    def give_back(self, times: Sequence[Times]) -> None:
-        """These were taken too early, the last of each application."""
-        for stream, own in zip(self._streams, times, strict=True):
-            stream.give_back(own)
-
 
 class _Stream:
     """The arrivals of one application."""
@@ -71,9 +66,6 @@ class _Stream:
         self._chunks = process.chunks(until_s, seed)
         self._drawn: Times = np.empty(0)
         self._ended = False
-
-    def give_back(self, times: Times) -> None:
-        self._drawn = np.concatenate([times, self._drawn])
 
     def take(self, until_s: float) -> Times:
         parts = []

@@ -23,13 +23,15 @@ class EventQueue:
 
     Attributes:
         entries: A heap of them, for loops that cannot afford a call to find it empty.
+        now_s: The time of the last call; whoever pops an entry sets it.
     """
 
-    __slots__ = ("_order", "entries")
+    __slots__ = ("_order", "entries", "now_s")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._order = count()
+        self.now_s = 0.0
 
     def at(self, when_s: float, call: Callable[..., None], *arguments: object) -> None:
         """Have ``call(when_s, *arguments)`` made when its time has come."""
@@ -50,6 +52,7 @@ class EventQueue:
         entries = self.entries
         while entries and entries[0][0] <= until_s:
             when_s, _, call, arguments = heapq.heappop(entries)
+            self.now_s = when_s
             call(when_s, *arguments)
 
     def run_next(self) -> bool:
@@ -57,5 +60,6 @@ class EventQueue:
         if not self.entries:
             return False
         when_s, _, call, arguments = heapq.heappop(self.entries)
+        self.now_s = when_s
         call(when_s, *arguments)
         return True

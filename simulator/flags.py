@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chosen", "parse"]
 
-_INTERVAL = "2s"
-_LIVE_INTERVAL, _LIVE_WINDOW = "500ms", "10s"  # of carpool scaler run
+_INTERVAL, _WINDOW = "500ms", "10s"  # of carpool scaler run
 _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
 _DURATION = "a duration above 0 such as 10s or 1m30s"
 
@@ -65,11 +64,9 @@ def parse(argv: Sequence[str]) -> Chosen:
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
-    usual = _LIVE_INTERVAL if flags.as_live else _INTERVAL
-    interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else usual)
-    window = flags.window or (_LIVE_WINDOW if flags.as_live else None)
+    interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else _INTERVAL)
     interval_s = _seconds(problems, "--interval", interval) or 1.0
-    window_s = _seconds(problems, "--window", window) if window else None
+    window_s = _seconds(problems, "--window", flags.window) or 1.0
     horizon_s = _seconds(problems, "--horizon", flags.horizon) if flags.horizon else None
     noise = _amount(problems, "--noise", flags.noise, "a number of at least 0 such as 0.1")
     queue_max = math.inf
@@ -90,7 +87,6 @@ def parse(argv: Sequence[str]) -> Chosen:
         queue_max=queue_max,
         processes_known=flags.processes_known,
         cold=flags.cold,
-        live_rates=flags.as_live,
         rate_level=flags.rate_level,
         quota=Quota(period_s) if period_s else None,
         way_s=way_s or 0.0,
@@ -116,15 +112,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON instead of a table")
     add("--report", type=Path, metavar="FILE.html", help="write a page with plots")
     add("--rate-level", action="store_true", help="take intervals like others from those; faster")
-    add("--interval", help="from one planning round to the next (2s, at the rate level 10s)")
-    add("--window", help="how far back arrivals are counted for a plan (the interval)")
+    add("--interval", help="from one planning round to the next (500ms, at the rate level 10s)")
+    add("--window", default=_WINDOW, help="how far back arrivals are counted for a plan (10s)")
     add("--noise", default="0", help="standard deviation of log execution time (0)")
     add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")
     add("--processes-known", action="store_true", help="tell policies how requests arrive")
     add("--cold", action="store_true", help="start without instances and measured rates")
     add("--guarded", action="store_true", help="nothing: plans pass the guard always")
-    expected = "rates and interval of a live scaler, as carpool compare --live has them"
-    add("--as-live", action="store_true", help=expected)
+    add("--as-live", action="store_true", help="nothing, deprecated: it is always so")
     expected = "parts of a core are handed out so often, as control groups do (evenly)"
     add("--quota", metavar="PERIOD", help=expected)
     add("--way", help="what a request takes beside waiting and being executed (nothing)")

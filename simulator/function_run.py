@@ -1,11 +1,14 @@
-"""One function in a simulation: its queue, its instances, its load, and what has come of it."""
+"""One function in a simulation: its controller, its queue, its instances, and what came of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from carpool.scaling import Application, FunctionLoad, Instances
+from carpool.setting_types import App
+from carpool.settings import FunctionSettings
+from carpool.sync import Announcement
+from scaler.control.class_function import Status
 from simulator.instance import Phase
 from simulator.outcomes import Outcomes
 from simulator.results import Moment, Outcome, Results
@@ -14,11 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scaler.arrivals.processes import Times
-    from simulator.fleet import Fleet
-    from simulator.rates import Rates
+    from scaler.control.controller import Controller
+    from scaler.functions import Functions
+    from scaler.scenarios.scenario import Function
+    from simulator.execution import Executions
+    from simulator.front import Front
+    from simulator.instance import Instance
     from simulator.simulated_sidecar import SimulatedSidecar
 
-__all__ = ["FunctionRun", "Simulated"]
+__all__ = ["FunctionRun", "Simulated", "declared"]
+
+_POLICY_LABEL = {"com.carpool.scale.policy": "simulated"}  # functions without one are not scaled
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,39 +35,76 @@ class FunctionRun(Results):
     """One function.
 
     Attributes:
-        fleet: Its instances.
+        control: The scaler's controller of it.
+        functions: The scaler's functions, which instances announce themselves to.
+        executions: What its instances do.
+        instances: Those there are, by address.
+        version: Grows with every change of those that serve or load.
         lane: Its queue.
-        rates: What a scaler measures.
+        front: Speaks for it.
     """
 
-    fleet: Fleet
-    lane: SimulatedSidecar
-    rates: Rates
+    control: Controller
+    functions: Functions
+    executions: Executions
+    instances: dict[str, Instance] = field(default_factory=dict)
+    version: int = 0
+    lane: SimulatedSidecar = field(init=False)
+    front: Front = field(init=False)
+    _messages: int = 0
+    _addresses: int = 0
 
-    def view(self, now: float, *, processes_known: bool) -> FunctionLoad:
-        """What a scaling policy sees of it."""
-        function, plan = self.function, self.fleet.plan
-        rates = zip(function.apps, self.rates.at(now), strict=True)
-        return FunctionLoad(
-            name=function.name,
-            model=function.model,
-            slo_s=function.slo_s,
-            percentile=function.percentile,
-            max_batch=function.max_batch,
-            apps=tuple(
-                Application(
-                    app.name,
-                    app.slo_s,
-                    rate,
-                    app.arrivals if processes_known else None,
-                    app.accuracy,
-                )
-                for app, rate in rates
-            ),
-            plan=plan,
-            instances=self._instances(),
-            queued=self.lane.waiting,
+    @property
+    def steady(self) -> bool:
+        """Whether the same instances go on serving while requests come as they do."""
+        plan = self.control.plan
+        return (
+            plan is not None
+            and not (self.control.changing or self.control.asleep or plan.prewarm_s)
+            and all(i.phase is Phase.READY for i in self.instances.values())
         )
+
+    @property
+    def serving(self) -> list[Instance]:
+        """The instances that get batches."""
+        return [i for i in self.instances.values() if i.serving]
+
+    def next_address(self) -> str:
+        """Where the next instance is; in the order of starting also as a text."""
+        self._addresses += 1
+        return f"{self._addresses:08}"
+
+    def started(self, instance: Instance) -> None:
+        """One more instance loads."""
+        self.instances[instance.upstream.name] = instance
+        self.version += 1
+
+    def gone(self, instance: Instance, now: float) -> None:
+        """An instance is no more."""
+        del self.instances[instance.upstream.name]
+        self.version += 1
+        self.held.count(instance, now)
+
+    def announce(self, instance: Instance, state: Literal["ready", "leaving"]) -> None:
+        """``instance`` says how it is."""
+        self._messages += 1
+        self.version += state == "leaving"
+        self.functions.announced(
+            self.control,
+            Announcement(
+                self.function.name,
+                instance.upstream.name,
+                self._messages,
+                instance.kind.name,
+                instance.upstream.name,
+                state,
+                instance.execution.load_s,
+            ),
+        )
+
+    def interval_s(self) -> float:
+        """From one message of a sidecar to its next."""
+        return self.functions.interval_s(self.control)
 
     def settle(self) -> Outcomes:
         """Add what was served since the last time to the total; returns it."""
@@ -67,24 +113,15 @@ class FunctionRun(Results):
         return served
 
     def note(self, start_s: float, end_s: float, times: Sequence[Times]) -> None:
-        """An interval is over, with these arrivals of each application."""
+        """A stretch of time is over, with these arrivals of each application."""
         arrived = sum(map(len, times))
         for app, own in zip(self.function.apps, times, strict=True):
             self.came[app.name] += len(own)
-        loading = sum(i.phase is Phase.LOADING for i in self.fleet.alive.values())
+        loading = sum(i.phase is Phase.LOADING for i in self.instances.values())
         rate_rps = arrived / (end_s - start_s)
-        ready = len(self.fleet.alive) - loading
-        cost = (
-            self.total.cost + self.held.cost + self.held.accrued(self.fleet.alive.values(), end_s)
-        )
+        ready = len(self.instances) - loading
+        cost = self.total.cost + self.held.cost + self.held.accrued(self.instances.values(), end_s)
         self.moments.append(Moment(end_s, rate_rps, ready, loading, self.total.missed, cost))
-
-    def _instances(self) -> dict[str, Instances]:
-        counts: dict[str, list[int]] = {}
-        for instance in self.fleet.alive.values():
-            count = counts.setdefault(instance.kind.name, [0, 0])
-            count[instance.phase is Phase.LOADING] += 1
-        return {name: Instances(*count) for name, count in counts.items()}
 
 
 @dataclass(slots=True)
@@ -92,3 +129,26 @@ class Simulated(Outcome):
     """What came of a scenario in simulated time; its tracks are all that there was."""
 
     tracks: list[FunctionRun]
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared(Status):
+    """A function whose settings are a scenario's, which are no texts."""
+
+    given: FunctionSettings = field(default_factory=FunctionSettings)
+
+    def settings(self) -> FunctionSettings:
+        return self.given
+
+
+def declared(function: Function) -> Status:
+    """A function of a scenario, as if a user had deployed it."""
+    settings = FunctionSettings(
+        slo_s=function.slo_s,
+        percentile=function.percentile,
+        batch_max=function.max_batch,
+        scale_min=0,
+        apps=tuple(App(app.name, app.slo_s, app.accuracy) for app in function.apps),
+    )
+    document = {"name": function.name, "labels": _POLICY_LABEL}
+    return _Declared(function.name, 1, 1, document, settings)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sidecar.core.exec_time import ExecTime
     from simulator.capacity import Place
     from simulator.execution import Execution
+    from simulator.orchestrator import Replicas
 
 __all__ = ["Instance", "Key", "Phase"]
 
@@ -25,8 +26,9 @@ class Phase(enum.Enum):
     """Where an instance is in its life."""
 
     LOADING = "loading"
-    SERVING = "serving"  # it gets batches
-    RESTING = "resting"  # it gets none: it works off what it has, or is kept for a while
+    READY = "ready"
+    LEAVING = "leaving"  # it has said so, and serves until the fronts know
+    DRAINING = "draining"  # it gets no batches, and works off what it has
     GONE = "gone"
 
     __hash__ = object.__hash__  # as that of `sidecar.core.states.State`
@@ -36,65 +38,78 @@ class Instance:
     """One instance of a function.
 
     Attributes:
-        kind: Its class in the plan that it is there for; the number of replicas says nothing.
+        kind: The class that it was started for; the number of replicas says nothing.
+        revision: Of the class's deployment.
         execution: What it does with batches.
         budget: Its part of a core; None: whole ones, or nobody holds it to its part.
         device: Runs them stage by stage; None: as a whole.
         place: Where it is.
+        home: What runs it.
         upstream: How the sidecar sees it.
         phase: Where it is in its life.
-        wanted: Whether the plan in force asks for it.
+        serving: Whether the front sends it batches.
         started: When it was placed.
         ready: When it had loaded; infinite before.
         used: When it last finished a batch, or had loaded; minus infinity before.
         busy_until: When it will have executed what it has, by the lane's own time.
         cold_before: Requests that arrived before this time of the lane waited for it to load.
-        watched: Whether somebody will look whether it has been idle for too long.
+        batches, seats, exec_s: What it has executed since the last report.
     """
 
     __slots__ = (
+        "batches",
         "budget",
         "busy_until",
         "cold_before",
         "device",
+        "exec_s",
         "execution",
+        "home",
         "kind",
         "phase",
         "place",
         "ready",
+        "revision",
+        "seats",
+        "serving",
         "started",
         "upstream",
         "used",
-        "wanted",
-        "watched",
     )
 
+    home: Replicas
+
     def __init__(
-        self, name: str, kind: InstanceClass, execution: Execution, place: Place, now: float
+        self,
+        name: str,
+        kind: InstanceClass,
+        revision: str,
+        execution: Execution,
+        place: Place,
+        now: float,
     ) -> None:
         self.kind = kind
+        self.revision = revision
         self.execution = execution
         self.budget = execution.budget()
         self.device = StagedDevice(execution) if execution.stages else None
         self.place = place
         self.upstream = Upstream(name, kind.batch_size, kind.name, up=True)
+        if self.device:
+            self.upstream.at_once = room_of(kind.batch_size)
         self.phase = Phase.LOADING
-        self.wanted = True
+        self.serving = False
         self.started = now
         self.used = self.busy_until = -math.inf
         self.ready = math.inf
         self.cold_before = -math.inf
-        self.watched = False
+        self.batches = self.seats = 0
+        self.exec_s = 0.0
 
     @property
     def key(self) -> Key:
-        """Instances of equal keys can stand in for each other."""
+        """Instances of equal keys are alike."""
         return self.kind.name, self.execution.size
-
-    @property
-    def idle(self) -> bool:
-        """Whether it has loaded and has nothing to execute."""
-        return self.phase is not Phase.LOADING and not self.upstream.in_flight
 
     def end(self, start: float, exec_s: float) -> float:
         """When it is done with what takes ``exec_s`` under full load, if it begins at ``start``."""
@@ -102,16 +117,14 @@ class Instance:
             return start + exec_s
         return self.budget.end(start, exec_s * self.execution.size.cpu)
 
-    def employ(self, kind: InstanceClass, execution: Execution, exec_time: ExecTime) -> None:
-        """Be one of ``kind`` from now on, as the plan wants it."""
-        self.wanted = True
-        self.kind = kind
-        self.execution = execution
+    def executed(self, seats: int, exec_s: float) -> None:
+        """A batch came back after so long, for the next report."""
+        self.batches += 1
+        self.seats += seats
+        self.exec_s += exec_s
+
+    def follow(self, kind: InstanceClass, exec_time: ExecTime) -> None:
+        """The front sends it batches as one of ``kind``."""
         upstream = self.upstream
         upstream.batch_max, upstream.instance_class = kind.batch_size, kind.name
         upstream.exec_time = exec_time
-        if self.device:
-            self.device.employ(execution)
-            upstream.at_once = room_of(kind.batch_size)
-        if self.phase is Phase.RESTING:
-            self.phase = Phase.SERVING

@@ -74,31 +74,34 @@ class IntervalCache:
         """The arrivals to simulate; what comes of the others is added to what was served."""
         picked: list[Times] = []
         for track, own in zip(tracks, times, strict=True):
-            skipped = self._skips(track, [len(each) for each in own], start, end)
+            skipped = self._skips(track, own, start, end)
             picked += [np.empty(0)] * len(own) if skipped else own
         return picked
 
     def learn(self, track: FunctionRun, served: Outcomes) -> None:
         """What came of an interval that was simulated."""
         lesson = self._lessons.pop(track.function.name, None)
-        if lesson and lesson.version == track.fleet.version:
+        if lesson and lesson.version == track.version:
             lesson.regime.intervals += 1
             lesson.regime.requests += lesson.requests
             lesson.regime.served.add(served)
 
-    def _skips(self, track: FunctionRun, counts: list[int], start: float, end: float) -> bool:
+    def _skips(self, track: FunctionRun, times: list[Times], start: float, end: float) -> bool:
+        counts = [len(each) for each in times]
         requests = sum(counts)
-        if requests < _FEW or not track.fleet.steady:
+        if requests < _FEW or not track.steady:
             return False
         key = (track.function.name, *_load(counts, end - start), *_supply(track))
         regime = self._known.setdefault(key, _Regime())
         regime.met += 1
         if not regime.known or regime.met % _AGAIN == 0:
-            self._lessons[track.function.name] = _Lesson(regime, track.fleet.version, requests)
+            self._lessons[track.function.name] = _Lesson(regime, track.version, requests)
             return False
         track.lane.served.add(regime.served, requests / regime.requests)
         track.lane.skip(end - start)
-        for instance in track.fleet.serving:
+        for caller, own in zip(track.lane.callers, times, strict=True):
+            caller.skips(own)
+        for instance in track.serving:
             instance.used = end
         return True
 
@@ -112,9 +115,9 @@ def _load(counts: Sequence[int], interval_s: float) -> tuple[Any, ...]:
 
 def _supply(track: FunctionRun) -> tuple[Any, ...]:
     """What serves them."""
-    plan = track.fleet.plan
+    plan = track.control.orders.plan
     routes = plan.routes if plan else ()
-    present = Counter((i.key, i.kind.batch_size) for i in track.fleet.serving)
+    present = Counter((i.key, i.kind.batch_size) for i in track.serving)
     ways = [
         (
             route.app,

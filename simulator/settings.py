@@ -17,25 +17,23 @@ class Settings:
     """What may be chosen.
 
     Attributes:
-        interval_s: From one planning round to the next.
-        window_s: How far back the arrivals are counted that a policy plans for; None: the interval.
+        interval_s: From one planning round to the next, while nothing asks for one sooner.
+        window_s: How far back the arrivals are counted that a policy plans for.
         noise: Standard deviation of the logarithm of what execution times are multiplied with.
         queue_max: Most requests waiting for one function.
         processes_known: Policies are told how requests arrive, not only at which rate.
         cold: There are no instances at the start, and nothing was measured.
-        live_rates: Rates are measured as a live scaler does, which follows jumps.
         rate_level: Intervals like others before are not simulated again.
         quota: How instances with a part of a core get it; None: as if they had a slower one.
         way_s: What a request takes beside waiting and being executed: connections, the gateway.
     """
 
-    interval_s: float = 2.0
-    window_s: float | None = None
+    interval_s: float = 0.5
+    window_s: float = 10.0
     noise: float = 0.0
     queue_max: float = math.inf
     processes_known: bool = False
     cold: bool = False
-    live_rates: bool = False
     rate_level: bool = False
     quota: Quota | None = None
     way_s: float = 0.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
+from sidecar.core.cold_start import ColdStart
 from sidecar.policies.planned import Planned, policy_of, routes_of
 from simulator.application import SendingApplication
 from simulator.instance import Phase
@@ -18,14 +19,13 @@ from simulator.outcomes import Outcomes
 from simulator.upstreams import ManyUpstreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from carpool.plan import Plan
     from scaler.scenarios.scenario import App
     from sidecar.core.batch import Batch
     from sidecar.core.request import Request
     from simulator.event_queue import EventQueue
-    from simulator.fleet import Fleet
     from simulator.instance import Instance
 
 __all__ = ["SimulatedSidecar"]
@@ -38,10 +38,10 @@ class SimulatedSidecar:
 
     Args:
         apps: Who calls it.
-        fleet: Its instances.
+        instances: Its instances, by address.
         agenda: Knows when batches will have been executed.
         queue_max: Most requests waiting.
-        starving: Called when somebody waits, and no instance is there or coming.
+        urgent: Called when the scaler should hear of the requests that there are.
         way_s: What each answer takes longer than its execution.
 
     Attributes:
@@ -49,6 +49,8 @@ class SimulatedSidecar:
         callers: One an application.
         requests: How many came.
         waiting: Requests that wait.
+        idle_since: When the last batch came back, or the last request expired, if nothing has
+            waited or been executed since.
         free: Instances that execute nothing.
         least: The smallest full batch of any instance; 0 without instances.
         wakes_at: When it will step if nothing happens before, by its own time.
@@ -58,10 +60,10 @@ class SimulatedSidecar:
     def __init__(
         self,
         apps: Sequence[App],
-        fleet: Fleet,
+        instances: Mapping[str, Instance],
         agenda: EventQueue,
         queue_max: float,
-        starving: Callable[[float], None],
+        urgent: Callable[[float], None],
         way_s: float = 0.0,
     ) -> None:
         nothing = Planned(Planned.Params({}))
@@ -72,9 +74,10 @@ class SimulatedSidecar:
             shedding=Shedding("off"),
         )
         self.batcher.upstreams = self._upstreams = ManyUpstreams()
-        self._fleet = fleet
+        self._instances = instances
+        self.cold_start = ColdStart(self.batcher, self._upstreams, lambda _: math.inf)
         self._agenda = agenda
-        self._starving = starving
+        self.urgent = urgent
         self._way_s = way_s
         self._tightest_s = min(app.slo_s for app in apps)
         self._no_failures: dict[int, list[bool]] = {}
@@ -88,34 +91,40 @@ class SimulatedSidecar:
         self.callers = [SendingApplication(self, app) for app in apps]
         self.waiting = 0
         self.free = 0
+        self.idle_since = 0.0
 
     def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
-        """Go on under ``plan``, losing nothing."""
+        """Go on under ``plan``, losing nothing.
+
+        Whoever waits while no instance is free has waited for those that are new to load.
+        """
+        own = now - self.skipped_s
+        held_up = self.waiting > 0 and not self.free
+        for instance in instances:
+            if held_up and not instance.serving:
+                instance.cold_before = own
+        for instance in self._instances.values():
+            instance.serving = False
+        for instance in instances:
+            instance.serving = True
         upstreams = [instance.upstream for instance in instances]
         self.batcher.replan(policy_of(plan), routes_of(plan), upstreams, plan.version)
-        self._recount()
-        self.step(now - self.skipped_s)
-
-    def join(self, instance: Instance, now: float) -> None:
-        """One more instance; whoever waits while none is free has waited for it to load."""
-        own = now - self.skipped_s
-        if self.waiting and not self.free:
-            instance.cold_before = own
-        self.batcher.upstreams.add(instance.upstream)
-        self.batcher.changed()
-        self._recount()
+        self._changed()
         self.step(own)
 
     def leave(self, instance: Instance) -> None:
-        """One less; what it has comes back."""
-        gone = instance.upstream
-        self.batcher.upstreams.keep({u for u in self.batcher.upstreams if u is not gone})
-        self.batcher.changed()
-        self._recount()
+        """One less, if it was there; what it has comes back."""
+        if instance.serving:
+            instance.serving = False
+            gone = instance.upstream
+            self.batcher.upstreams.keep({u for u in self.batcher.upstreams if u is not gone})
+            self.batcher.changed()
+            self._changed()
 
     def skip(self, by_s: float) -> None:
-        """Let so much time pass by."""
+        """Let so much time pass by, in which requests come and are served."""
         self.skipped_s += by_s
+        self.idle_since += by_s
         self._agenda.postpone(self, by_s)
 
     def step(self, now: float) -> None:
@@ -131,6 +140,8 @@ class SimulatedSidecar:
                 self.served.miss(request.app)
             if not self.least:  # no instance could have taken them
                 self.served.cold += expired
+            if self.batcher.idle:
+                self.idle_since = now + self.skipped_s
         if self.waiting:
             self._futile = not self.free and not actions.send and self.waiting >= self._largest
             due = self.batcher.wake_at(now)
@@ -139,10 +150,8 @@ class SimulatedSidecar:
 
     def crowded(self, now: float) -> bool:
         """Somebody waits, and no instance is free: whether a batch may leave all the same."""
-        if not self.least or self._fleet.keep_alive.dormant:
-            coming = self._fleet.demand(self.waiting, now + self.skipped_s)
-            if not coming:
-                self._starving(now + self.skipped_s)
+        if not self.least:
+            self.urgent(now + self.skipped_s)
         return self._single > 0 and self.waiting >= self.least and not self._futile
 
     def wake(self, due: float) -> None:
@@ -158,7 +167,7 @@ class SimulatedSidecar:
                 self.step(due)
 
     def _launch(self, batch: Batch, now: float) -> None:
-        instance = self._fleet.alive[batch.upstream.name]
+        instance = self._instances[batch.upstream.name]
         self._upstreams.moved(batch.upstream)
         self.waiting -= len(batch.requests)
         if instance.device:
@@ -218,8 +227,9 @@ class SimulatedSidecar:
         served.sizes[company] = served.sizes.get(company, 0) + count / company
         self._record(requests, instance, now)
         self._futile = False
+        instance.executed(batch.seats, batch.exec_s)
         idle = not batch.upstream.in_flight
-        if instance.phase is Phase.SERVING:
+        if instance.serving:
             if instance.device:
                 self.free += batch.upstream.in_flight == batch.upstream.at_once - 1
             else:
@@ -229,9 +239,10 @@ class SimulatedSidecar:
             self.step(now)
         if idle and not batch.upstream.in_flight:
             instance.used = at_s
-            self._fleet.keep_alive.rests(instance, at_s)
-            if self.batcher.idle:
-                self._fleet.keep_alive.fell_idle(at_s)
+            if instance.phase is Phase.DRAINING:
+                instance.home.drained(instance, at_s)
+        if self.batcher.idle:
+            self.idle_since = at_s
 
     def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
         served = self.served
@@ -241,7 +252,7 @@ class SimulatedSidecar:
         first = requests[0].arrived  # nobody has waited longer
         if now - first > self._tightest_s:
             latest = now - _ROUNDING_S
-            late = [request.app for request in requests if request.deadline < latest]
+            late = [request.app for request in requests if request.due < latest]
             served.late += len(late)
             for app in late:
                 served.miss(app)
@@ -249,7 +260,9 @@ class SimulatedSidecar:
             cold = instance.cold_before
             served.cold += sum([request.arrived < cold for request in requests])
 
-    def _recount(self) -> None:
+    def _changed(self) -> None:
+        """Count the instances anew."""
+        self.cold_start.look()
         upstreams = list(self.batcher.upstreams)
         sizes = [1 if each.at_once > 1 else each.batch_max for each in upstreams]
         self.free = sum(each.free for each in upstreams)

@@ -1,8 +1,13 @@
-"""A scenario in simulated time under one scaling policy.
+"""A scenario in simulated time under one scaling policy: the live scaler, on virtual instances.
 
-Time goes from planning round to planning round. Arrivals are drawn and put in order beforehand,
-one interval at a time, and need no entry in the agenda; everything else that happens has one.
-After the horizon nothing arrives and nothing is planned, and all that waits comes to its end.
+What plans, compares and asks for actions is the scaler's: a controller for each function, behind
+the sync API's `Functions`. Simulated are the provider that carries the actions out, the sidecars
+that report, the callers, and the clock. Rounds are the scaler's too: in their turn, and as soon as
+a sidecar says something that should not wait.
+
+Arrivals are drawn and put in order beforehand, one stretch of time after the other, and need no
+entry in the agenda; everything else that happens has one. After the horizon nothing arrives and
+nothing is planned, and all that waits comes to its end.
 """
 
 from __future__ import annotations
@@ -10,22 +15,24 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from scaler.control.dependencies import Dependencies
+from scaler.control.sync_pace import LEAST_PAUSE_S, Pace
+from scaler.functions import Functions
 from scaler.planning import cost
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
+from sidecar.core.surge import Surge
 from simulator.arrivals import Arrivals, merged
 from simulator.capacity import Capacity
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
-from simulator.fleet import Fleet
-from simulator.function_run import FunctionRun, Simulated
+from simulator.front import Front
+from simulator.function_run import FunctionRun, Simulated, declared
 from simulator.interval_cache import IntervalCache
-from simulator.plan_schedule import PlanSchedule
-from simulator.rates import LiveRates, Rates
+from simulator.orchestrator import Orchestrator
 from simulator.reserved_cost import ReservedCost
 from simulator.settings import Settings
 from simulator.simulated_sidecar import SimulatedSidecar
@@ -33,13 +40,16 @@ from simulator.simulated_sidecar import SimulatedSidecar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from carpool.scaling import FunctionLoad
     from scaler.arrivals.processes import Times
     from scaler.control.planner import Planner
     from scaler.scenarios.scenario import Function, Scenario
 
 __all__ = ["Simulation"]
 
-_ASK_AGAIN_S = 1.0  # a function without instances is planned for out of turn, at most so often
+_STRETCH_S = 2.0  # arrivals are drawn for at least so long at once
+_REPORTS = 20  # in an interval, at the rate level
+_RUN_OUT_S = 600.0  # what has not found an instance so long after the horizon will not
 
 
 class Simulation:
@@ -63,128 +73,205 @@ class Simulation:
         self._planner = planner
         self._settings = settings or Settings()
         self._progress = progress
-        self._agenda = EventQueue()
+        self._agenda = agenda = EventQueue()
         self._room = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
-        self._tracks = [self._track(each) for each in scenario.functions]
-        self._callers = [caller for track in self._tracks for caller in track.lane.callers]
-        self._outcome = Simulated(self._tracks, priced=scenario.prices.given)
+        self._orchestrator = Orchestrator(agenda, self._room)
+        self._functions = self._scaler()
+        self._runs = [self._run_of(each) for each in scenario.functions]
+        self._callers = [caller for run in self._runs for caller in run.lane.callers]
+        self._outcome = Simulated(self._runs, priced=scenario.prices.given)
         self._regimes = IntervalCache() if self._settings.rate_level else None
-        follows = self._settings.live_rates and not self._regimes
-        first = [sum(track.rates.at(0.0)) for track in self._tracks]
-        self._looks = PlanSchedule(first, self._settings.interval_s) if follows else None
+        self._due_s = math.inf
+        self._round_s = 0.0
 
     def run(self) -> Simulated:
         """Simulate all of it."""
-        scenario, interval_s = self._scenario, self._settings.interval_s
+        scenario = self._scenario
+        stretch_s = max(_STRETCH_S, self._settings.interval_s)
         processes = [app.arrivals for function in scenario.functions for app in function.apps]
         arrivals = Arrivals(processes, scenario.horizon_s, scenario.seed)
+        self._begin()
         number, start = 0, 0.0
         while start < scenario.horizon_s:
             self._progress(start / scenario.horizon_s)
-            if self._looks:
-                start = self._look(start, arrivals)
-                continue
             number += 1
-            end = min(number * interval_s, scenario.horizon_s)
-            self._interval(start, end, arrivals.take(end))
+            end = min(number * stretch_s, scenario.horizon_s)
+            self._stretch(start, end, arrivals.take(end))
             start = end
-        while not all(track.lane.batcher.idle for track in self._tracks):
+        while not all(run.lane.batcher.idle for run in self._runs):
             self._agenda.run_next()
-        for track in self._tracks:
-            track.settle()
-            for instance in track.fleet.alive.values():
-                track.held.count(instance, scenario.horizon_s)
+        for run in self._runs:
+            run.settle()
+            for instance in run.instances.values():
+                run.held.count(instance, scenario.horizon_s)
         return self._outcome
 
-    def _look(self, start: float, arrivals: Arrivals) -> float:
-        """One interval as long as a live scaler lets it be; its end."""
-        assert self._looks is not None  # noqa: S101  whoever calls has looked
-        due = min(start + self._looks.step_s(start), self._scenario.horizon_s)
-        times = arrivals.take(due)
-        end = self._looks.end(due, self._shared_out(times))
-        if end < due:
-            cuts = [int(np.searchsorted(each, end, side="right")) for each in times]
-            arrivals.give_back([each[cut:] for each, cut in zip(times, cuts, strict=True)])
-            times = [each[:cut] for each, cut in zip(times, cuts, strict=True)]
-        self._interval(start, end, times)
-        return end
+    def _begin(self) -> None:
+        """The first round; in a system that has been running its instances are there."""
+        warm = self._orchestrator.warm = not self._settings.cold
+        for run in self._runs:
+            run.front.speak(0.0)
+        self._round(0.0)
+        if warm:
+            for run in self._runs:
+                self._act(run, 0.0)  # the instances that have just become ready are told of
+                run.front.speak(0.0)
+        self._orchestrator.warm = False
+        self._due_s = math.inf
+        self._round_at(self._settings.interval_s)
 
-    def _interval(self, start: float, end: float, times: list[Times]) -> None:
-        by_track = self._shared_out(times)
-        for track, own in zip(self._tracks, by_track, strict=True):
-            track.rates.note(start, end, own)
-        self._plan(start, self._tracks)
+    def _stretch(self, start: float, end: float, times: list[Times]) -> None:
+        by_run = self._shared_out(times)
         replayed = times
         if self._regimes:
-            replayed = self._regimes.pick(self._tracks, by_track, start, end)
+            replayed = self._regimes.pick(self._runs, by_run, start, end)
         self._outcome.simulated += sum(map(len, replayed))
         self._replay(replayed, end)
-        for track, own in zip(self._tracks, by_track, strict=True):
-            served = track.settle()
+        for run, own in zip(self._runs, by_run, strict=True):
+            served = run.settle()
             if self._regimes:
-                self._regimes.learn(track, served)
-            track.note(start, end, own)
+                self._regimes.learn(run, served)
+            run.note(start, end, own)
 
     def _replay(self, times: Sequence[Times], end: float) -> None:
         """Let everything happen until ``end``."""
-        entries, arrivals = self._agenda.entries, [caller.arrive for caller in self._callers]
+        agenda = self._agenda
+        entries, arrivals = agenda.entries, [caller.arrive for caller in self._callers]
         for at, whose in zip(*merged(times), strict=True):
             while entries and entries[0][0] <= at:
                 when, _, call, arguments = heapq.heappop(entries)
+                agenda.now_s = when
                 call(when, *arguments)
             arrivals[whose](at)
-        self._agenda.run(end)
+        agenda.run(end)
 
-    def _plan(self, now: float, tracks: Sequence[FunctionRun]) -> None:
-        """One planning round."""
-        known = self._settings.processes_known
-        loaded = now == 0 and not self._settings.cold
+    def _wake(self) -> None:
+        """A round should not wait for its time."""
+        self._round_at(max(self._agenda.now_s, self._round_s + LEAST_PAUSE_S))
+
+    def _round_at(self, due_s: float) -> None:
+        if due_s < self._due_s:
+            self._due_s = due_s
+            self._agenda.at(due_s, self._round_due, due_s)
+
+    def _round_due(self, now: float, due_s: float) -> None:
+        if due_s == self._due_s:
+            self._round(now)
+            if now < self._scenario.horizon_s + _RUN_OUT_S:
+                self._round_at(now + self._settings.interval_s)
+
+    def _round(self, now: float) -> None:
+        """As a round of `scaler.loop`: look, plan, act."""
+        functions = self._functions
+        self._due_s, self._round_s = math.inf, now
+        functions.count()
+        functions.observe(self._orchestrator.functions())
+        if now < self._scenario.horizon_s:
+            self._plan(now)
+        new = [run for run in self._runs if self._act(run, now)]
+        if new:
+            functions.observe(self._orchestrator.functions())
+            for run in new:
+                self._act(run, now)
+        self._outcome.fragmentation.append(self._room.fragmentation())
+
+    def _plan(self, now: float) -> None:
+        """Every function gets a plan from its policy."""
+        loads = [load for run in self._runs if (load := self._load(run, now))]
         snapshot = Snapshot(
             now,
-            tuple(track.view(now, processes_known=known) for track in tracks),
+            tuple(loads),
             self._room.cluster.copy() if self._room.cluster is not None else None,
             self._scenario.prices,
-            beginning=loaded,
+            beginning=self._orchestrator.warm,
         )
         began = time.perf_counter()
         planning = self._planner.plan(snapshot)
         self._outcome.planning_ms.append((time.perf_counter() - began) * 1000)
         for name, rate_rps in planning.unplaced.items():
             self._outcome.unplaced[name] = max(rate_rps, self._outcome.unplaced.get(name, 0.0))
-        for track in tracks:
-            plan = planning.plans.get(track.function.name)
+        for run in self._runs:
+            plan = planning.plans.get(run.function.name)
             if plan is not None:
-                track.fleet.apply(plan, now, loaded=loaded)
-        self._outcome.fragmentation.append(self._room.fragmentation())
+                run.control.follow(plan, now)
+
+    def _load(self, run: FunctionRun, now: float) -> FunctionLoad | None:
+        """What a scaling policy sees of a function."""
+        load = run.control.to_plan(now, now)
+        if load is None or not self._settings.processes_known:
+            return load
+        processes = {app.name: app.arrivals for app in run.function.apps}
+        apps = (replace(app, arrivals=processes.get(app.name)) for app in load.apps)
+        return replace(load, apps=tuple(apps))
+
+    def _act(self, run: FunctionRun, now: float) -> bool:
+        """Bring one function nearer to its plan; whether there is more to do at once."""
+        actions = run.control.step(now, now)
+        for action in actions:
+            self._orchestrator.carry_out(action, run, now)
+            run.control.done(action, now, now)
+        return any(action.verb == "deploy" for action in actions)
 
     def _shared_out(self, times: list[Times]) -> list[list[Times]]:
         """The arrivals of each function's applications."""
         left = iter(times)
-        return [[next(left) for _ in track.function.apps] for track in self._tracks]
+        return [[next(left) for _ in run.function.apps] for run in self._runs]
 
-    def _track(self, function: Function) -> FunctionRun:
+    def _scaler(self) -> Functions:
+        """What the scaler knows: these functions, and no sidecar yet."""
+        settings, agenda = self._settings, self._agenda
+        models = {each.name: each.model for each in self._scenario.functions}
+        functions = Functions(
+            Dependencies("simulated", window_s=settings.window_s, models=models),
+            Pace(settings.interval_s / _REPORTS) if settings.rate_level else Pace(),
+        )
+        functions.now = functions.wall = lambda: agenda.now_s
+        functions.wake = self._wake
+        functions.active = True
+        for function in self._scenario.functions:
+            self._orchestrator.declare(declared(function))
+        functions.observe(self._orchestrator.functions())
+        return functions
+
+    def _run_of(self, function: Function) -> FunctionRun:
         scenario, settings = self._scenario, self._settings
         billing = cost.billing(scenario.prices)
-        held = ReservedCost(billing, scenario.horizon_s)
-        seed = f"{scenario.seed} {function.name}"
         stages = function.stages if function.executor == "lazy" else 0
         executions = Executions(
-            function.model, billing, settings.noise, seed, stages, settings.quota
+            function.model,
+            billing,
+            settings.noise,
+            f"{scenario.seed} {function.name}",
+            stages,
+            settings.quota,
         )
-        fleet = Fleet(executions, held, self._room, self._agenda)
-        asked = -math.inf
-
-        def starving(now: float) -> None:
-            nonlocal asked
-            if now >= asked + _ASK_AGAIN_S:
-                asked = now
-                self._plan(now, [track])
-
-        fleet.lane = lane = SimulatedSidecar(
-            function.apps, fleet, self._agenda, settings.queue_max, starving, settings.way_s
+        control = self._functions.find(function.name)
+        assert control is not None  # noqa: S101  it has just been declared
+        run = FunctionRun(
+            function=function,
+            held=ReservedCost(billing, scenario.horizon_s),
+            control=control,
+            functions=self._functions,
+            executions=executions,
         )
-        first = [0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps]
-        measure = LiveRates if settings.live_rates else Rates
-        rates = measure(first, settings.window_s or settings.interval_s)
-        track = FunctionRun(function=function, held=held, fleet=fleet, lane=lane, rates=rates)
-        return track
+        first = {
+            app.name: 0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps
+        }
+        surge = Surge(0.0, sum(first.values()))
+        run.front = Front(run, self._functions, self._agenda, surge)
+        run.front.until_s = scenario.horizon_s + _RUN_OUT_S
+        run.lane = SimulatedSidecar(
+            function.apps,
+            run.instances,
+            self._agenda,
+            settings.queue_max,
+            run.front.urgent,
+            settings.way_s,
+        )
+        for caller in run.lane.callers:
+            caller.surge = surge
+        if not settings.cold:  # it has been measured before
+            window_s = settings.window_s
+            counts = {name: rate_rps * window_s for name, rate_rps in first.items()}
+            control.roll.rates.note(counts, window_s, 0.0)
+        return run

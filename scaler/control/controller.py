@@ -143,6 +143,14 @@ class Controller:
             error=self.timing.correction.error,
         )
 
+    def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
+        """What a policy is to plan for; without a latency model it gets a first plan, and None."""
+        self.roll.forget(now_s)
+        view = self.view(now_s)
+        if view is None and self.plan is None:
+            self.follow(self.first_plan(), wall_s)
+        return view
+
     def first_plan(self) -> Plan:
         """What runs until there is something to plan with: what runs already, if anything does."""
         return found_plan(self.name, self._deployed) or first_plan(self.name, self.settings)
@@ -209,6 +217,11 @@ class Controller:
     def changing(self) -> bool:
         """Whether instances are awaited: everybody should hear of them soon."""
         return self._rollout.awaited
+
+    @property
+    def asleep(self) -> int:
+        """How many instances of the plan are not there until somebody needs them."""
+        return self._presence.asleep
 
     def to_dict(self) -> dict[str, Any]:
         """What must survive a restart."""

@@ -1,11 +1,10 @@
 """How many instances of a plan are to be there just now: some may sleep until they are needed.
 
-The live counterpart of the simulator's keep-alive, with the same meaning of a plan. Without a
-keep-alive there are as many as the plan says. With one, an instance stays for so long after it was
-used, wanted or not, and one that is wanted and has gone is loaded when somebody waits and nobody is
-free. With a prewarm time as well, all go as soon as the function falls idle, and so long after that
-one is ready again. A function that may have no instances has windows of its own, by a prewarm
-policy: they say when the last one goes and comes back, whatever the plan.
+Without a keep-alive there are as many as the plan says. With one, an instance stays for so long
+after it was used, wanted or not, and one that is wanted and has gone is loaded when somebody waits
+and nobody is free. With a prewarm time as well, all go as soon as the function falls idle, and so
+long after that one is ready again. A function that may have no instances has windows of its own, by
+a prewarm policy: they say when the last one goes and comes back, whatever the plan.
 
 Only counts are decided here. Which of several alike goes is for whoever runs them.
 """

@@ -11,6 +11,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["Rates"]
 
@@ -26,7 +30,7 @@ class _Stretch:
 
     start_s: float
     end_s: float
-    count: int
+    count: float
 
     def inside(self, start_s: float, end_s: float) -> float:
         """Those of them that came between two times, were they even."""
@@ -50,7 +54,7 @@ class Rates:
         self._began_s = math.inf
         self._heard_s = -math.inf
 
-    def note(self, counts: dict[str, int], period_s: float, now_s: float) -> None:
+    def note(self, counts: Mapping[str, float], period_s: float, now_s: float) -> None:
         """A sidecar has counted so many arrivals by application, in the last ``period_s``."""
         self._began_s = min(self._began_s, now_s - period_s)
         self._heard_s = now_s

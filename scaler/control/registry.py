@@ -75,6 +75,7 @@ class Registry:
         self._fronts: dict[str, _Front] = {}
         self._instances: dict[str, _Instance] = {}
         self._ready: tuple[float, dict[str, tuple[str, ...]]] = (-math.inf, {})
+        self._load_s = 0.0
 
     def reported(self, report: FrontReport, now_s: float) -> None:
         """A front has said how it goes."""
@@ -194,9 +195,11 @@ class Registry:
         return max((front.report.version or 0 for front in self._fronts.values()), default=0)
 
     def load_s(self) -> float:
-        """How long instances took to load: what most of them did."""
+        """How long instances take to load: what most did of those there are, or were last."""
         times = [i.load_s for i in self._instances.values() if i.state != "loading"]
-        return median(times) if times else 0.0
+        if times:
+            self._load_s = median(times)
+        return self._load_s
 
     def reasons(self) -> list[str]:
         """What instances that are not ready say."""

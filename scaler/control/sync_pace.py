@@ -5,10 +5,11 @@ The scaler's time per message is measured, so the interval follows what this mac
 
 from __future__ import annotations
 
-__all__ = ["FEWEST", "FOLLOWED_S", "SOON_S", "Pace"]
+__all__ = ["FEWEST", "FOLLOWED_S", "LEAST_PAUSE_S", "SOON_S", "Pace"]
 
 SOON_S = 0.1  # from message to message while there is something to hear
 FOLLOWED_S = 1.0  # after a jump: a rate of its own needs half a second, and a message more
+LEAST_PAUSE_S = 0.05  # between two rounds, however urgent; as long as one took if that is longer
 _SHARE = 0.5  # of a core
 _WEIGHT = 0.2
 FEWEST = 200  # messages from which on a measurement counts

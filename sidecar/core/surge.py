@@ -49,6 +49,10 @@ class Surge:
         self._count += 1
         return self._count >= self._look_at and self._beyond(now)
 
+    def add(self, count: int) -> None:
+        """So many requests have come, and there was no time to look at each."""
+        self._count += count
+
     def told(self, now: float) -> bool:
         """All that has come is being reported; whether it is more than what was told before."""
         period_s, count = now - self._since, self._count

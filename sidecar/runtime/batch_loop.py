@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from carpool.http.server import Exchange, Server
     from sidecar.core.batcher import Batcher
+    from sidecar.core.cold_start import ColdStart
     from sidecar.core.load import Load
     from sidecar.core.request import Request
-    from sidecar.runtime.cold_start import ColdStart
     from sidecar.runtime.ingress import Ingress
     from sidecar.runtime.metrics import Metrics
     from sidecar.runtime.recent_batches import RecentBatches

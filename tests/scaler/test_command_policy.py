@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,7 @@ def test_a_policy_that_fails_later_costs_its_function_nothing(
     assert [well[key] for key in ("requests", "done", "cost")] == [
         failing[key] for key in ("requests", "done", "cost")
     ]
-    assert f"{name} failed for classify in 3 rounds" in told.err
+    assert re.search(rf"{re.escape(name)} failed for classify in \d\d rounds", told.err)
     assert "ZeroDivisionError: division by zero (test_command_policy.py:" in told.err
 
 

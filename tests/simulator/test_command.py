@@ -101,6 +101,18 @@ def test_json_has_every_metric_by_policy_and_function(
         assert pytest.approx(result[name]) == sum(each[name] for each in functions.values())
 
 
+def test_as_live_is_accepted_and_changes_nothing(
+    scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A simulation always goes as a live scaler does."""
+    plain, flagged = (
+        simulated(capsys, scenario, "--policy", POLICY, *flag)[POLICY]
+        for flag in ((), ("--as-live",))
+    )
+    for name in ("requests", "latency_ms", "cost", "cpu_core_s", "slo_miss_ratio"):
+        assert plain[name] == flagged[name]
+
+
 def test_the_table_has_a_column_for_each_policy(
     scenario: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from scaler.control.guard import Guard
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured as metrics_of
+from simulator.settings import Settings
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ MODELS = ("ssd", "mobilenet", "resnet-50")
 def run(path: Path, policy: str) -> dict[str, Any]:
     """The metrics of a scenario under a policy."""
     scenario = read_scenario(path)
-    return metrics_of(Simulation(scenario, Guard(chosen_policy(policy, scenario.policies))).run())
+    guard = Guard(chosen_policy(policy, scenario.policies))
+    return metrics_of(Simulation(scenario, guard, Settings(interval_s=2.0)).run())
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from simulator.arrivals import Arrivals, merged
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
 from simulator.latency_histogram import Latencies
-from simulator.rates import Rates
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
@@ -129,19 +128,6 @@ def test_arrivals_are_put_in_order() -> None:
     """Of equal times the first application's is first."""
     times = [np.array([1.0, 3.0]), np.array([1.0, 2.0])]
     assert ([1.0, 1.0, 2.0, 3.0], [0, 1, 1, 0]) == merged(times)
-
-
-def test_rates_are_counted_over_the_window_that_has_been_seen() -> None:
-    """One request a second, then three; the future does not count."""
-    rates = Rates([0.5], window_s=20.0)
-    rates.note(0.0, 10.0, [np.arange(0.5, 10.0)])
-    assert [0.5] == rates.at(0.0)
-    assert [pytest.approx(1.0)] == rates.at(5.0)
-    rates.note(10.0, 20.0, [np.arange(10.1, 20.0, 1 / 3)])
-    assert [pytest.approx(1.0)] == rates.at(10.0)
-    assert [pytest.approx(2.0)] == rates.at(20.0)
-    rates.note(20.0, 30.0, [np.empty(0)])
-    assert [pytest.approx(1.5)] == rates.at(30.0)
 
 
 def test_stand_ins_get_the_share_that_they_can_take() -> None:

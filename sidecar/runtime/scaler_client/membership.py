@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.sync import batch_key
+from sidecar.core.cold_start import ColdStart
 from sidecar.core.load import Load
-from sidecar.runtime.cold_start import ColdStart
 from sidecar.runtime.relay import Relay
 from sidecar.runtime.scaler_client.front import Front
 from sidecar.runtime.scaler_client.instance import Announcer, own_address
@@ -21,6 +21,7 @@ from sidecar.runtime.scaler_client.sync import Sync
 
 if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
+    from sidecar.core.request import Request
     from sidecar.options import Options
     from sidecar.runtime.batch_loop import BatchLoop
     from sidecar.runtime.metrics import Metrics
@@ -74,7 +75,7 @@ def front(
         speaker.remember(Path(options.plan_folder) / "plan.json")
     sync = Sync(options.scaler, options.scaler_token, speaker)
     batch_loop.load, batch_loop.front, batch_loop.starving = load, speaker, sync.urgent
-    batch_loop.cold_start = ColdStart(batcher, upstreams)
+    batch_loop.cold_start = ColdStart(batcher, upstreams, _timeout_s)
     load.surged = sync.urgent
     batch_loop.readiness.waits_for = speaker.waits_for
     metrics.watch_sync(lambda: sync.refused)
@@ -106,3 +107,7 @@ def instance(
 
     upstreams.on_change = changed
     return Membership(sync, announcer)
+
+
+def _timeout_s(request: Request) -> float:
+    return float(request.payload.template.timeout_s)

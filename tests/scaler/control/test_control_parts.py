@@ -172,6 +172,16 @@ def test_idle_times_are_those_of_the_busiest_front() -> None:
     assert (2, 2) == (roll.queued(101.0), roll.fronts(101.0))
 
 
+def test_how_long_instances_load_is_known_when_they_have_gone() -> None:
+    """A prewarm begins so much before its time, when there has been no instance for long."""
+    roll = Registry(Rates())
+    roll.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
+    assert 3.0 == roll.load_s()
+    roll.announced(Announcement("f", "i" * 8, 2, "a", "a:1", "leaving", 3.0), 1.0)
+    roll.forget(100.0)
+    assert (0, 3.0) == (len(roll), roll.load_s())
+
+
 def test_starts_and_waits_are_counted_once() -> None:
     """An instance starts when it first says that it is ready; a wait lasts until it is over."""
     roll = Registry(Rates())

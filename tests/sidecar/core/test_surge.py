@@ -108,3 +108,14 @@ def test_a_load_says_so_when_it_happens_and_in_what_it_gives() -> None:
     assert [True] == called
     assert load.take(10.5).surging
     assert not load.take(11.0).surging
+
+
+def test_requests_that_were_only_counted_are_told_as_others_are() -> None:
+    """The same news and the same rate, whether each was looked at or not."""
+    one, other = Surge(0.0, 10.0), Surge(0.0, 10.0)
+    for number, count in enumerate((10, 9, 60, 60)):
+        for _ in range(count):
+            one.arrived(number + 0.5)
+        other.add(count)
+        assert one.told(number + 1.0) == other.told(number + 1.0) == (number == 2)
+        assert one.told_rps == other.told_rps

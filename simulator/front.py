@@ -1,0 +1,166 @@
+"""The front sidecar of a function, as it speaks with the scaler: as often, and the same.
+
+It reports what was counted since it spoke last, and follows the plan and the addresses that come
+back. Between two reports it speaks at once where requests wait for an instance and there is none,
+or where more of them come than it had told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
+from sidecar.core.exec_time import ExecTime
+from simulator.instance import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from carpool.plan import InstanceClass, Plan
+    from scaler.functions import Functions
+    from sidecar.core.surge import Surge
+    from simulator.event_queue import EventQueue
+    from simulator.function_run import FunctionRun
+    from simulator.instance import Instance
+
+__all__ = ["Front"]
+
+_SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
+
+
+class Front:
+    """Speaks for the front of one function.
+
+    Args:
+        run: The function.
+        functions: The scaler, as its sync API has it.
+        agenda: Knows when it speaks next.
+        surge: Notices that more comes than was told.
+
+    Attributes:
+        until_s: It speaks no more from then on.
+    """
+
+    def __init__(
+        self, run: FunctionRun, functions: Functions, agenda: EventQueue, surge: Surge
+    ) -> None:
+        self._run = run
+        self._functions = functions
+        self._agenda = agenda
+        self.surge = surge
+        self.until_s = math.inf
+        self._revision = ""
+        self._version: int | None = None
+        self._sequence = 0
+        self._told_s = 0.0
+        self._due_s = math.inf
+        self._soonest_s = _SOON_S
+        self._exec_times: dict[InstanceClass, ExecTime] = {}
+
+    def urgent(self, now: float) -> None:
+        """There is something that the scaler should know now, or as soon as it can take it."""
+        self._speak_at(max(now, self._told_s + self._soonest_s))
+
+    def speak(self, now: float) -> None:
+        """Report, and do as the answer says."""
+        run, functions = self._run, self._functions
+        report = self._report(now)
+        self._told_s = now
+        functions.reported(run.control, report)
+        answer = functions.answer(run.control, report)
+        if answer.plan is not None:
+            self._revision = answer.revision
+            self._follow(answer.plan, answer.instances, now)
+        for instance in run.instances.values():
+            if instance.phase is Phase.READY and not instance.serving:
+                run.announce(instance, "ready")  # nobody else says that it is there
+        self._soonest_s = min(max(_SOON_S, answer.soonest_s), answer.interval_s)
+        self._due_s = math.inf
+        if now < self.until_s:
+            self._speak_at(now + answer.interval_s)
+
+    def _speak_at(self, due_s: float) -> None:
+        if due_s < self._due_s:
+            self._due_s = due_s
+            self._agenda.at(due_s, self._due, due_s)
+
+    def _due(self, now: float, due_s: float) -> None:
+        if due_s == self._due_s:
+            self.speak(now)
+
+    def _report(self, now: float) -> FrontReport:
+        run, lane = self._run, self._run.lane
+        self._sequence += 1
+        serving = [instance for instance in run.instances.values() if instance.serving]
+        counts = {caller.app.name: caller.take(now) for caller in lane.callers}
+        surging = self.surge.told(now)
+        return FrontReport(
+            function=run.function.name,
+            sender="front",
+            sequence=self._sequence,
+            revision=self._revision,
+            version=self._version,
+            period_s=now - self._told_s,
+            idle_s=max(0.0, now - lane.idle_since) if lane.batcher.idle else None,
+            queued=lane.waiting,
+            starving=lane.waiting > 0 and not serving,
+            apps=tuple(AppReport(name, count) for name, count in counts.items() if count),
+            classes=tuple(self._classes(serving)),
+            instances=tuple(_seen(instance, now) for instance in serving),
+            surging=surging,
+        )
+
+    def _classes(self, serving: list[Instance]) -> Iterator[ClassReport]:
+        by_class: defaultdict[str, list[Instance]] = defaultdict(list)
+        for instance in serving:
+            if instance.batches:
+                by_class[instance.upstream.instance_class].append(instance)
+        for name, instances in by_class.items():
+            times = instances[0].upstream.exec_time
+            base_s, per_item_s = times.line() if times.settled else (0.0, 0.0)
+            yield ClassReport(
+                name,
+                sum([i.batches for i in instances]),
+                sum([i.seats for i in instances]),
+                sum([i.exec_s for i in instances]),
+                base_s,
+                per_item_s,
+            )
+
+    def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:
+        """Serve under ``plan`` with the instances at these addresses."""
+        run = self._run
+        kinds = {kind.name: replace(kind, replicas=0) for kind in plan.classes}
+        known = self._exec_times
+        self._exec_times = {kind: known.get(kind, ExecTime()) for kind in kinds.values()}
+        members = []
+        for name, of_class in addresses.items():
+            for address in of_class:
+                instance = run.instances.get(address)
+                if instance is not None and instance.phase in (Phase.READY, Phase.LEAVING):
+                    instance.follow(kinds[name], self._exec_times[kinds[name]])
+                    members.append(instance)
+        self._version = plan.version
+        run.version += 1
+        run.lane.replan(plan, members, now)
+
+
+def _seen(instance: Instance, now: float) -> InstanceReport:
+    """What there is to report of an instance; its counts begin anew."""
+    upstream = instance.upstream
+    report = InstanceReport(
+        upstream.name,
+        upstream.instance_class,
+        True,  # noqa: FBT003  whether it can be reached
+        upstream.in_flight,
+        max(0.0, now - instance.used),
+        instance.batches,
+        instance.seats,
+        instance.exec_s,
+    )
+    instance.batches = instance.seats = 0
+    instance.exec_s = 0.0
+    return report

@@ -1,0 +1,199 @@
+"""What an OpenFaaS provider does with the scaler's actions, in simulated time.
+
+Theory of operation
+-------------------
+A class of a plan is a function of its own, and its replicas are the instances. Those that are asked
+for are placed by best fit and load; where there is no room they wait for it, as with Carpool's
+provider and in Kubernetes. Of those that are too many the ones that load go first, then the
+youngest. An instance that has to go says so, serves until the fronts have heard of it, gives back
+what it has, and is gone. Whether there are as many as there should be is the controller's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaler.control.class_function import MADE_FROM_LABEL, Status
+from simulator.instance import Instance, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.plan import InstanceClass
+    from scaler.control.action import Action
+    from simulator.capacity import Capacity
+    from simulator.event_queue import EventQueue
+    from simulator.function_run import FunctionRun
+
+__all__ = ["Orchestrator", "Replicas"]
+
+_LONGEST_S = 5.0  # whoever stops an instance does not wait for ever
+
+
+class Orchestrator:
+    """Runs the instances of all functions.
+
+    Args:
+        agenda: Knows when instances will have loaded.
+        room: Where they are.
+
+    Attributes:
+        warm: Instances are ready at once, as in a system that has been running.
+    """
+
+    def __init__(self, agenda: EventQueue, room: Capacity) -> None:
+        self._agenda = agenda
+        self._room = room
+        self._called: dict[str, Status] = {}
+        self._classes: dict[str, Replicas] = {}
+        self.warm = False
+
+    def declare(self, function: Status) -> None:
+        """A user has deployed ``function``."""
+        self._called[function.name] = function
+
+    def functions(self) -> dict[str, Status]:
+        """All functions by name, as a gateway lists them."""
+        return {
+            **self._called,
+            **{name: replicas.status() for name, replicas in self._classes.items()},
+        }
+
+    def carry_out(self, action: Action, run: FunctionRun, now: float) -> None:
+        """Do what a controller asks for.
+
+        Raises:
+            ConfigError: a class whose latency is not known.
+        """
+        if action.verb == "deploy":
+            self._classes[action.name] = Replicas(
+                run, self._agenda, self._room, _class_of(action, run), action.document
+            )
+        elif action.verb == "update":
+            found = self._classes[action.name]
+            found.update(_class_of(action, run), action.document, now)
+        else:
+            found = self._classes[action.name]
+            found.scale(action.replicas, now, loaded=self.warm)
+            if action.verb == "delete":
+                del self._classes[action.name]
+
+
+class Replicas:
+    """The instances of one class.
+
+    Args:
+        run: The function.
+        agenda: Knows when they will have loaded.
+        room: Where they are.
+        kind: The class.
+        document: What was deployed.
+    """
+
+    def __init__(
+        self,
+        run: FunctionRun,
+        agenda: EventQueue,
+        room: Capacity,
+        kind: InstanceClass,
+        document: Mapping[str, object],
+    ) -> None:
+        self._run = run
+        self._agenda = agenda
+        self._room = room
+        self._instances: list[Instance] = []
+        self._wanted = 0
+        self._deploy(kind, document)
+
+    def status(self) -> Status:
+        """As a gateway lists them."""
+        ready = [i for i in self._instances if i.phase is Phase.READY]
+        return Status(self._name, self._wanted, len(ready), self._document)
+
+    def update(self, kind: InstanceClass, document: Mapping[str, object], now: float) -> None:
+        """Be another class from now on: old ones serve until there are new ones."""
+        self._deploy(kind, document)
+        self.settle(now)
+
+    def scale(self, wanted: int, now: float, *, loaded: bool = False) -> None:
+        """There are to be so many; ``loaded``: those that start are ready at once."""
+        self._wanted = wanted
+        self.settle(now, loaded=loaded)
+
+    def settle(self, now: float, *, loaded: bool = False) -> None:
+        """Start what is missing, as far as there is room, and have go what is too many."""
+        staying = [i for i in self._instances if i.phase in (Phase.READY, Phase.LOADING)]
+        staying.sort(key=lambda i: i.phase is not Phase.READY)
+        new = [i for i in staying if i.revision == self._revision]
+        old = [i for i in staying if i.revision != self._revision]
+        kept = max(0, self._wanted - sum(i.phase is Phase.READY for i in new))
+        for instance in (*new[self._wanted :], *old[kept:]):
+            self._retire(instance, now)
+        for _ in range(self._wanted - len(new)):
+            if not self._start(now, loaded=loaded):
+                break
+
+    def drained(self, instance: Instance, now: float) -> None:
+        """``instance`` has given back what it had, and is gone."""
+        instance.phase = Phase.GONE
+        self._instances.remove(instance)
+        self._run.gone(instance, now)
+        self._room.give_back(instance.place)
+        self._agenda.at(now, self._room.released)
+
+    def _deploy(self, kind: InstanceClass, document: Mapping[str, object]) -> None:
+        self._kind = replace(kind, replicas=0)
+        self._execution = self._run.executions.of(kind)
+        self._document = document
+        self._name = str(document["service"])
+        self._revision = self.status().labels[MADE_FROM_LABEL]
+
+    def _start(self, now: float, *, loaded: bool) -> bool:
+        """Place one more and have it load; whether there is room."""
+        there, place = self._room.take(self._execution.size)
+        if not there:
+            self._room.wait(self.settle)
+            return False
+        name = self._run.next_address()
+        instance = Instance(name, self._kind, self._revision, self._execution, place, now)
+        instance.home = self
+        self._instances.append(instance)
+        self._run.started(instance)
+        if loaded:
+            self._loaded(now, instance)
+        else:
+            self._agenda.at(now + self._execution.load_s, self._loaded, instance)
+        return True
+
+    def _loaded(self, now: float, instance: Instance) -> None:
+        if instance.phase is not Phase.LOADING:
+            return
+        instance.phase = Phase.READY
+        instance.ready = instance.used = now
+        self._run.announce(instance, "ready")
+        if len(self._instances) > self._wanted:
+            self.settle(now)  # one of the old ones may go
+
+    def _retire(self, instance: Instance, now: float) -> None:
+        if instance.phase is Phase.LOADING:
+            self.drained(instance, now)
+            return
+        instance.phase = Phase.LEAVING
+        self._run.announce(instance, "leaving")
+        told_s = min(2 * self._run.interval_s(), _LONGEST_S)
+        self._agenda.at(now + told_s, self._told, instance)
+
+    def _told(self, now: float, instance: Instance) -> None:
+        """The fronts know: it gets nothing any more."""
+        instance.phase = Phase.DRAINING
+        self._run.lane.leave(instance)
+        if not instance.upstream.in_flight:
+            self.drained(instance, now)
+
+
+def _class_of(action: Action, run: FunctionRun) -> InstanceClass:
+    """The plan's own: in a document its numbers are rounded."""
+    plan = run.control.plan
+    assert plan is not None  # noqa: S101  what is deployed is a class of it
+    return next(kind for kind in plan.classes if kind.name == action.kind)
