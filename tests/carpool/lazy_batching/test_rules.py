@@ -1,0 +1,23 @@
+"""What a setting of lazy batching may not be is said with what it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from carpool.lazy_batching.rules import Rules
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"estimate": "guess"}, "estimate is 'guess': expected batched or serial"),
+        ({"remaining": 1}, "remaining is 1: expected true or false"),
+        ({"overtaken_max": 0}, "overtaken_max is 0: expected a whole number of at least 1"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(setting: dict[str, Any], said: str) -> None:
+    """With its value."""
+    with pytest.raises((ValueError, TypeError), match=said):
+        Rules(**setting)
