@@ -24,7 +24,7 @@ PYTEST := $(PY) -m pytest --numprocesses $(jobs) --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 # Where requests and processes are things: docs/words.txt has the words that would make persons of them.
-WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchdog_plugin faas_stack \
+WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchdog_plugin faas_stack scaler simulator sidecar \
 	templates examples docker scripts benchmarks/README.md
 
 .DEFAULT_GOAL := help

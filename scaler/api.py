@@ -1,7 +1,7 @@
 """The scaler's edge: syncs of sidecars are answered here, what is only read is passed on.
 
     POST /v1/sync              sidecars (`scaler.sync_api`)
-    GET  /healthz              whoever starts the scaler
+    GET  /healthz              the starter of the scaler
     GET  everything else       people and programs (`scaler.web.app`)
 
 Where there is a token, all but the page's files and ``/healthz`` ask for it. What comes by another
@@ -30,7 +30,7 @@ class Api:
 
     Args:
         sync: Answers sidecars.
-        readers: Answer everybody else.
+        readers: Answer all other requests.
     """
 
     def __init__(self, sync: SyncApi, readers: Readers) -> None:

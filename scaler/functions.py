@@ -36,7 +36,7 @@ class Functions:
     """All controls.
 
     Args:
-        means: What controls are made with.
+        dependencies: What controllers are made with.
         pace: How often sidecars sync.
 
     Attributes:
@@ -47,8 +47,8 @@ class Functions:
         troubles: What is wrong with other sources, by who it is.
     """
 
-    def __init__(self, means: Dependencies, pace: Pace | None = None) -> None:
-        self._means = means
+    def __init__(self, dependencies: Dependencies, pace: Pace | None = None) -> None:
+        self._dependencies = dependencies
         self._controls: dict[str, Controller] = {}
         self._sidecars = self._fronts = 0
         self.pace = pace or Pace()
@@ -82,12 +82,12 @@ class Functions:
             policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)
             scaled = FUNCTION_LABEL not in status.labels and (policy or _NOT_SCALED) != _NOT_SCALED
             if scaled and status.name not in self._controls:
-                self._controls[status.name] = Controller(status, self._means)
+                self._controls[status.name] = Controller(status, self._dependencies)
                 new.append(self._controls[status.name])
-        for name, control in list(self._controls.items()):
+        for name, controller in list(self._controls.items()):
             deployed = classes.pop(name, {})
             base = listed.get(name)
-            control.observe(base, deployed, self.now())
+            controller.observe(base, deployed, self.now())
             if base is None and not deployed:
                 del self._controls[name]
         self.ownerless = {name: found for name, found in classes.items() if name not in listed}
@@ -95,65 +95,67 @@ class Functions:
 
     def learned(self, name: str, variants: VariantSet) -> None:
         """The model of a function has other variants than before."""
-        self._means = replace(self._means, models={**(self._means.models or {}), name: variants})
-        control = self._controls.get(name)
-        if control is not None:
-            control.timing.given = variants
+        self._dependencies = replace(
+            self._dependencies, models={**(self._dependencies.models or {}), name: variants}
+        )
+        controller = self._controls.get(name)
+        if controller is not None:
+            controller.timing.given = variants
             listed = ", ".join(variant.name for variant in variants.variants)
-            control.decisions.add(f"its variants are {listed} from now on", self.wall())
+            controller.decisions.add(f"its variants are {listed} from now on", self.wall())
 
-    def announced(self, control: Controller, said: Announcement) -> None:
+    def announced(self, controller: Controller, said: Announcement) -> None:
         """An instance says how it is."""
-        news = control.roll.announced(said, self.now())
+        news = controller.registry.announced(said, self.now())
         if news and said.state != "loading":
             self.wake()
 
-    def reported(self, control: Controller, report: FrontReport) -> None:
+    def reported(self, controller: Controller, report: FrontReport) -> None:
         """A front says how it goes."""
         wall_s = self.wall()
-        control.reported(report, self.now(), wall_s)
+        controller.reported(report, self.now(), wall_s)
         minute = int(wall_s) // _S_PER_MINUTE
         for app in report.apps:
             if app.arrivals:
-                self.arrivals[control.name, app.name, minute] += app.arrivals
-        waits = report.starving and not control.changing  # nothing is on its way yet
-        if waits or self._surges(control):
+                self.arrivals[controller.name, app.name, minute] += app.arrivals
+        waits = report.starving and not controller.changing  # nothing is on its way yet
+        if waits or self._surges(controller):
             self.wake()
 
-    def answer(self, control: Controller, report: FrontReport) -> SyncAnswer:
+    def answer(self, controller: Controller, report: FrontReport) -> SyncAnswer:
         """What the front that has reported this is told."""
-        interval_s, orders = self.interval_s(control), control.orders
+        interval_s, config = self.interval_s(controller), controller.sidecar_config
         soonest_s = self.pace.soonest_s(self._fronts)
-        if orders.plan is None or not self.active or report.revision == orders.revision:
+        if config.plan is None or not self.active or report.revision == config.revision:
             return SyncAnswer(
                 interval_s,
                 report.revision,
-                conditions=control.conditions.unwell,
+                conditions=controller.instance_health.unwell,
                 soonest_s=soonest_s,
             )
         return SyncAnswer(
             interval_s,
-            orders.revision,
-            orders.plan,
-            orders.instances,
-            control.conditions.unwell,
+            config.revision,
+            config.plan,
+            config.instances,
+            controller.instance_health.unwell,
             soonest_s,
         )
 
-    def interval_s(self, control: Controller) -> float:
+    def interval_s(self, controller: Controller) -> float:
         """When a sidecar of a function should sync again."""
         usual_s = self.pace.interval_s(self._sidecars)
-        control.roll.interval_s = usual_s
-        hurry = control.changing or control.plan is None or self._surges(control)
+        controller.registry.interval_s = usual_s
+        hurry = controller.changing or controller.plan is None or self._surges(controller)
         return min(usual_s, max(SOON_S, usual_s / 5)) if hurry else usual_s
 
     def count(self) -> int:
         """Count the sidecars anew; how many there are."""
         now_s = self.now()
-        self._sidecars = sum(len(control.roll) for control in self)
-        self._fronts = sum(control.roll.fronts(now_s) for control in self)
+        self._sidecars = sum(len(controller.registry) for controller in self)
+        self._fronts = sum(controller.registry.fronts(now_s) for controller in self)
         return self._sidecars
 
-    def _surges(self, control: Controller) -> bool:
+    def _surges(self, controller: Controller) -> bool:
         """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
-        return self.now() < control.roll.surged_s + FOLLOWED_S
+        return self.now() < controller.registry.surged_s + FOLLOWED_S

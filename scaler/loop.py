@@ -110,11 +110,11 @@ class Loop:
         if not self._settled():
             return
         await self._plan()
-        new = [control for control in list(functions) if await self._act(control)]
+        new = [controller for controller in list(functions) if await self._act(controller)]
         if new:
             await self._look()  # what was deployed is listed now, and has no instances yet
-            for control in new:
-                await self._act(control)
+            for controller in new:
+                await self._act(controller)
         if not self.unreachable:
             for found in functions.ownerless.values():
                 for kind, status in found.items():
@@ -141,7 +141,7 @@ class Loop:
         """
         if not self._heard:
             now_s = self._functions.now()
-            complete = all(control.complete(now_s) for control in self._functions)
+            complete = all(controller.complete(now_s) for controller in self._functions)
             self._heard = complete or now_s >= self._began_s + _SETTLE_S
         return self._heard
 
@@ -159,11 +159,11 @@ class Loop:
         if self.unreachable or not self._informed:
             await self._learn_servers()
         self.unreachable = ""
-        for control in self._functions.observe(listed):
-            self._keeping.absorb(control)
+        for controller in self._functions.observe(listed):
+            self._keeping.absorb(controller)
 
     async def _learn_servers(self) -> None:
-        """Where nobody has said which servers there are, whoever runs them may."""
+        """Where no option says which servers there are, the provider may."""
         self._informed = True
         if self._planners.given:
             return
@@ -176,23 +176,23 @@ class Loop:
         for name, variants in (await self._in_thread(self.lists.news)).items():
             functions.learned(name, variants)
         now_s, wall_s = functions.now(), functions.wall()
-        by_name = {control.name: control for control in functions}
+        by_name = {controller.name: controller for controller in functions}
         views: dict[str, FunctionLoad] = {}
-        for name, control in by_name.items():
+        for name, controller in by_name.items():
             await asyncio.sleep(0)
-            view = control.to_plan(now_s, wall_s)
+            view = controller.to_plan(now_s, wall_s)
             if view is not None:
                 views[name] = view
         outcomes = await self._in_thread(lambda: self._planned(by_name, views, now_s))
         for name, outcome in outcomes.items():
-            control = by_name[name]
-            if kind_of(outcome.failure) != kind_of(control.failure):
+            controller = by_name[name]
+            if kind_of(outcome.failure) != kind_of(controller.failure):
                 news = f"{outcome.failure}; it keeps its plan" if outcome.failure else "is planned"
                 log.warning("%s: %s", name, news)
-            control.failure, control.remarks = outcome.failure, outcome.notes
-            control.unplaced_rps = outcome.unplaced_rps
+            controller.failure, controller.remarks = outcome.failure, outcome.notes
+            controller.unplaced_rps = outcome.unplaced_rps
             if outcome.plan is not None:
-                control.follow(outcome.plan, wall_s)
+                controller.follow(outcome.plan, wall_s)
 
     def _planned(
         self, by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
@@ -202,21 +202,21 @@ class Loop:
         self._tally.planning_s += time.perf_counter() - began_s
         return outcomes
 
-    async def _act(self, control: Controller) -> bool:
+    async def _act(self, controller: Controller) -> bool:
         """Bring one function nearer to its plan; whether there is more to do at once."""
         await asyncio.sleep(0)  # sidecars are answered in between
         try:
-            actions = control.step(self._functions.now(), self._functions.wall())
+            actions = controller.step(self._functions.now(), self._functions.wall())
         except CarpoolError as error:
-            self._tell_once(f"{control.name}: {error}")
+            self._tell_once(f"{controller.name}: {error}")
             return False
         if self.unreachable:
             return False
         for action in actions:
-            await self._carry_out(control, action)
+            await self._carry_out(controller, action)
         return any(action.verb == "deploy" for action in actions)
 
-    async def _carry_out(self, control: Controller | None, action: Action) -> None:
+    async def _carry_out(self, controller: Controller | None, action: Action) -> None:
         if self._gateway.dry:
             self._tell_once(f"would {action}")
             return
@@ -226,13 +226,13 @@ class Loop:
         except GatewayError as error:
             self._tally.actions[action.verb, "failed"] += 1
             self._tell_once(f"{action} failed: {error}")
-            if control:
-                control.failed(action, str(error), now_s, refused=error.answered)
+            if controller:
+                controller.failed(action, str(error), now_s, refused=error.answered)
             return
         log.info("%s", action)
         self._tally.actions[action.verb, "done"] += 1
-        if control:
-            control.done(action, now_s, self._functions.wall())
+        if controller:
+            controller.done(action, now_s, self._functions.wall())
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

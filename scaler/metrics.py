@@ -29,7 +29,7 @@ class Tally(Collector):
     """Counters of one scaler, and gauges read from its functions.
 
     Args:
-        controls: The functions.
+        controllers: The functions.
         now: Seconds, on the axis of the functions.
 
     Attributes:
@@ -39,7 +39,9 @@ class Tally(Collector):
         rounds: Planning rounds, seconds they took, and those of them spent in policies.
     """
 
-    def __init__(self, controls: Callable[[], list[Controller]], now: Callable[[], float]) -> None:
+    def __init__(
+        self, controllers: Callable[[], list[Controller]], now: Callable[[], float]
+    ) -> None:
         self.syncs: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.actions: Counter[tuple[str, str]] = Counter()
@@ -49,7 +51,7 @@ class Tally(Collector):
         self.interval_s = 0.0
         self.sync_s = 0.0
         self._measured = (0, 0.0)
-        self._controls = controls
+        self._controls = controllers
         self._now = now
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -109,15 +111,15 @@ class Tally(Collector):
             "scaler_instances", "Instances", labels=["function_name", "class", "state"]
         )
         now_s = self._now()
-        for control in self._controls():
-            name = control.name
-            rate.add_metric([name], sum(control.roll.rates.at(now_s).values()))
-            queued.add_metric([name], control.roll.queued(now_s))
-            troubles.add_metric([name], len(control.notes))
-            unplaced.add_metric([name], control.unplaced_rps)
-            for state, count in sorted(control.roll.fates.items()):
+        for controller in self._controls():
+            name = controller.name
+            rate.add_metric([name], sum(controller.registry.rates.at(now_s).values()))
+            queued.add_metric([name], controller.registry.queued(now_s))
+            troubles.add_metric([name], len(controller.notes))
+            unplaced.add_metric([name], controller.unplaced_rps)
+            for state, count in sorted(controller.registry.fates.items()):
                 requests.add_metric([name, state], count)
-            for kind, found in sorted(control.present(now_s).items()):
+            for kind, found in sorted(controller.present(now_s).items()):
                 instances.add_metric([name, kind, "ready"], found.ready)
                 instances.add_metric([name, kind, "loading"], found.loading)
         yield from (rate, queued, troubles, unplaced, requests, instances)

@@ -50,29 +50,29 @@ class Keeping:
         self._kept_prewarm = store.get("prewarm")
         senders.absorb(store.get("sender"), functions.now())
 
-    def absorb(self, control: Controller) -> None:
+    def absorb(self, controller: Controller) -> None:
         """A function has come, or come back: it goes on from what was kept of it."""
-        data = self._kept_functions.pop(control.name, None)
-        learned = self._kept_prewarm.pop(control.name, None)
+        data = self._kept_functions.pop(controller.name, None)
+        learned = self._kept_prewarm.pop(controller.name, None)
         if data is None:
             return
         try:
-            control.absorb(data, learned, self._functions.now())
+            controller.absorb(data, learned, self._functions.now())
         except CarpoolError as error:
-            log.warning("%s: what was kept of it is not used: %s", control.name, error)
+            log.warning("%s: what was kept of it is not used: %s", controller.name, error)
 
     async def collect(self, *, whole: bool = False) -> None:
         """Take what has changed since the last time; with ``whole``, all that was learned."""
         self._rounds += 1
         changed = self._pending["function"]
-        for control in list(self._functions):
+        for controller in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
-            data = control.to_dict()
-            if data != self._before.get(control.name):
-                self._before[control.name] = changed[control.name] = data
+            data = controller.to_dict()
+            if data != self._before.get(controller.name):
+                self._before[controller.name] = changed[controller.name] = data
         self._pending["sender"] |= self._senders.changed()
         if whole or self._rounds % _LEARNED_ROUNDS == 0:
-            forms = {control.name: control.prewarm_dict() for control in self._functions}
+            forms = {controller.name: controller.prewarm_dict() for controller in self._functions}
             self._pending["prewarm"] |= {n: data for n, data in forms.items() if data}
         self._arrivals += self._functions.arrivals
         self._functions.arrivals.clear()

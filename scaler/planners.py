@@ -81,8 +81,8 @@ class Planners:
         shadow: A policy that sees the same, and is not followed.
 
     Attributes:
-        nodes: The servers: as set, or as somebody has found out meanwhile.
-        advice: What whoever runs the servers might do, as of the last round.
+        nodes: The servers: as set, or as found out meanwhile.
+        advice: What the operator of the servers might do, as of the last round.
 
     Raises:
         ConfigError: the policy for all functions cannot be used.
@@ -100,21 +100,21 @@ class Planners:
 
     @property
     def given(self) -> bool:
-        """Whether somebody has said which servers there are."""
+        """Whether it is known which servers there are."""
         return bool(self._setting.nodes)
 
-    def policy_of(self, control: Controller) -> str:
+    def policy_of(self, controller: Controller) -> str:
         """The name of the policy that plans for a function."""
-        return self._setting.policy or control.settings.scale_policy
+        return self._setting.policy or controller.settings.scale_policy
 
     def plan(
-        self, controls: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+        self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         """One round for the functions of ``views``."""
         outcomes: dict[str, Outcome] = {}
         groups: dict[str, list[FunctionLoad]] = {}
         for name, view in views.items():
-            policy = self.policy_of(controls[name])
+            policy = self.policy_of(controllers[name])
             groups.setdefault(policy, []).append(view)
         room = self._room(views.values())
         for policy, of_policy in groups.items():
@@ -134,7 +134,7 @@ class Planners:
                     f"its policy {policy} fails: {fault}" if fault else "",
                     planning.unplaced.get(view.name, 0.0),
                 )
-        self.advice = [*crowded(room), *unwell(_by_hardware(controls.values()))]
+        self.advice = [*crowded(room), *unwell(_by_hardware(controllers.values()))]
         self._cast_shadow(tuple(views.values()), now_s)
         return outcomes
 
@@ -177,12 +177,12 @@ class Planners:
         return cluster
 
 
-def _by_hardware(controls: Iterable[Controller]) -> dict[str, Counter[str]]:
+def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
     """How the instances of variants are, by what they run on."""
     found: dict[str, Counter[str]] = {}
-    for control in controls:
-        kinds = {kind.name: kind for kind in control.plan.classes} if control.plan else {}
-        for name, counts in control.conditions.by_class().items():
+    for controller in controllers:
+        kinds = {kind.name: kind for kind in controller.plan.classes} if controller.plan else {}
+        for name, counts in controller.instance_health.by_class().items():
             if name in kinds:
                 hardware = "GPU" if kinds[name].gpu else "core"
                 found.setdefault(hardware, Counter()).update(counts)

@@ -93,7 +93,7 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)
-    functions = Functions(options.means, Pace(options.sync_s))
+    functions = Functions(options.dependencies, Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)
     senders = MessageOrder()
     planners = Planners(options.setting, options.shadow)

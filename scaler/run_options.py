@@ -117,7 +117,7 @@ class Options:
     gateway: Gateway
     store: Path
     setting: Setting
-    means: Dependencies
+    dependencies: Dependencies
     shadow: Shadow | None
     prometheus: Prometheus | None
     lists: VariantLists

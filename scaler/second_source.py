@@ -46,7 +46,7 @@ class SecondSource:
             else:
                 self._functions.troubles.pop("prometheus", None)
                 now_s = self._functions.now()
-                for control in self._functions:
-                    total, age_s = readings.get(control.name, (None, 0.0))
-                    control.recounted("Prometheus", total, now_s, age_s)
+                for controller in self._functions:
+                    total, age_s = readings.get(controller.name, (None, 0.0))
+                    controller.recounted("Prometheus", total, now_s, age_s)
             await asyncio.sleep(_EVERY_S)

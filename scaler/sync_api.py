@@ -94,8 +94,8 @@ class SyncApi:
 
     def _take(self, exchange: Exchange, message: FrontReport | Announcement, token: bytes) -> None:
         functions = self._functions
-        control = functions.find(message.function)
-        if control is None:
+        controller = functions.find(message.function)
+        if controller is None:
             text = f"function {message.function!r} is not known, or not one that is scaled"
             self._refuse(exchange, 404, "function", text)
             return
@@ -106,12 +106,12 @@ class SyncApi:
             return
         if isinstance(message, Announcement):
             self._tally.syncs["announcement"] += 1
-            functions.announced(control, message)
-            answer = SyncAnswer(functions.interval_s(control))
+            functions.announced(controller, message)
+            answer = SyncAnswer(functions.interval_s(controller))
         else:
             self._tally.syncs["report"] += 1
-            functions.reported(control, message)
-            answer = functions.answer(control, message)
+            functions.reported(controller, message)
+            answer = functions.answer(controller, message)
         body = answer.to_json()
         headers = []
         if self.callers.token:

@@ -1,6 +1,6 @@
 """Where instances are: on the servers of a cluster, or wherever there is room without end.
 
-Whoever finds no room waits in line, and may try again when something has been released.
+An instance that finds no capacity waits in line, and tries again when something is released.
 """
 
 from __future__ import annotations

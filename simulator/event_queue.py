@@ -23,7 +23,7 @@ class EventQueue:
 
     Attributes:
         entries: A heap of them, for loops that cannot afford a call to find it empty.
-        now_s: The time of the last call; whoever pops an entry sets it.
+        now_s: The time of the last call; set by the loop that pops an entry.
     """
 
     __slots__ = ("_order", "entries", "now_s")

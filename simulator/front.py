@@ -69,8 +69,8 @@ class Front:
         run, functions = self._run, self._functions
         report = self._report(now)
         self._told_s = now
-        functions.reported(run.control, report)
-        answer = functions.answer(run.control, report)
+        functions.reported(run.controller, report)
+        answer = functions.answer(run.controller, report)
         if answer.plan is not None:
             self._revision = answer.revision
             self._follow(answer.plan, answer.instances, now)

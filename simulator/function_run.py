@@ -35,7 +35,7 @@ class FunctionRun(Results):
     """One function.
 
     Attributes:
-        control: The scaler's controller of it.
+        controller: The scaler's controller of it.
         functions: The scaler's functions, which instances announce themselves to.
         executions: What its instances do.
         instances: Those there are, by address.
@@ -44,7 +44,7 @@ class FunctionRun(Results):
         front: Speaks for it.
     """
 
-    control: Controller
+    controller: Controller
     functions: Functions
     executions: Executions
     instances: dict[str, Instance] = field(default_factory=dict)
@@ -57,10 +57,10 @@ class FunctionRun(Results):
     @property
     def steady(self) -> bool:
         """Whether the same instances go on serving while requests come as they do."""
-        plan = self.control.plan
+        plan = self.controller.plan
         return (
             plan is not None
-            and not (self.control.changing or self.control.asleep or plan.prewarm_s)
+            and not (self.controller.changing or self.controller.asleep or plan.prewarm_s)
             and all(i.phase is Phase.READY for i in self.instances.values())
         )
 
@@ -90,7 +90,7 @@ class FunctionRun(Results):
         self._messages += 1
         self.version += state == "leaving"
         self.functions.announced(
-            self.control,
+            self.controller,
             Announcement(
                 self.function.name,
                 instance.upstream.name,
@@ -104,7 +104,7 @@ class FunctionRun(Results):
 
     def interval_s(self) -> float:
         """From one message of a sidecar to its next."""
-        return self.functions.interval_s(self.control)
+        return self.functions.interval_s(self.controller)
 
     def settle(self) -> Outcomes:
         """Add what was served since the last time to the total; returns it."""

@@ -115,7 +115,7 @@ def _load(counts: Sequence[int], interval_s: float) -> tuple[Any, ...]:
 
 def _supply(track: FunctionRun) -> tuple[Any, ...]:
     """What serves them."""
-    plan = track.control.orders.plan
+    plan = track.controller.sidecar_config.plan
     routes = plan.routes if plan else ()
     present = Counter((i.key, i.kind.batch_size) for i in track.serving)
     ways = [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Orchestrator", "Replicas"]
 
-_LONGEST_S = 5.0  # whoever stops an instance does not wait for ever
+_LONGEST_S = 5.0  # stopping an instance does not wait for ever
 
 
 class Orchestrator:
@@ -194,6 +194,6 @@ class Replicas:
 
 def _class_of(action: Action, run: FunctionRun) -> InstanceClass:
     """The plan's own: in a document its numbers are rounded."""
-    plan = run.control.plan
+    plan = run.controller.plan
     assert plan is not None  # noqa: S101  what is deployed is a class of it
     return next(kind for kind in plan.classes if kind.name == action.kind)

@@ -45,7 +45,7 @@ class SimulatedSidecar:
         way_s: What each answer takes longer than its execution.
 
     Attributes:
-        served: What became of requests; whoever reads it may put another in its place.
+        served: What became of requests; its reader may put another in its place.
         callers: One an application.
         requests: How many came.
         waiting: Requests that wait.
@@ -96,7 +96,7 @@ class SimulatedSidecar:
     def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
         """Go on under ``plan``, losing nothing.
 
-        Whoever waits while no instance is free has waited for those that are new to load.
+        A request that waits while no instance is free has waited for those that are new to load.
         """
         own = now - self.skipped_s
         held_up = self.waiting > 0 and not self.free
@@ -149,7 +149,7 @@ class SimulatedSidecar:
                 self.wake(due)
 
     def crowded(self, now: float) -> bool:
-        """Somebody waits, and no instance is free: whether a batch may leave all the same."""
+        """A request waits, and no instance is free: whether a batch may leave all the same."""
         if not self.least:
             self.urgent(now + self.skipped_s)
         return self._single > 0 and self.waiting >= self.least and not self._futile
@@ -189,7 +189,7 @@ class SimulatedSidecar:
         self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 
     def _run_stage(self, instance: Instance, now: float) -> None:
-        assert instance.device is not None  # noqa: S101  whoever calls has looked
+        assert instance.device is not None  # noqa: S101  the caller has looked
         stage_s = instance.device.begin(now)
         if stage_s is not None:
             instance.busy_until = end = instance.end(now, stage_s)

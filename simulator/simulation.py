@@ -193,11 +193,11 @@ class Simulation:
         for run in self._runs:
             plan = planning.plans.get(run.function.name)
             if plan is not None:
-                run.control.follow(plan, now)
+                run.controller.follow(plan, now)
 
     def _load(self, run: FunctionRun, now: float) -> FunctionLoad | None:
         """What a scaling policy sees of a function."""
-        load = run.control.to_plan(now, now)
+        load = run.controller.to_plan(now, now)
         if load is None or not self._settings.processes_known:
             return load
         processes = {app.name: app.arrivals for app in run.function.apps}
@@ -206,10 +206,10 @@ class Simulation:
 
     def _act(self, run: FunctionRun, now: float) -> bool:
         """Bring one function nearer to its plan; whether there is more to do at once."""
-        actions = run.control.step(now, now)
+        actions = run.controller.step(now, now)
         for action in actions:
             self._orchestrator.carry_out(action, run, now)
-            run.control.done(action, now, now)
+            run.controller.done(action, now, now)
         return any(action.verb == "deploy" for action in actions)
 
     def _shared_out(self, times: list[Times]) -> list[list[Times]]:
@@ -245,12 +245,12 @@ class Simulation:
             stages,
             settings.quota,
         )
-        control = self._functions.find(function.name)
-        assert control is not None  # noqa: S101  it has just been declared
+        controller = self._functions.find(function.name)
+        assert controller is not None  # noqa: S101  it has just been declared
         run = FunctionRun(
             function=function,
             held=ReservedCost(billing, scenario.horizon_s),
-            control=control,
+            controller=controller,
             functions=self._functions,
             executions=executions,
         )
@@ -273,5 +273,5 @@ class Simulation:
         if not settings.cold:  # it has been measured before
             window_s = settings.window_s
             counts = {name: rate_rps * window_s for name, rate_rps in first.items()}
-            control.roll.rates.note(counts, window_s, 0.0)
+            controller.registry.rates.note(counts, window_s, 0.0)
         return run

@@ -1,8 +1,8 @@
 """An instance with the executor `lazy` in simulated time: one stage of one batch after the other.
 
-Who joins whom is decided by the scheduler that decides it live. Stages of a model take equal parts
-of its time; what a stage takes this time is drawn as for whole batches. Knows no agenda: whoever
-owns it calls `end` when a stage has taken its time.
+The scheduler that decides live which requests join decides it here. Stages of a model take equal
+parts of its time; what a stage takes this time is drawn as for whole batches. Knows no clock: its
+owner calls `end` when a stage has taken its time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rollout sees of one function, and the calls of the OpenFaaS API that it asks for."""
+"""What the reconciler observes of one function, and the calls of the OpenFaaS API it asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from scaler.control.class_function import Status
 
-__all__ = ["Action", "Sight"]
+__all__ = ["Action", "ObservedState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ObservedState:
     """What is seen of a function.
 
     Attributes:

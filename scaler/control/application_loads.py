@@ -24,7 +24,7 @@ _OTHERS = "(no application)"
 def app_loads(
     settings: FunctionSettings, rates_rps: Mapping[str, float]
 ) -> tuple[Application, ...]:
-    """Every application of the settings, and whoever else there is.
+    """Every application of the settings, and others that requests name.
 
     Args:
         settings: Of the function.

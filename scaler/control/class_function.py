@@ -137,7 +137,7 @@ def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
 
 
 def _resources(own: Mapping[str, str], kind: InstanceClass) -> dict[str, str]:
-    """What the user asks of the platform, with the class's size where he asks for any."""
+    """What the user asks of the platform, with the class's size where it asks for any."""
     size = {"cpu": f"{kind.cpu:.6g}"}
     if _bounds_memory(kind):
         size["memory"] = f"{_megabytes(kind)}M"
@@ -156,7 +156,7 @@ def kind_of(status: Status) -> InstanceClass | None:
             gpu=settings.gpu,
             variant=(status.document.get("envVars") or {}).get("model_variant", ""),
         )
-    except ConfigError:  # somebody else's
+    except ConfigError:  # not ours
         return None
 
 

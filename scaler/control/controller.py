@@ -1,8 +1,8 @@
 """One function under the scaler: all that is known of it, what should run, what is to be done.
 
-The parts are elsewhere, each for itself: what sidecars say (`roll`), how many instances are to be
-there (`presence`), how that comes about (`rollout`), what the fronts are told (`orders`). This file
-puts them together, with the time passed in. Nothing here talks to anybody.
+It puts the parts together: what sidecars report (`registry`), how many instances there should be
+(`desired_replicas`), which calls of the OpenFaaS API lead there (`reconciler`), and what the front
+sidecars are to follow (`sidecar_config`). The time is passed in; nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from carpool.plan import Plan
 from carpool.scaling import FunctionLoad, Instances
 from carpool.settings import FunctionSettings
 from scaler.control import plan_diff
-from scaler.control.action import Sight
+from scaler.control.action import ObservedState
 from scaler.control.application_loads import NO_OBJECTIVE_S, app_loads
 from scaler.control.calibration.latency_source import LatencySource
 from scaler.control.decisions import Decisions
-from scaler.control.desired_replicas import DesiredReplicas, Scene
+from scaler.control.desired_replicas import DesiredReplicas, FunctionState
 from scaler.control.disagreements import Disagreements
 from scaler.control.first_plan import first_plan, found_plan
-from scaler.control.idle_times import Idling
-from scaler.control.instance_health import Ground, InstanceHealth
+from scaler.control.idle_times import IdleTimeTracker
+from scaler.control.instance_health import HealthBaseline, InstanceHealth
 from scaler.control.measured_rates import Rates
 from scaler.control.reconciler import Reconciler
 from scaler.control.registry import Registry
@@ -40,44 +40,44 @@ __all__ = ["Controller"]
 
 
 class Controller:
-    """One function.
+    """The control of one function.
 
     Attributes:
         name: As the user calls it.
         settings: What its labels say.
-        roll: What its sidecars say.
+        registry: What its sidecars say.
         timing: How long its batches take.
         plan: What should run; None before the first.
-        orders: What its fronts are told.
+        sidecar_config: What its fronts are told.
         decisions: The latest ones.
-        conditions: How the instances of its variants are.
+        instance_health: How the instances of its variants are.
         notes: What is not as it should be.
         remarks: Why it has another plan than its policy wanted.
         failure: Why its policy gives it none; empty while it does.
         unplaced_rps: The part of its rate for which there is no room.
     """
 
-    def __init__(self, base: Status, means: Dependencies) -> None:
+    def __init__(self, base: Status, dependencies: Dependencies) -> None:
         self.name = base.name
-        self.roll = Registry(Rates(means.window_s))
-        self.timing = LatencySource((means.models or {}).get(base.name), self.roll)
+        self.registry = Registry(Rates(dependencies.window_s))
+        self.timing = LatencySource((dependencies.models or {}).get(base.name), self.registry)
         self.plan: Plan | None = None
-        self.orders = SidecarConfig(means.epoch)
+        self.sidecar_config = SidecarConfig(dependencies.epoch)
         self.decisions = Decisions()
-        self.conditions = InstanceHealth()
+        self.instance_health = InstanceHealth()
         self.notes: list[str] = []
         self.remarks: list[str] = []
         self.failure = ""
         self.unplaced_rps = 0.0
         self.wanted: Mapping[str, int] = {}
         self.settings = FunctionSettings()
-        self._rollout = Reconciler(base.name, means.patience_s)
-        self._presence = DesiredReplicas()
-        self._idling = Idling(means.prewarm() if means.prewarm else None)
+        self._reconciler = Reconciler(base.name, dependencies.patience_s)
+        self._desired = DesiredReplicas()
+        self._idle_times = IdleTimeTracker(dependencies.prewarm() if dependencies.prewarm else None)
         self._base: Status | None = None
         self._deployed: Mapping[str, Status] = {}
         self._read: tuple[Mapping[str, str], ...] | None = None
-        self._doubts = Disagreements()
+        self._disagreements = Disagreements()
         self._formed: tuple[Plan | None, dict[str, Any] | None] = (None, None)
         self._wrong: list[str] = []
         self.observe(base, {})
@@ -101,22 +101,22 @@ class Controller:
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
         """A front has said how it goes."""
-        beside_s = self.roll.idle_beside_s(report.sender, now_s)
-        self.roll.reported(report, now_s)
+        beside_s = self.registry.idle_beside_s(report.sender, now_s)
+        self.registry.reported(report, now_s)
         self.timing.compare(report, self.plan)
-        self.conditions.reported(report)
-        self._idling.reported(report.idle, beside_s, wall_s)
+        self.instance_health.reported(report)
+        self._idle_times.reported(report.idle, beside_s, wall_s)
 
     def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
-        """Somebody else had counted so many requests some seconds ago; None: none at all."""
-        self._doubts.recounted(source, total, self.roll.arrivals.total(), now_s, age_s)
+        """Another source had counted so many requests some seconds ago; None: none at all."""
+        self._disagreements.recounted(source, total, self.registry.arrivals.total(), now_s, age_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
         """Instances by class, ready and loading."""
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return {
             name: Instances(len(found.idle_s), found.loading)
-            for name, found in self.roll.present(now_s, replicas).items()
+            for name, found in self.registry.present(now_s, replicas).items()
             if found.count
         }
 
@@ -133,19 +133,19 @@ class Controller:
             slo_s=settings.slo_s or NO_OBJECTIVE_S,
             percentile=settings.percentile,
             max_batch=settings.batch_max,
-            apps=app_loads(settings, self.roll.rates.at(now_s, self.roll.silent_s)),
+            apps=app_loads(settings, self.registry.rates.at(now_s, self.registry.silent_s)),
             plan=self.plan,
             instances={name: i for name, i in self.present(now_s).items() if name in own},
-            queued=self.roll.queued(now_s),
+            queued=self.registry.queued(now_s),
             min_instances=settings.scale_min,
             max_instances=settings.scale_max,
-            load_s=self.roll.load_s(),
+            load_s=self.registry.load_s(),
             error=self.timing.correction.error,
         )
 
     def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
         """What a policy is to plan for; without a latency model it gets a first plan, and None."""
-        self.roll.forget(now_s)
+        self.registry.forget(now_s)
         view = self.view(now_s)
         if view is None and self.plan is None:
             self.follow(self.first_plan(), wall_s)
@@ -157,7 +157,7 @@ class Controller:
 
     def complete(self, now_s: float) -> bool:
         """Whether as many instances have announced themselves as the gateway has available."""
-        ready = self.roll.ready(now_s)
+        ready = self.registry.ready(now_s)
         return all(
             len(ready.get(name, ())) >= status.available for name, status in self._deployed.items()
         )
@@ -175,28 +175,28 @@ class Controller:
         if self.plan is None and self._base is not None:
             self.notes = [*self._wrong, *filter(None, [self.failure])]
             return []
-        ready = self.roll.ready(now_s)
-        sight = Sight(
+        ready = self.registry.ready(now_s)
+        observed = ObservedState(
             self._base,
             self._deployed,
             {name: len(where) for name, where in ready.items()},
-            self.roll.follows(self.orders.version, now_s),
+            self.registry.follows(self.sidecar_config.version, now_s),
         )
         if self.plan is None or self._base is None:
-            return self._rollout.step({}, {}, sight, now_s)
-        self.wanted = self._presence.wanted(self.plan, self._scene(now_s, wall_s))
+            return self._reconciler.step({}, {}, observed, now_s)
+        self.wanted = self._desired.wanted(self.plan, self._scene(now_s, wall_s))
         kinds = {kind.name: kind for kind in self.plan.classes}
-        ground = Ground(self.timing.given, kinds, ready, self.roll.lines)
-        for sentence in self.conditions.look(ground, now_s):
+        ground = HealthBaseline(self.timing.given, kinds, ready, self.registry.lines)
+        for sentence in self.instance_health.look(ground, now_s):
             self.decisions.add(sentence, wall_s)
-        self.wanted = self.conditions.more(self.wanted, self.settings.scale_max)
-        actions = self._rollout.step(kinds, self.wanted, sight, now_s)
-        surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._rollout.awaited)
-        self.orders.give(self.plan, surplus, ready, self.roll.version())
+        self.wanted = self.instance_health.more(self.wanted, self.settings.scale_max)
+        actions = self._reconciler.step(kinds, self.wanted, observed, now_s)
+        surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._reconciler.awaited)
+        self.sidecar_config.give(self.plan, surplus, ready, self.registry.version())
         self.notes = [
             *self._wrong,
-            *self._rollout.notes,
-            *self._doubts.said(self._deployed, ready, now_s),
+            *self._reconciler.notes,
+            *self._disagreements.said(self._deployed, ready, now_s),
             *filter(None, [self.failure, self.timing.correction.alarm()]),
         ]
         self.decisions.note(self.notes, wall_s)
@@ -206,22 +206,22 @@ class Controller:
 
     def done(self, action: Action, now_s: float, wall_s: float) -> None:
         """The gateway has accepted ``action``."""
-        self._rollout.succeeded(action, now_s)
+        self._reconciler.succeeded(action, now_s)
         self.decisions.add(f"Done: {action}.", wall_s)
 
     def failed(self, action: Action, reason: str, now_s: float, *, refused: bool) -> None:
         """The gateway has ``refused`` an action, or could not be reached."""
-        self._rollout.failed(action, reason, now_s, refused=refused)
+        self._reconciler.failed(action, reason, now_s, refused=refused)
 
     @property
     def changing(self) -> bool:
         """Whether instances are awaited: everybody should hear of them soon."""
-        return self._rollout.awaited
+        return self._reconciler.awaited
 
     @property
     def asleep(self) -> int:
-        """How many instances of the plan are not there until somebody needs them."""
-        return self._presence.asleep
+        """How many instances of the plan are not there until they are needed."""
+        return self._desired.asleep
 
     def to_dict(self) -> dict[str, Any]:
         """What must survive a restart."""
@@ -229,14 +229,14 @@ class Controller:
             self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
             "plan": self._formed[1],
-            "version": self.orders.version,
-            "roll": self.roll.to_dict(),
+            "version": self.sidecar_config.version,
+            "roll": self.registry.to_dict(),
             "correction": self.timing.correction.to_dict(),
         }
 
     def prewarm_dict(self) -> dict[str, Any] | None:
         """What its prewarm policy has learned; None where it has none."""
-        return self._idling.to_dict()
+        return self._idle_times.to_dict()
 
     def absorb(self, data: dict[str, Any], prewarm: dict[str, Any] | None, now_s: float) -> None:
         """Go on from what `to_dict` and `prewarm_dict` gave.
@@ -245,20 +245,20 @@ class Controller:
             ConfigError: the plan is none, or a policy with these parameters has not learned this.
         """
         self.plan = Plan.from_dict(data["plan"]) if data.get("plan") else None
-        self.orders.version = int(data.get("version", 0))
-        self.roll.absorb(data.get("roll", {}), now_s)
+        self.sidecar_config.version = int(data.get("version", 0))
+        self.registry.absorb(data.get("roll", {}), now_s)
         self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
-        self._idling.absorb(prewarm)
+        self._idle_times.absorb(prewarm)
 
-    def _scene(self, now_s: float, wall_s: float) -> Scene:
-        roll, settings = self.roll, self.settings
+    def _scene(self, now_s: float, wall_s: float) -> FunctionState:
+        registry, settings = self.registry, self.settings
         replicas = {name: status.replicas for name, status in self._deployed.items()}
-        return Scene(
-            present=roll.present(now_s, replicas),
-            idle_s=roll.idle_s(now_s),
-            queued=roll.queued(now_s),
-            starving=roll.starving(now_s),
-            load_s=roll.load_s(),
+        return FunctionState(
+            present=registry.present(now_s, replicas),
+            idle_s=registry.idle_s(now_s),
+            queued=registry.queued(now_s),
+            starving=registry.starving(now_s),
+            load_s=registry.load_s(),
             least=settings.scale_min,
-            windows=self._idling.windows(wall_s) if settings.scale_min == 0 else None,
+            windows=self._idle_times.windows(wall_s) if settings.scale_min == 0 else None,
         )

@@ -53,7 +53,7 @@ class CountCheck:
     def note(self, theirs: float | None, ours: int, now_s: float, age_s: float = 0.0) -> None:
         """They had counted so many ``age_s`` ago, None: nothing at all; and we have by now."""
         if self._ours and ours < self._ours[-1].total:
-            self._clear()  # somebody has started anew
+            self._clear()  # the counter has started anew
         self._add(self._ours, ours, now_s)
         if theirs is None or age_s > _STALE_S:
             self._missing = self._missing or _Count(now_s, ours)
@@ -97,7 +97,7 @@ class CountCheck:
         why = (
             "reports of some of its sidecars do not arrive here"
             if theirs > ours
-            else f"somebody calls it by a way that {self._source} does not see"
+            else f"some callers use a path that {self._source} does not see"
         )
         rates = f"{theirs / length_s:.3g}/s where the sidecars count {ours / length_s:.3g}/s"
         return [f"{self._source} counts {rates}: {why}"]
@@ -107,7 +107,7 @@ class CountCheck:
         waited = last.at_s - since.at_s >= _LEAST_S and last.at_s >= now_s - _OLD_S
         if not waited or last.total - since.total <= _FEW:
             return []
-        return [f"{self._source} has no count of its requests: whoever counts them is not read"]
+        return [f"{self._source} has no count of its requests: the counter is not read"]
 
     def _clear(self) -> None:
         self._theirs.clear()

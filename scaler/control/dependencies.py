@@ -22,7 +22,7 @@ class Dependencies:
         epoch: As in `Orders`.
         window_s: How far back arrivals are counted.
         patience_s: How long an instance may take to become ready.
-        models: Latency models by function, where somebody named them.
+        models: Latency models by function, where they are named.
         prewarm: Makes a prewarm policy; None: functions go by their plans alone.
     """
 

@@ -1,12 +1,12 @@
 """How many instances of a plan are to be there just now: some may sleep until they are needed.
 
 Without a keep-alive there are as many as the plan says. With one, an instance stays for so long
-after it was used, wanted or not, and one that is wanted and has gone is loaded when somebody waits
+after it was used, wanted or not, and one that is wanted and has gone is loaded when a request waits
 and nobody is free. With a prewarm time as well, all go as soon as the function falls idle, and so
 long after that one is ready again. A function that may have no instances has windows of its own, by
 a prewarm policy: they say when the last one goes and comes back, whatever the plan.
 
-Only counts are decided here. Which of several alike goes is for whoever runs them.
+Only counts are decided here. Which of several alike goes is for the platform.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.prewarm.contract import Windows
 
-__all__ = ["DesiredReplicas", "Present", "Scene"]
+__all__ = ["ClassInstances", "DesiredReplicas", "FunctionState"]
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class ClassInstances:
     """The instances of one class: how long each ready one has been idle, and how many load."""
 
     idle_s: tuple[float, ...] = ()
@@ -38,20 +38,20 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class FunctionState:
     """A function at one moment.
 
     Attributes:
         present: Its instances by class.
         idle_s: For how long nothing has waited or been executed; None while something is.
         queued: Requests waiting.
-        starving: Somebody waits, and no instance can be reached.
+        starving: A request waits, and no instance can be reached.
         load_s: How long an instance loads.
         least: Instances that have to be there in any case.
         windows: When the last instance is to be there; None: as the plan says.
     """
 
-    present: Mapping[str, Present] = field(default_factory=dict)
+    present: Mapping[str, ClassInstances] = field(default_factory=dict)
     idle_s: float | None = None
     queued: int = 0
     starving: bool = False
@@ -71,54 +71,54 @@ class DesiredReplicas:
         """How many instances of the plan sleep."""
         return sum(self._asleep.values())
 
-    def wanted(self, plan: Plan, scene: Scene) -> dict[str, int]:
+    def wanted(self, plan: Plan, state: FunctionState) -> dict[str, int]:
         """How many instances of each class are to be there, those that only rest included."""
         counts = {kind.name: kind.replicas for kind in plan.classes}
         if plan.keep_alive_s is None:
             self._asleep = {}
         else:
-            counts = self._kept(plan, plan.keep_alive_s, scene)
-        if scene.windows is not None and scene.idle_s is not None:
-            counts = _within(scene.windows, counts, scene)
-        return _at_least(self._floor(scene), counts, plan)
+            counts = self._kept(plan, plan.keep_alive_s, state)
+        if state.windows is not None and state.idle_s is not None:
+            counts = _within(state.windows, counts, state)
+        return _at_least(self._floor(state), counts, plan)
 
-    def _kept(self, plan: Plan, keep_alive_s: float, scene: Scene) -> dict[str, int]:
+    def _kept(self, plan: Plan, keep_alive_s: float, state: FunctionState) -> dict[str, int]:
         before, self._asleep = self._asleep, {}
         counts = {}
         for kind in plan.classes:
-            present = scene.present.get(kind.name, Present())
+            present = state.present.get(kind.name, ClassInstances())
             stale = sum(idle_s >= keep_alive_s for idle_s in present.idle_s)
             slept = min(before.get(kind.name, 0), kind.replicas)
             gone = min(slept, max(0, kind.replicas - present.count))  # the others are on their way
             self._asleep[kind.name] = min(kind.replicas, max(slept, gone + stale))
             fresh = len(present.idle_s) - stale
             counts[kind.name] = max(kind.replicas - self._asleep[kind.name], fresh)
-        for name, present in scene.present.items():
+        for name, present in state.present.items():
             if name not in counts:
                 counts[name] = sum(idle_s < keep_alive_s for idle_s in present.idle_s)
-        if plan.prewarm_s and scene.idle_s is not None:
-            return self._prewarmed(plan, scene, scene.idle_s, keep_alive_s)
-        self._wake(plan, scene, counts)
+        if plan.prewarm_s and state.idle_s is not None:
+            return self._prewarmed(plan, state, state.idle_s, keep_alive_s)
+        self._wake(plan, state, counts)
         return counts
 
     def _prewarmed(
-        self, plan: Plan, scene: Scene, idle_s: float, keep_alive_s: float
+        self, plan: Plan, state: FunctionState, idle_s: float, keep_alive_s: float
     ) -> dict[str, int]:
         """The function is idle: none, but for one between the two times."""
         self._asleep = {kind.name: kind.replicas for kind in plan.classes}
-        counts = dict.fromkeys((*self._asleep, *scene.present), 0)
-        if plan.classes and plan.prewarm_s - scene.load_s <= idle_s < keep_alive_s:
+        counts = dict.fromkeys((*self._asleep, *state.present), 0)
+        if plan.classes and plan.prewarm_s - state.load_s <= idle_s < keep_alive_s:
             first = next((k.name for k in plan.classes if k.replicas), plan.classes[0].name)
             counts[first] = 1
             self._asleep[first] = max(0, self._asleep[first] - 1)
         return counts
 
-    def _wake(self, plan: Plan, scene: Scene, counts: dict[str, int]) -> None:
-        """Somebody waits and nobody is free: wake as many as it takes beside those that load."""
+    def _wake(self, plan: Plan, state: FunctionState, counts: dict[str, int]) -> None:
+        """Requests wait and no instance is free: wake as many as it takes."""
         sizes = {kind.name: kind.batch_size for kind in plan.classes}
-        free = any(idle_s > 0 for p in scene.present.values() for idle_s in p.idle_s)
-        waiting = 0 if free and not scene.starving else scene.queued
-        waiting -= sum(p.loading * sizes.get(name, 1) for name, p in scene.present.items())
+        free = any(idle_s > 0 for p in state.present.values() for idle_s in p.idle_s)
+        waiting = 0 if free and not state.starving else state.queued
+        waiting -= sum(p.loading * sizes.get(name, 1) for name, p in state.present.items())
         for kind in plan.classes:
             woken = min(self._asleep[kind.name], max(0, math.ceil(waiting / kind.batch_size)))
             self._asleep[kind.name] -= woken
@@ -126,21 +126,21 @@ class DesiredReplicas:
             counts[kind.name] = max(counts[kind.name], awake)
             waiting -= woken * kind.batch_size
 
-    def _floor(self, scene: Scene) -> int:
-        """One is enough for somebody who waits where there is none; plans will say how many."""
-        return max(scene.least, 1 if scene.starving or scene.queued else 0)
+    def _floor(self, state: FunctionState) -> int:
+        """One is enough for requests that wait where there is none; plans will say how many."""
+        return max(state.least, 1 if state.starving or state.queued else 0)
 
 
-def _within(windows: Windows, counts: dict[str, int], scene: Scene) -> dict[str, int]:
+def _within(windows: Windows, counts: dict[str, int], state: FunctionState) -> dict[str, int]:
     """A function that is idle: one instance between the two times, and else none."""
-    assert scene.idle_s is not None  # noqa: S101  asked for an idle function only
+    assert state.idle_s is not None  # noqa: S101  asked for an idle function only
     until_s = math.inf if windows.keep_alive_s is None else windows.keep_alive_s
-    early_s = windows.prewarm_s - scene.load_s if windows.prewarm_s else -math.inf
-    if not early_s <= scene.idle_s < until_s:
+    early_s = windows.prewarm_s - state.load_s if windows.prewarm_s else -math.inf
+    if not early_s <= state.idle_s < until_s:
         return dict.fromkeys(counts, 0)
     if any(counts.values()) or not counts:
         return counts
-    there = [name for name, present in scene.present.items() if present.count and name in counts]
+    there = [name for name, present in state.present.items() if present.count and name in counts]
     return {**counts, (there or list(counts))[0]: 1}
 
 

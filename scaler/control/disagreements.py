@@ -1,7 +1,7 @@
 """Where the gateway and the sidecars say different things of a function, for a while.
 
 Of its instances: either learns of a change a little later than the other, so that a moment's
-difference is nothing. And of its requests, as whoever else counts them says (`recount`).
+difference is nothing. The same for counts of its requests from other sources (`count_check`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Disagreements:
 
         Args:
             deployed: What the gateway lists, by class.
-            ready: Who has announced himself, by class.
+            ready: Instances that have announced themselves, by class.
             now_s: Seconds, on any axis.
         """
         differ = [

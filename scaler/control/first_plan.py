@@ -1,6 +1,6 @@
 """What a function runs before there is anything to plan with.
 
-That is what runs already, if somebody has deployed classes of it: a scaler that has lost its memory
+That is what runs already, if classes of it are deployed: a scaler that has lost its memory
 replaces nothing. Else it is instances of the one size that the function's settings name, so that
 the execution times of its batches can be measured.
 """

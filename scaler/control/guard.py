@@ -9,7 +9,7 @@ Policies stay naive; what every one of them should be kept from is kept from the
 2. What the policy raises, or proposes that cannot be a plan, keeps the plan of that function
    (`proposals`). Everything else becomes a plan (`plan_builder`).
 3. Its instances are brought within the function's bounds.
-4. It is followed no faster than is good (`restraint`).
+4. It is followed no faster than is good (`stabilization`).
 5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
    instances cannot take.
 6. Another plan than the one in force has the version after it.
@@ -55,7 +55,7 @@ class Guard:
     """Makes plans that are safe to carry out of what a policy proposes.
 
     Args:
-        policy: Anybody's.
+        policy: Of any origin.
         limits: How fast plans may follow it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Guard:
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
         self._policy = policy
         self._name = type(policy).__name__.lower()
-        self._restraint = Stabilization(limits or Limits())
+        self._stabilization = Stabilization(limits or Limits())
         self._sizes = SizeTable()
         self._billing: dict[Prices, Billing] = {}
         self.notes: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ class Guard:
                 unplaced[load.name] = _unserved(load, proposals.get(load.name), wanted)
             if wanted is not None:
                 note = partial(self._note, load)
-                plans[load.name] = self._restraint.follow(
+                plans[load.name] = self._stabilization.follow(
                     load, wanted, snapshot.now_s, note, in_steps=not snapshot.beginning
                 )
         if snapshot.cluster is not None:

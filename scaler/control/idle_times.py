@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
     from scaler.prewarm.contract import PrewarmPolicy, Windows
 
-__all__ = ["Idling"]
+__all__ = ["IdleTimeTracker"]
 
 _OBSERVED = 64  # of one bin in one report: more of the same say nothing new
 
 
-class Idling:
+class IdleTimeTracker:
     """One function's.
 
     Args:

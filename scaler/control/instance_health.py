@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from carpool.plan import InstanceClass
     from carpool.sync import FrontReport
 
-__all__ = ["Ground", "InstanceHealth"]
+__all__ = ["HealthBaseline", "InstanceHealth"]
 
 _EVERY_S = 1.0
 _HOP_S = 0.005  # a batch's way to the handler and back
@@ -36,7 +36,7 @@ _REPLACED_S = 30.0  # an instance asked for stays for so long after the reason f
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class HealthBaseline:
     """What instances are held against.
 
     Attributes:
@@ -79,22 +79,22 @@ class InstanceHealth:
                 seen.seats += found.seats
                 seen.exec_s += found.exec_s
 
-    def look(self, ground: Ground, now_s: float) -> list[str]:
+    def look(self, baseline: HealthBaseline, now_s: float) -> list[str]:
         """What has changed since the last look, in sentences; nothing before its time."""
-        if not isinstance(ground.model, VariantSet):
+        if not isinstance(baseline.model, VariantSet):
             return []
         since_s = self._looked_s
         if since_s is not None and now_s < since_s + _EVERY_S:
             return []
         self._looked_s, seen, self._seen = now_s, self._seen, {}
         period_s = now_s - since_s if since_s is not None else _EVERY_S
-        there = {a: name for name, where in ground.ready.items() for a in where}
+        there = {a: name for name, where in baseline.ready.items() for a in where}
         self._states = {a: s for a, s in self._states.items() if there.get(a) == s[0]}
         said = []
         for address, name in there.items():
-            if name in ground.kinds:
+            if name in baseline.kinds:
                 found = seen.get(address, _Seen())
-                said += self._judge(address, ground, ground.kinds[name], found, period_s)
+                said += self._judge(address, baseline, baseline.kinds[name], found, period_s)
         self._mitigate(now_s)
         return said
 
@@ -124,10 +124,15 @@ class InstanceHealth:
         return found
 
     def _judge(
-        self, address: str, ground: Ground, kind: InstanceClass, seen: _Seen, period_s: float
+        self,
+        address: str,
+        baseline: HealthBaseline,
+        kind: InstanceClass,
+        seen: _Seen,
+        period_s: float,
     ) -> list[str]:
         """Observe one instance; a sentence if it is otherwise than it was."""
-        assert ground.model is not None  # noqa: S101  looked at by who has called
+        assert baseline.model is not None  # noqa: S101  looked at by who has called
         known = self._states.get(address)
         if known is None:
             known = self._states[address] = (kind.name, InstanceState(1.0, 1.0))
@@ -135,8 +140,8 @@ class InstanceHealth:
         state = known[1]
         before = state.state
         rate_rps = seen.seats / period_s
-        part = rate_rps / _saturation_rps(kind, ground.lines.get(kind.name))
-        times = _times(ground.model, kind, seen)
+        part = rate_rps / _saturation_rps(kind, baseline.lines.get(kind.name))
+        times = _times(baseline.model, kind, seen)
         after = state.observe(part, times)
         if after is before:
             return []

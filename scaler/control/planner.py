@@ -32,7 +32,7 @@ class Planning:
 
 
 class Planner(Protocol):
-    """Makes plans of snapshots; it never acts: whoever asked carries them out."""
+    """Makes plans of snapshots; it never acts: the caller carries them out."""
 
     def plan(self, snapshot: Snapshot) -> Planning:
         """One round."""

@@ -1,4 +1,4 @@
-"""What somebody's policy has raised, in a line: what it says, and where in his own file."""
+"""What a policy has raised, in a line: what it says, and where in its own file."""
 
 from __future__ import annotations
 

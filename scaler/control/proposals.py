@@ -1,6 +1,6 @@
 """Asking a policy, whatever it does: its proposals, and what it did wrong by function.
 
-A policy may be anybody's. What it raises, or proposes that cannot be a plan, is told in a sentence;
+A policy may be any code. What it raises, or proposes that cannot be a plan, is told in a sentence;
 it is never raised, and what it proposed for other functions counts.
 """
 
@@ -41,7 +41,7 @@ def proposed(
     for group in [[load] for load in loads] if _looks_at_one(policy) else [loads]:
         try:
             answers.update(_asked(policy, group, cluster))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be anybody's
+        except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be any code
             faults.update({load.name: raised(error) for load in group})
     known = {load.name: load for load in loads}
     found = {}

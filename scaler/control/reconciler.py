@@ -11,10 +11,10 @@ Only where the gateway refuses what is missing again and again, for want of room
 are as many functions as it admits, goes what the plan does not have, one instance at a time.
 
 An action that fails is repeated after a pause that doubles. A count that is another than was asked
-for, at once, is the gateway's limit; if it was right before, somebody else has changed it. Either
+for, at once, is the gateway's limit; if it was right before, something else has changed it. Either
 is said, and put right at a pace that cannot become a fight.
 
-Whatever carries the labels of the function and is not wanted goes, whoever has deployed it. The
+Whatever carries the labels of the function and is not wanted goes, whatever has deployed it. The
 state here only makes things quicker and clearer: a scaler that starts without it does the same.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.plan import InstanceClass
-    from scaler.control.action import Sight
+    from scaler.control.action import ObservedState
     from scaler.control.class_function import Status
 
 __all__ = ["Reconciler"]
@@ -66,7 +66,7 @@ class Reconciler:
         self,
         kinds: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
-        sight: Sight,
+        observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
         """What to do now.
@@ -75,20 +75,22 @@ class Reconciler:
             kinds: The plan's classes, by name.
             wanted: How many instances of each class are to be there, also of classes that the plan
                 does not have any more.
-            sight: What is seen.
+            observed: What is seen.
             now_s: Seconds, on any axis.
         """
-        if sight.base is None:
-            return [Action("delete", kind, status.name) for kind, status in sight.deployed.items()]
-        for kind in (*kinds, *sight.deployed):
+        if observed.base is None:
+            return [
+                Action("delete", kind, status.name) for kind, status in observed.deployed.items()
+            ]
+        for kind in (*kinds, *observed.deployed):
             self._classes.setdefault(kind, Asked())
-        for kind in self._classes.keys() - kinds.keys() - sight.deployed.keys():
+        for kind in self._classes.keys() - kinds.keys() - observed.deployed.keys():
             del self._classes[kind]
-        for kind, status in sight.deployed.items():
+        for kind, status in observed.deployed.items():
             self._classes[kind].compare(status, now_s)
-        grown = self._grow(kinds, wanted, sight, now_s)
-        self.awaited = self._awaits(kinds, wanted, sight, now_s)
-        actions = grown + self._shrink(kinds, wanted, sight, now_s)
+        grown = self._grow(kinds, wanted, observed, now_s)
+        self.awaited = self._awaits(kinds, wanted, observed, now_s)
+        actions = grown + self._shrink(kinds, wanted, observed, now_s)
         self.notes = [
             f"{kind}: {state.trouble}." for kind, state in self._classes.items() if state.trouble
         ]
@@ -114,20 +116,20 @@ class Reconciler:
         self,
         kinds: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
-        sight: Sight,
+        observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
         actions = []
         for name, kind in kinds.items():
             state, status, count = (
                 self._classes[name],
-                sight.deployed.get(name),
+                observed.deployed.get(name),
                 wanted.get(name, 0),
             )
             if now_s < state.free_s or (status is None and not count):
                 continue
             try:
-                action = self._due(state, status, kind, count, sight, now_s)
+                action = self._due(state, status, kind, count, observed, now_s)
             except ConfigError as error:
                 state.wrong(str(error), now_s)
                 continue
@@ -141,12 +143,12 @@ class Reconciler:
         status: Status | None,
         kind: InstanceClass,
         count: int,
-        sight: Sight,
+        observed: ObservedState,
         now_s: float,
     ) -> Action | None:
         """What makes a class's function what it should be, without taking an instance away."""
-        assert sight.base is not None  # noqa: S101  or there is nothing to grow
-        document = class_function(sight.base, replace(kind, replicas=0))
+        assert observed.base is not None  # noqa: S101  or there is nothing to grow
+        document = class_function(observed.base, replace(kind, replicas=0))
         name = name_of(self._function, kind.name)
         if status is None:
             return Action("deploy", kind.name, name, document=document)
@@ -163,19 +165,19 @@ class Reconciler:
         self,
         kinds: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
-        sight: Sight,
+        observed: ObservedState,
         now_s: float,
     ) -> bool:
         """Whether wanted instances are missing; those that take too long are given up."""
         missing = False
         for name in kinds:
-            state, ready = self._classes[name], sight.ready.get(name, 0)
+            state, ready = self._classes[name], observed.ready.get(name, 0)
             if ready >= wanted.get(name, 0):
                 state.well(now_s)
                 continue
             missing = True
             state.lacking_s = now_s if state.lacking_s is None else state.lacking_s
-            if now_s >= state.lacking_s + self._patience_s and name in sight.deployed:
+            if now_s >= state.lacking_s + self._patience_s and name in observed.deployed:
                 lack = f"{wanted[name] - ready} of {wanted[name]} instances are not ready"
                 state.wrong(f"{lack} after {self._patience_s:g} s", now_s)
                 state.given_up, state.lacking_s = not state.given_up, now_s
@@ -185,40 +187,40 @@ class Reconciler:
         self,
         kinds: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
-        sight: Sight,
+        observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
         """What is too many goes, once nothing is missing and the fronts do without it."""
         actions = [
-            self._without_failures(name, sight)
+            self._without_failures(name, observed)
             for name, state in self._classes.items()
-            if state.given_up and name in sight.deployed and now_s >= state.free_s
+            if state.given_up and name in observed.deployed and now_s >= state.free_s
         ]
         surplus = [
             action
-            for name, status in sight.deployed.items()
+            for name, status in observed.deployed.items()
             if now_s >= self._classes[name].free_s
             and (action := self._reduction(name, status, kinds, wanted))
             and not self._classes[name].pends(action.replicas, now_s)
         ]
-        if self.awaited and surplus and (room := self._room_made(surplus[0], sight, now_s)):
+        if self.awaited and surplus and (room := self._room_made(surplus[0], observed, now_s)):
             actions.append(room)
         if self.awaited or not surplus:
             self._unsettled_s = None
         elif self._unsettled_s is None:
             self._unsettled_s = now_s  # the fronts are told in this round
-        elif sight.settled or now_s >= self._unsettled_s + _SETTLE_S:
+        elif observed.settled or now_s >= self._unsettled_s + _SETTLE_S:
             actions += surplus
         return [action for action in actions if action]
 
-    def _room_made(self, surplus: Action, sight: Sight, now_s: float) -> Action | None:
+    def _room_made(self, surplus: Action, observed: ObservedState, now_s: float) -> Action | None:
         """One instance less of what is too many, if that holds what was refused; which is due."""
         refused = [state for state in self._classes.values() if state.refusals >= _REFUSALS]
         if not refused:
             return None
         for state in refused:
             state.refusals, state.free_s, state.pause_s = _REFUSALS - 1, now_s, PAUSE_S
-        left = sight.deployed[surplus.kind].replicas - 1
+        left = observed.deployed[surplus.kind].replicas - 1
         if surplus.verb == "delete" and left <= 0:
             return surplus
         return Action("scale", surplus.kind, surplus.name, replicas=left)
@@ -240,9 +242,9 @@ class Reconciler:
             return Action("delete", name, status.name)
         return Action("scale", name, status.name, replicas=count)
 
-    def _without_failures(self, name: str, sight: Sight) -> Action | None:
+    def _without_failures(self, name: str, observed: ObservedState) -> Action | None:
         """Instances that do not become ready only take room."""
-        status, ready = sight.deployed[name], sight.ready.get(name, 0)
+        status, ready = observed.deployed[name], observed.ready.get(name, 0)
         if status.replicas <= max(ready, 0):
             return None
         return Action("scale", name, status.name, replicas=ready)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from scaler.control.desired_replicas import Present
+from scaler.control.desired_replicas import ClassInstances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class Registry:
         latency: Times from arrival to answer, since the start.
         exec_s: Time that batches took, by class, since the start.
         starts: Instances that have become ready.
-        waits: How often somebody had to wait until there was an instance at all.
+        waits: How often a request had to wait until there was an instance at all.
         lines: What is known of execution times, by class.
         surged_s: When a front last said that more comes than it had told.
     """
@@ -121,8 +121,8 @@ class Registry:
         self._ready = (now_s, {name: tuple(addresses) for name, addresses in found.items()})
         return self._ready[1]
 
-    def present(self, now_s: float, deployed: Mapping[str, int]) -> dict[str, Present]:
-        """The instances by class; who is deployed and has not announced himself loads."""
+    def present(self, now_s: float, deployed: Mapping[str, int]) -> dict[str, ClassInstances]:
+        """The instances by class; one that is deployed and has not announced itself loads."""
         idle: defaultdict[str, list[float]] = defaultdict(list)
         used = self._idle_s(now_s)
         for name, addresses in self.ready(now_s).items():
@@ -130,7 +130,7 @@ class Registry:
                 since_s = now_s - self._instances[address].since_s
                 idle[name].append(min(used.get(address, since_s), since_s))
         return {
-            name: Present(tuple(idle[name]), max(0, deployed.get(name, 0) - len(idle[name])))
+            name: ClassInstances(tuple(idle[name]), max(0, deployed.get(name, 0) - len(idle[name])))
             for name in {*idle, *deployed}
         }
 
@@ -148,7 +148,7 @@ class Registry:
 
     @property
     def silent_s(self) -> float:
-        """After so long without a word, somebody does not count."""
+        """After so long without a report, a sidecar does not count."""
         return max(_SILENT_S, _SILENT_INTERVALS * self.interval_s)
 
     def __len__(self) -> int:
@@ -163,7 +163,7 @@ class Registry:
         return sum(front.report.queued for front in self._live(now_s))
 
     def starving(self, now_s: float) -> bool:
-        """Whether somebody waits at a front that reaches no instance."""
+        """Whether a request waits at a front that reaches no instance."""
         return any(front.report.starving for front in self._live(now_s))
 
     def idle_s(self, now_s: float) -> float | None:

@@ -1,7 +1,7 @@
 """What was asked of the gateway for one class, held against what it lists.
 
 A count that is another than was asked for, from the start, is the gateway's limit; one that was
-right before has been changed by somebody else.
+right before has been changed from outside.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Asked:
         if self.asked is None or status.replicas == self.asked:
             self.seen = self.seen or self.asked is not None
         elif self.seen:
-            text = f"somebody else has set {status.name} to {status.replicas} replicas"
+            text = f"something else has set {status.name} to {status.replicas} replicas"
             self.wrong(f"{text} instead of {self.asked}; is an autoscaler at work?", now_s)
             self.asked, self.seen = None, False
         elif now_s > self.asked_s + _ANSWER_S:

@@ -122,7 +122,7 @@ function named() {
   try {
     return decodeURIComponent(location.hash.slice(1));
   } catch {
-    return ""; // somebody has typed it
+    return ""; // typed by hand
   }
 }
 

@@ -88,24 +88,24 @@ class Dashboard:
     def _sampling(self) -> Iterator[None]:
         """One function after the other."""
         functions = list(self._functions)
-        names = {control.name for control in functions}
+        names = {controller.name for controller in functions}
         for gone in self._histories.keys() - names:
             del self._histories[gone], self._sizes[gone]
         most = max(_LEAST, min(_MOST, _MOST_IN_ALL // max(1, len(functions))))
         now_s, wall_s = self._functions.now(), self._functions.wall()
-        for control in functions:
-            history = self._histories.setdefault(control.name, History(self._rule, most))
+        for controller in functions:
+            history = self._histories.setdefault(controller.name, History(self._rule, most))
             history.keep(most)
-            history.note(self._reading(control, now_s), now_s, wall_s)
+            history.note(self._reading(controller, now_s), now_s, wall_s)
             yield
 
     def past(self, name: str) -> History | None:
         """The samples of a function; None before the first."""
         return self._histories.get(name)
 
-    def head(self, control: Controller) -> dict[str, Any]:
+    def head(self, controller: Controller) -> dict[str, Any]:
         """What belongs to the samples of a function."""
-        history, settings = self._histories.get(control.name), control.settings
+        history, settings = self._histories.get(controller.name), controller.settings
         objectives = [app.slo_s for app in settings.apps] + [settings.slo_s or 0.0]
         return {
             "slo_s": min((slo_s for slo_s in objectives if slo_s), default=None),
@@ -114,7 +114,7 @@ class Dashboard:
             "every_s": _EVERY_S,
             "kept": _MOST,
             "last": history.last if history else 0,
-            "shadow": self._shadow(control.name),
+            "shadow": self._shadow(controller.name),
         }
 
     def _shadow(self, name: str) -> dict[str, Any] | None:
@@ -130,28 +130,28 @@ class Dashboard:
             "plan": plan.to_dict() if plan else None,
         }
 
-    def _reading(self, control: Controller, now_s: float) -> Reading:
-        roll, instances = control.roll, control.present(now_s)
-        rate_rps = sum(roll.rates.at(now_s).values())
+    def _reading(self, controller: Controller, now_s: float) -> Reading:
+        registry, instances = controller.registry, controller.present(now_s)
+        rate_rps = sum(registry.rates.at(now_s).values())
         return Reading(
             rate_rps if rate_rps == rate_rps else None,  # noqa: PLR0124  not a number: unknown
-            roll.queued(now_s),
+            registry.queued(now_s),
             instances,
-            self._seen(control, set(instances)),
-            dict(roll.batches),
-            dict(roll.seats),
-            dict(roll.exec_s),
-            dict(roll.fates),
-            dict(roll.latency),
-            roll.starts,
-            roll.waits,
+            self._seen(controller, set(instances)),
+            dict(registry.batches),
+            dict(registry.seats),
+            dict(registry.exec_s),
+            dict(registry.fates),
+            dict(registry.latency),
+            registry.starts,
+            registry.waits,
         )
 
-    def _seen(self, control: Controller, present: set[str]) -> dict[str, Resources]:
+    def _seen(self, controller: Controller, present: set[str]) -> dict[str, Resources]:
         """Sizes of the classes of the plan, and of those that are left of earlier ones."""
-        kinds = control.plan.classes if control.plan else ()
+        kinds = controller.plan.classes if controller.plan else ()
         new = {kind.name: Resources(kind.cpu, kind.gpu, kind.memory_mb or 0.0) for kind in kinds}
-        old = self._sizes.get(control.name, {})
+        old = self._sizes.get(controller.name, {})
         left = {name: size for name, size in old.items() if name in present}
-        self._sizes[control.name] = {**left, **new}
-        return self._sizes[control.name]
+        self._sizes[controller.name] = {**left, **new}
+        return self._sizes[controller.name]

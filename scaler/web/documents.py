@@ -41,29 +41,30 @@ class Documents:
         trouble = "; ".join(filter(None, [loop.unreachable, loop.unkept, *others]))
         return {"functions": lines, "trouble": trouble, "advice": self._planners.advice}
 
-    def whole(self, control: Controller, line: dict[str, Any]) -> dict[str, Any]:
+    def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:
         """One function in full, which begins with its line."""
-        now_s, roll = self._functions.now(), control.roll
-        rates = roll.rates.at(now_s)
+        now_s, registry = self._functions.now(), controller.registry
+        given = controller.sidecar_config.plan
+        rates = registry.rates.at(now_s)
         return {
             **line,
-            "plan": control.plan.to_dict() if control.plan else None,
-            "orders": control.orders.plan.to_dict() if control.orders.plan else None,
-            "wanted": dict(control.wanted),
-            "instances": {name: list(where) for name, where in roll.ready(now_s).items()},
-            "fronts": roll.fronts(now_s),
+            "plan": controller.plan.to_dict() if controller.plan else None,
+            "orders": given.to_dict() if given else None,
+            "wanted": dict(controller.wanted),
+            "instances": {name: list(where) for name, where in registry.ready(now_s).items()},
+            "fronts": registry.fronts(now_s),
             "rates_rps": {app: _number(rate) for app, rate in rates.items()},
-            "requests": dict(roll.fates),
-            "batches": dict(roll.batches),
-            "seats": dict(roll.seats),
-            "exec_s": dict(roll.exec_s),
-            "idle_s": roll.idle_s(now_s),
-            "load_s": roll.load_s(),
-            "exec": {name: list(line) for name, line in roll.lines.items()},
-            "remarks": control.remarks,
-            "reasons": roll.reasons(),
-            "conditions": control.conditions.unwell,
-            "decisions": list(control.decisions),
+            "requests": dict(registry.fates),
+            "batches": dict(registry.batches),
+            "seats": dict(registry.seats),
+            "exec_s": dict(registry.exec_s),
+            "idle_s": registry.idle_s(now_s),
+            "load_s": registry.load_s(),
+            "exec": {name: list(line) for name, line in registry.lines.items()},
+            "remarks": controller.remarks,
+            "reasons": registry.reasons(),
+            "conditions": controller.instance_health.unwell,
+            "decisions": list(controller.decisions),
         }
 
     def shadow(self) -> dict[str, Any] | None:
@@ -83,21 +84,21 @@ class Documents:
             },
         }
 
-    def line(self, control: Controller) -> dict[str, Any]:
+    def line(self, controller: Controller) -> dict[str, Any]:
         """What matters most of one function."""
-        now_s, plan = self._functions.now(), control.plan
-        rates = control.roll.rates.at(now_s)
-        found = control.present(now_s)
+        now_s, plan = self._functions.now(), controller.plan
+        rates = controller.registry.rates.at(now_s)
+        found = controller.present(now_s)
         return {
-            "name": control.name,
-            "policy": self._planners.policy_of(control),
+            "name": controller.name,
+            "policy": self._planners.policy_of(controller),
             "rate_rps": _number(sum(rates.values())),
-            "queued": control.roll.queued(now_s),
+            "queued": controller.registry.queued(now_s),
             "planned": sum(kind.replicas for kind in plan.classes) if plan else 0,
             "ready": sum(each.ready for each in found.values()),
             "loading": sum(each.loading for each in found.values()),
-            "unplaced_rps": control.unplaced_rps,
-            "notes": control.notes,
+            "unplaced_rps": controller.unplaced_rps,
+            "notes": controller.notes,
         }
 
 

@@ -1,4 +1,4 @@
-"""Publishes the loop's state, at most once a second and only where somebody reads.
+"""Publishes the loop's state, at most once a second and only when it is read.
 
 So the loop's process does the same little whether one reader asks or a thousand do: a round over
 its functions, between which sidecars are answered, and then writing, in a thread.
@@ -72,21 +72,21 @@ class Publisher:
         documents = self._documents
         bodies = {METRICS: self._tally.render()}
         pasts, anew, lines = [], [], []
-        for control in list(self._functions):
+        for controller in list(self._functions):
             await asyncio.sleep(0)  # sidecars are answered in between
-            lines.append(documents.line(control))
-            bodies[f"{FUNCTIONS}/{control.name}"] = _json(documents.whole(control, lines[-1]))
-            bodies[HISTORY + control.name] = _json(self._dashboard.head(control))
-            history = self._dashboard.past(control.name)
+            lines.append(documents.line(controller))
+            bodies[f"{FUNCTIONS}/{controller.name}"] = _json(documents.whole(controller, lines[-1]))
+            bodies[HISTORY + controller.name] = _json(self._dashboard.head(controller))
+            history = self._dashboard.past(controller.name)
             if history is None:
                 continue
-            known, last = self._told.get(control.name, (None, 0))
+            known, last = self._told.get(controller.name, (None, 0))
             if known is not history:
-                anew.append(control.name)
+                anew.append(controller.name)
                 last = 0
-            self._told[control.name] = (history, history.last)
+            self._told[controller.name] = (history, history.last)
             new = {sample.number: _json(sample.to_dict()) for sample in history.after(last)}
-            pasts.append(Past(control.name, history.first, new))
+            pasts.append(Past(controller.name, history.first, new))
         self._told = {past.name: self._told[past.name] for past in pasts}
         bodies[FUNCTIONS] = _json(documents.overview(lines))
         if shadow := documents.shadow():

@@ -172,7 +172,7 @@ def test_a_competitor_is_named_and_a_removed_function_leaves_nothing(tmp_path: P
         running.system(
             "POST", f"/system/scale-function/{name}", {"serviceName": name, "replicas": 3}
         )
-        named = f"somebody else has set {name} to 3 replicas"
+        named = f"something else has set {name} to 3 replicas"
         wait_until(
             lambda: named in str(running.explain().get("decisions")), what="the competitor named"
         )

@@ -68,7 +68,7 @@ class Gateway:
         return sum(status.replicas for name, status in self.listed.items() if name != "f")
 
 
-class Scene:
+class FunctionState:
     """One front, one scaler, and the time."""
 
     def __init__(self, policy: str, phase_s: float, others: int = 0) -> None:
@@ -113,16 +113,16 @@ class Scene:
     def _report(self) -> None:
         taken = self.load.take(self.now_s)
         self.sequence += 1
-        (control,) = self.functions
+        (controller,) = self.functions
         report = FrontReport(
             *("f", "a" * 8, self.sequence),
-            version=control.orders.version or None,
+            version=controller.sidecar_config.version or None,
             period_s=taken.period_s,
             apps=tuple(AppReport(name, app.arrivals) for name, app in taken.apps.items()),
             surging=taken.surging,
         )
-        self.functions.reported(control, report)
-        answer = self.functions.answer(control, report)
+        self.functions.reported(controller, report)
+        answer = self.functions.answer(controller, report)
         self.soonest_s = answer.soonest_s
         self.report_was, self.report_at = self.now_s, self.now_s + answer.interval_s
         self.reports += 1
@@ -133,21 +133,21 @@ class Scene:
         self.functions.count()
         self.functions._sidecars += self._others
         self.functions._fronts += self._others
-        (control,) = self.functions
+        (controller,) = self.functions
         ready = [entry for entry in self.gateway.ready_at if entry[0] <= self.now_s]
         for number, (_, kind) in enumerate(ready):
             where = f"{kind}:{number}"
             said = Announcement("f", f"i{number:07}", 1, kind, where, "ready", 2.5)
-            control.roll.announced(said, self.now_s)
-        view = control.view(self.now_s)
+            controller.registry.announced(said, self.now_s)
+        view = controller.view(self.now_s)
         if view is not None and self.sequence:
-            outcome = self.planners.plan({"f": control}, {"f": view}, self.now_s)["f"]
+            outcome = self.planners.plan({"f": controller}, {"f": view}, self.now_s)["f"]
             if outcome.plan is not None:
-                control.follow(outcome.plan, self.now_s)
+                controller.follow(outcome.plan, self.now_s)
         for _ in range(2):  # what was deployed is listed, and scaled, in the same round
-            for action in control.step(self.now_s, self.now_s):
+            for action in controller.step(self.now_s, self.now_s):
                 self.gateway.carry_out(action, self.now_s)
-                control.done(action, self.now_s, self.now_s)
+                controller.done(action, self.now_s, self.now_s)
             self.functions.observe(self.gateway.listed)
 
 
@@ -161,7 +161,7 @@ def step(low_rps: float, high_rps: float, until_s: float, seed: int) -> list[flo
     return sorted(np.concatenate(parts).tolist())
 
 
-def followed(scene: Scene, low_rps: float, high_rps: float, seed: int) -> float:
+def followed(scene: FunctionState, low_rps: float, high_rps: float, seed: int) -> float:
     """How long after a jump more instances were asked for; 0 if chance had done so before."""
     scene.run(step(low_rps, high_rps, STEP_S + 5, seed), STEP_S + 5)
     before = [count for at_s, count in scene.gateway.asked if at_s < STEP_S]
@@ -182,7 +182,7 @@ def test_instances_are_asked_for_well_within_two_seconds(
     """At whatever moment of the interval a jump comes, and however requests fall, many times."""
     times = scaled(40)
     found = [
-        followed(Scene(policy, 0.5 * seed / times), low_rps, high_rps, seed)
+        followed(FunctionState(policy, 0.5 * seed / times), low_rps, high_rps, seed)
         for seed in range(times)
     ]
     assert max(found) < 1.0
@@ -195,7 +195,7 @@ def test_with_ten_thousand_fronts_one_jump_does_not_wait_for_an_interval_of_thei
     assert interval_s >= 4.0
     times = scaled(20)
     found = [
-        followed(Scene("infless", 2 * seed / times, others=10_000), 54.0, 150.0, seed)
+        followed(FunctionState("infless", 2 * seed / times, others=10_000), 54.0, 150.0, seed)
         for seed in range(times)
     ]
     assert sorted(found)[times // 2] < interval_s / 2
@@ -215,6 +215,6 @@ def test_even_if_all_speak_as_soon_as_they_may_it_is_a_core_at_most(fronts: int)
 
 def test_an_even_load_has_reports_and_rounds_in_their_turn() -> None:
     """Nothing is out of turn where nothing jumps."""
-    scene = Scene("infless", 0.1)
+    scene = FunctionState("infless", 0.1)
     scene.run(step(80.0, 80.0, 120.0, 3), 120.0)
     assert 200 <= scene.reports <= 290  # two a second, and more while the first instances load

@@ -80,7 +80,7 @@ class Scaler:
         self.told: list[str] = []
 
     @property
-    def control(self) -> Controller:
+    def controller(self) -> Controller:
         """Of the function ``echo``."""
         (found,) = self.functions
         return found
@@ -89,20 +89,20 @@ class Scaler:
         """A front reports a second of such a load."""
         self._spoken += 1
         self.arrivals += rate_rps
-        orders = self.control.orders
+        sidecar_config = self.controller.sidecar_config
         report = FrontReport(
             *("echo", "a" * 8, self._spoken),
-            version=orders.version or None,
+            version=sidecar_config.version or None,
             period_s=1.0,
             apps=(AppReport("*", rate_rps),),
         )
-        self.functions.reported(self.control, report)
+        self.functions.reported(self.controller, report)
 
     def announce(self, kind: str, count: int) -> None:
         """So many instances of a class say that they are ready."""
         for number in range(count):
             said = Announcement("echo", f"i{number:07}", 1, kind, f"{kind}:{number}", "ready", 1.0)
-            self.functions.announced(self.control, said)
+            self.functions.announced(self.controller, said)
 
 
 @asynccontextmanager
@@ -148,23 +148,23 @@ async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> Non
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, shadow="openfaas") as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
-        (kind,) = running.control.wanted
+        (kind,) = running.controller.wanted
         assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
         running.announce(kind, 1)
 
         def crowded() -> bool:
             running.load(10_000)
-            return running.control.unplaced_rps > 0 and sum(replicas(rig).values()) == 1 + 3
+            return running.controller.unplaced_rps > 0 and sum(replicas(rig).values()) == 1 + 3
 
         await wait_until_async(crowded, what="as many as there is room for")
         assert running.planners.shadow is not None
         assert "echo" in running.planners.shadow.plans
-        plan, deployed, arrivals = running.control.plan, replicas(rig), running.arrivals
+        plan, deployed, arrivals = running.controller.plan, replicas(rig), running.arrivals
         assert ("deploy", "done") in running.tally.actions
         assert b"scaler_instances" in running.tally.render()
     async with scaler(rig) as running:
         await wait_until_async(lambda: running.tally.rounds > 5)
-        assert (plan, deployed) == (running.control.plan, replicas(rig))
+        assert (plan, deployed) == (running.controller.plan, replicas(rig))
         assert arrivals == sum(count for *_, count in _arrivals(rig))
 
 
@@ -174,7 +174,7 @@ async def test_a_dry_run_changes_nothing(rig: Rig) -> None:
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, dry=True) as running:
         await wait_until_async(lambda: running.tally.rounds > 5)
-        assert running.control.plan is not None
+        assert running.controller.plan is not None
         assert {"echo": 1} == replicas(rig)
         assert not running.functions.active
         assert {} == dict(running.tally.actions)
@@ -197,8 +197,8 @@ async def test_a_policy_that_cannot_be_used_is_said(rig: Rig) -> None:
     labels = {**LABELS, "com.carpool.scale.policy": "infles"}
     await rig.deploy("echo", labels=labels)
     async with scaler(rig) as running:
-        await wait_until_async(lambda: running.control.notes)
-        (note,) = running.control.notes
+        await wait_until_async(lambda: running.controller.notes)
+        (note,) = running.controller.notes
         assert note.startswith("its policy infles cannot be used: ")
         assert "did you mean 'infless'" in note
 
@@ -224,7 +224,7 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
     async with scaler(rig) as running:
         lines = running.told
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
-        (kind,) = running.control.wanted
+        (kind,) = running.controller.wanted
         running.announce(kind, 1)
         for wrong, said in (
             ("raises", "ZeroDivisionError: division by zero (test_loop.py:"),
@@ -234,10 +234,10 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
             Moody.wrong = wrong
             expected = f"its policy {name} fails: "
             await wait_until_async(
-                lambda: any(said in note for note in running.control.notes),  # noqa: B023
+                lambda: any(said in note for note in running.controller.notes),  # noqa: B023
                 what=said,
             )
-            (note,) = running.control.notes
+            (note,) = running.controller.notes
             assert expected in note
             rounds = running.tally.rounds
             await wait_until_async(lambda: running.tally.rounds > rounds + 3)  # noqa: B023
@@ -245,7 +245,7 @@ async def test_a_policy_that_fails_is_told_until_it_does_not(rig: Rig) -> None:
             assert any(line.startswith(f"echo: {expected}") for line in lines)
             assert {"echo": 1, f"echo--{kind}": 1} == replicas(rig)
         Moody.wrong = ""
-        await wait_until_async(lambda: not running.control.notes, what="well again")
+        await wait_until_async(lambda: not running.controller.notes, what="well again")
         assert "echo: is planned" in lines
 
 
@@ -287,7 +287,7 @@ async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig)
     await rig.deploy("echo", labels=LABELS)
     async with forwarded(rig.provider.address) as way, scaler(rig, url=way.url) as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
-        (kind,) = running.control.wanted
+        (kind,) = running.controller.wanted
         running.announce(kind, 1)
         way.open = False
         await wait_until_async(lambda: running.loop.unreachable, what="gone")
@@ -295,7 +295,7 @@ async def test_a_gateway_that_was_away_gets_what_was_decided_meanwhile(rig: Rig)
 
         def crowded() -> bool:
             running.load(1000)
-            return sum(running.control.wanted.values()) > 1
+            return sum(running.controller.wanted.values()) > 1
 
         await wait_until_async(crowded, what="a plan of more")
         assert deployed == replicas(rig)
@@ -311,7 +311,7 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig) as running:
         await wait_until_async(lambda: len(replicas(rig)) == 2, what="a class")
-        (kind,) = running.control.wanted
+        (kind,) = running.controller.wanted
         running.announce(kind, 1)
 
         def crowded() -> bool:
@@ -320,7 +320,7 @@ async def test_what_the_machine_does_not_have_is_asked_for_one_by_one(rig: Rig) 
 
         await wait_until_async(crowded, what="two of three, on a core")
         await wait_until_async(
-            lambda: any("no room" in note for note in running.control.notes), what="said"
+            lambda: any("no room" in note for note in running.controller.notes), what="said"
         )
         assert ("scale", "failed") in running.tally.actions
 

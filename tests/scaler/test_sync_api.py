@@ -171,12 +171,12 @@ def with_scaler(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
 @with_scaler
 async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
     """A plan that the front does not have comes with addresses and proof; then nothing new does."""
-    control = caller.functions.find("echo")
-    assert control is not None
-    control.follow(control.first_plan(), 0.0)
+    controller = caller.functions.find("echo")
+    assert controller is not None
+    controller.follow(controller.first_plan(), 0.0)
     said = Announcement("echo", "b" * 16, 1, "first", "10.0.0.9:8080", "ready", 1.0)
     assert 200 == (await caller.say(said)).status
-    control.step(caller.functions.now(), 0.0)
+    controller.step(caller.functions.now(), 0.0)
 
     told = await caller.say(REPORT)
     answer = SyncAnswer.from_json(told.body)
@@ -187,7 +187,7 @@ async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
 
     again = replace(REPORT, sequence=2, revision=answer.revision, version=answer.plan.version)
     assert SyncAnswer.from_json((await caller.say(again)).body).plan is None
-    assert 5 * 2 == control.roll.arrivals["*"]
+    assert 5 * 2 == controller.registry.arrivals["*"]
 
 
 @with_scaler
@@ -205,9 +205,9 @@ async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) ->
         for _ in range(3):
             assert status == (await caller.say(message, token)).status, reason
     assert dict.fromkeys(refused, 3) == dict(caller.tally.refused)
-    control = caller.functions.find("echo")
-    assert control is not None
-    assert 5 == control.roll.arrivals["*"]
+    controller = caller.functions.find("echo")
+    assert controller is not None
+    assert 5 == controller.registry.arrivals["*"]
     metrics = caller.tally.render().decode()
     assert 'scaler_syncs_refused_total{reason="replayed"} 3.0' in metrics
 

@@ -1,4 +1,4 @@
-"""How long a function's batches take: by the model that somebody named, or by what was measured.
+"""How long a function's batches take: by the model that is named, or by what was measured.
 
 A model that was named is corrected by measurements; one that was learned from batches corrects
 itself. Variants of a model have execution times of their own, and no correction here.
@@ -25,18 +25,18 @@ class LatencySource:
     """What is known of one function's execution times.
 
     Args:
-        given: The model that somebody named; None: nobody has.
-        roll: What its sidecars say.
+        given: The model that is named; None: there is none.
+        registry: What its sidecars say.
 
     Attributes:
-        given: The model that somebody named.
+        given: The model that is named.
         correction: How far off it is.
     """
 
-    def __init__(self, given: LatencyModel | None, roll: Registry) -> None:
+    def __init__(self, given: LatencyModel | None, registry: Registry) -> None:
         self.given = given
         self.correction = Correction()
-        self._roll = roll
+        self._registry = registry
         self._learned = MeasuredModel(1.0)
 
     def sized(self, cpu: float, gpu: float) -> None:
@@ -64,5 +64,7 @@ class LatencySource:
                 )
 
     def _plain(self) -> LatencyModel | None:
-        roll = self._roll
-        return self.given or self._learned.model(roll.lines, roll.batches, roll.load_s())
+        registry = self._registry
+        return self.given or self._learned.model(
+            registry.lines, registry.batches, registry.load_s()
+        )

@@ -22,7 +22,7 @@ from scaler.control.class_function import (
     name_of,
 )
 from scaler.control.decisions import Decisions
-from scaler.control.desired_replicas import Present
+from scaler.control.desired_replicas import ClassInstances
 from scaler.control.measured_rates import Rates
 from scaler.control.message_order import MessageOrder
 from scaler.control.planner import Planning
@@ -93,33 +93,33 @@ def test_the_interval_grows_with_what_messages_cost() -> None:
 
 def test_versions_grow_with_what_fronts_have_to_do_only() -> None:
     """Another explanation is no change; addresses change the revision; routes the version."""
-    orders = SidecarConfig("e")
-    orders.give(plan(SMALL), (), {"small": ("a",)}, 0)
-    first = (orders.version, orders.revision)
-    orders.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)}, 0)
-    assert first == (orders.version, orders.revision)
-    orders.give(plan(SMALL), (), {"small": ("a", "b")}, 0)
-    assert first[0] == orders.version
-    assert first[1] != orders.revision
-    orders.give(plan(SMALL, LARGE), (), {}, 0)
-    assert first[0] + 1 == orders.version
+    config = SidecarConfig("e")
+    config.give(plan(SMALL), (), {"small": ("a",)}, 0)
+    first = (config.version, config.revision)
+    config.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)}, 0)
+    assert first == (config.version, config.revision)
+    config.give(plan(SMALL), (), {"small": ("a", "b")}, 0)
+    assert first[0] == config.version
+    assert first[1] != config.revision
+    config.give(plan(SMALL, LARGE), (), {}, 0)
+    assert first[0] + 1 == config.version
 
 
 def test_a_scaler_that_forgot_goes_on_above_what_fronts_follow() -> None:
     """A front refuses a version that is not newer, so the next one is."""
-    orders = SidecarConfig("e")
-    orders.give(plan(SMALL), (), {}, 57)
-    assert orders.plan is not None
-    assert (58, 58) == (orders.version, orders.plan.version)
+    config = SidecarConfig("e")
+    config.give(plan(SMALL), (), {}, 57)
+    assert config.plan is not None
+    assert (58, 58) == (config.version, config.plan.version)
 
 
 def test_instances_of_an_old_class_stand_in() -> None:
     """While new ones load, the old are in the plan with the share of what they can take."""
-    orders = SidecarConfig("e")
-    orders.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)}, 0)
-    assert orders.plan is not None
-    assert {"large": 0.8, "small": 0.2} == pytest.approx(dict(orders.plan.routes[0].weights))
-    assert {"small": ("a", "b")} == orders.instances
+    config = SidecarConfig("e")
+    config.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)}, 0)
+    assert config.plan is not None
+    assert {"large": 0.8, "small": 0.2} == pytest.approx(dict(config.plan.routes[0].weights))
+    assert {"small": ("a", "b")} == config.instances
 
 
 # -- roll --------------------------------------------------------------------------------------
@@ -137,77 +137,79 @@ def said(address: str, state: Any = "ready", sender: str = "i" * 8) -> Announcem
 
 def test_an_instance_counts_while_it_or_a_front_says_so() -> None:
     """Silence ends it, unless a front still reaches it; leaving ends it at once."""
-    roll = Registry(Rates())
-    roll.announced(said("a"), 0.0)
-    roll.announced(said("b", "loading", "j" * 8), 0.0)
-    assert {"small": ("a",)} == roll.ready(1.0)
-    assert {} == roll.ready(20.0)
+    registry = Registry(Rates())
+    registry.announced(said("a"), 0.0)
+    registry.announced(said("b", "loading", "j" * 8), 0.0)
+    assert {"small": ("a",)} == registry.ready(1.0)
+    assert {} == registry.ready(20.0)
     seen = InstanceReport("a", "small", up=True, in_flight=0, idle_s=3.0)
-    roll.reported(report(instances=(seen,)), 20.0)
-    assert {"small": ("a",)} == roll.ready(21.0)
-    roll.announced(said("a", "leaving"), 21.5)
-    assert {} == roll.ready(22.0)
+    registry.reported(report(instances=(seen,)), 20.0)
+    assert {"small": ("a",)} == registry.ready(21.0)
+    registry.announced(said("a", "leaving"), 21.5)
+    assert {} == registry.ready(22.0)
 
 
 def test_who_does_not_announce_himself_loads() -> None:
     """What the gateway has and the sidecars do not say is on its way."""
-    roll = Registry(Rates())
-    roll.announced(said("a"), 0.0)
-    found = roll.present(2.0, {"small": 3, "new": 1})
-    assert {"small": Present((2.0,), 2), "new": Present((), 1)} == found
+    registry = Registry(Rates())
+    registry.announced(said("a"), 0.0)
+    found = registry.present(2.0, {"small": 3, "new": 1})
+    assert {"small": ClassInstances((2.0,), 2), "new": ClassInstances((), 1)} == found
 
 
 def test_idle_times_are_those_of_the_busiest_front() -> None:
     """An instance, or the function, is idle only if it is so for every front."""
-    roll = Registry(Rates())
-    roll.announced(said("a"), 0.0)
+    registry = Registry(Rates())
+    registry.announced(said("a"), 0.0)
     idle = InstanceReport("a", "small", up=True, in_flight=0, idle_s=60.0)
-    roll.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
-    assert Present((60.0,), 0) == roll.present(100.0, {})["small"]
-    assert 61.0 == roll.idle_s(101.0)
+    registry.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
+    assert ClassInstances((60.0,), 0) == registry.present(100.0, {})["small"]
+    assert 61.0 == registry.idle_s(101.0)
     busy = replace(idle, in_flight=1, idle_s=0.0)
-    roll.reported(report("b" * 8, instances=(busy,), queued=2), 101.0)
-    assert Present((0.0,), 0) == roll.present(101.0, {})["small"]
-    assert roll.idle_s(101.0) is None
-    assert (2, 2) == (roll.queued(101.0), roll.fronts(101.0))
+    registry.reported(report("b" * 8, instances=(busy,), queued=2), 101.0)
+    assert ClassInstances((0.0,), 0) == registry.present(101.0, {})["small"]
+    assert registry.idle_s(101.0) is None
+    assert (2, 2) == (registry.queued(101.0), registry.fronts(101.0))
 
 
 def test_how_long_instances_load_is_known_when_they_have_gone() -> None:
     """A prewarm begins so much before its time, when there has been no instance for long."""
-    roll = Registry(Rates())
-    roll.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
-    assert 3.0 == roll.load_s()
-    roll.announced(Announcement("f", "i" * 8, 2, "a", "a:1", "leaving", 3.0), 1.0)
-    roll.forget(100.0)
-    assert (0, 3.0) == (len(roll), roll.load_s())
+    registry = Registry(Rates())
+    registry.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
+    assert 3.0 == registry.load_s()
+    registry.announced(Announcement("f", "i" * 8, 2, "a", "a:1", "leaving", 3.0), 1.0)
+    registry.forget(100.0)
+    assert (0, 3.0) == (len(registry), registry.load_s())
 
 
 def test_starts_and_waits_are_counted_once() -> None:
     """An instance starts when it first says that it is ready; a wait lasts until it is over."""
-    roll = Registry(Rates())
-    roll.absorb({"ready": {"kept": "small"}}, 0.0)
-    roll.announced(said("kept"), 1.0)  # it was ready before this scaler was
-    assert 0 == roll.starts
+    registry = Registry(Rates())
+    registry.absorb({"ready": {"kept": "small"}}, 0.0)
+    registry.announced(said("kept"), 1.0)  # it was ready before this scaler was
+    assert 0 == registry.starts
     for state in ("loading", "ready", "ready", "leaving"):
-        roll.announced(said("a", state), 2.0)
-    assert 1 == roll.starts
-    roll.announced(said("a", "ready", "k" * 8), 3.0)  # another, at the same address
-    assert 2 == roll.starts
+        registry.announced(said("a", state), 2.0)
+    assert 1 == registry.starts
+    registry.announced(said("a", "ready", "k" * 8), 3.0)  # another, at the same address
+    assert 2 == registry.starts
     for starving in (True, True, False, True):
-        roll.reported(report(starving=starving, latency={40: 2}), 4.0)
-    assert (2, {40: 8}) == (roll.waits, dict(roll.latency))
+        registry.reported(report(starving=starving, latency={40: 2}), 4.0)
+    assert (2, {40: 8}) == (registry.waits, dict(registry.latency))
 
 
 def test_counts_and_lines_add_up() -> None:
     """Arrivals, ends and execution times of all fronts."""
-    roll = Registry(Rates())
+    registry = Registry(Rates())
     lines = (ClassReport("small", 3, 6, 0.3, 0.02, 0.01),)
     for sender in ("a" * 8, "b" * 8):
         apps = (AppReport("web", 10),)
-        roll.reported(report(sender, apps=apps, classes=lines, fates={"done": 9, "late": 1}), 5.0)
-    assert {"web": pytest.approx(20.0)} == roll.rates.at(5.0)
-    assert ({"web": 20}, {"done": 18, "late": 2}) == (dict(roll.arrivals), dict(roll.fates))
-    assert {"small": (0.02, 0.01)} == roll.lines
+        registry.reported(
+            report(sender, apps=apps, classes=lines, fates={"done": 9, "late": 1}), 5.0
+        )
+    assert {"web": pytest.approx(20.0)} == registry.rates.at(5.0)
+    assert ({"web": 20}, {"done": 18, "late": 2}) == (dict(registry.arrivals), dict(registry.fates))
+    assert {"small": (0.02, 0.01)} == registry.lines
 
 
 def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:

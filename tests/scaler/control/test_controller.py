@@ -35,37 +35,37 @@ def report(**fields: Any) -> FrontReport:
     return FrontReport("f", "a" * 8, 1, period_s=1.0, **fields)
 
 
-def deployed(control: Controller, kind: str, replicas: int) -> dict[str, Status]:
+def deployed(controller: Controller, kind: str, replicas: int) -> dict[str, Status]:
     """What a gateway lists after the actions that a control asks for first."""
-    (action,) = [a for a in control.step(0.0, 0.0) if a.kind == kind]
+    (action,) = [a for a in controller.step(0.0, 0.0) if a.kind == kind]
     document = {**action.document, "name": action.name, "replicas": replicas}
     return {kind: Status.of({**document, "availableReplicas": replicas})}
 
 
 def test_a_function_without_a_model_is_measured_first() -> None:
     """One size, as it says of itself, until batches have been seen; then there is a view."""
-    control = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies("e"))
-    assert control.view(0.0) is None
-    first = control.first_plan()
+    controller = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies("e"))
+    assert controller.view(0.0) is None
+    first = controller.first_plan()
     assert ("first", 2.0, 8, 1) == (
         first.classes[0].name,
         first.classes[0].cpu,
         first.classes[0].batch_size,
         first.classes[0].replicas,
     )
-    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
-    seen = control.view(1.0)
+    controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    seen = controller.view(1.0)
     assert seen is not None
     assert MODEL == seen.model
 
 
 def test_what_was_learned_stays_while_the_labels_do() -> None:
     """Calls are counted in what the gateway lists; that makes no other function of it."""
-    control = Controller(base(), Dependencies("e"))
-    control.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
-    before = control.view(1.0)
-    control.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
-    after = control.view(1.0)
+    controller = Controller(base(), Dependencies("e"))
+    controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
+    before = controller.view(1.0)
+    controller.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
+    after = controller.view(1.0)
     assert before is not None
     assert after is not None
     assert before.model is after.model
@@ -81,10 +81,10 @@ def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
     ):
         own = {name: t for name, t in base().labels.items() if name != "com.carpool.cpu"} | labels
         status = Status.of({**base().document, "labels": own, "limits": limits})
-        control = Controller(status, Dependencies("e"))
-        assert cores == control.first_plan().classes[0].cpu
-        control.observe(Status.of({**status.document, "limits": {"cpu": "3"}}), {})
-        assert (cores if labels else 3.0) == control.first_plan().classes[0].cpu
+        controller = Controller(status, Dependencies("e"))
+        assert cores == controller.first_plan().classes[0].cpu
+        controller.observe(Status.of({**status.document, "limits": {"cpu": "3"}}), {})
+        assert (cores if labels else 3.0) == controller.first_plan().classes[0].cpu
 
 
 def test_a_view_shows_loads_and_bounds() -> None:
@@ -93,10 +93,10 @@ def test_a_view_shows_loads_and_bounds() -> None:
     status = base(**labels)
     annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
     status = Status.of({**status.document, "annotations": annotations})
-    control = Controller(status, Dependencies("e", models={"f": MODEL}))
+    controller = Controller(status, Dependencies("e", models={"f": MODEL}))
     apps = (AppReport("web", 30), AppReport("*", 10))
-    control.reported(report(apps=apps, queued=4), 1.0, 1.0)
-    seen = control.view(1.0)
+    controller.reported(report(apps=apps, queued=4), 1.0, 1.0)
+    seen = controller.view(1.0)
     assert seen is not None
     rates = {app.name: app.rate_rps for app in seen.apps}
     assert {"web": 0.09, "(no application)": 0.2} == {app.name: app.slo_s for app in seen.apps}
@@ -106,30 +106,30 @@ def test_a_view_shows_loads_and_bounds() -> None:
 
 def test_a_plan_becomes_actions_and_then_orders() -> None:
     """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
-    control = Controller(
+    controller = Controller(
         base(**{"com.carpool.scale.min": "1"}), Dependencies("e", models={"f": MODEL})
     )
-    control.follow(control.first_plan(), 0.0)
-    listed = deployed(control, "first", 0)
+    controller.follow(controller.first_plan(), 0.0)
+    listed = deployed(controller, "first", 0)
     assert "first" == listed["first"].labels[CLASS_LABEL]
-    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
-    assert ["scale f--first to 1"] == [str(action) for action in control.step(1.0, 1.0)]
+    controller.observe(base(**{"com.carpool.scale.min": "1"}), listed)
+    assert ["scale f--first to 1"] == [str(action) for action in controller.step(1.0, 1.0)]
     listed = {"first": replace(listed["first"], replicas=1, available=1)}
-    control.observe(base(**{"com.carpool.scale.min": "1"}), listed)
-    assert not control.complete(2.0)
-    control.roll.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
-    assert control.complete(2.0)
-    assert [] == control.step(2.0, 2.0)
-    assert {"first": ("a:1",)} == control.orders.instances
-    assert not control.changing
+    controller.observe(base(**{"com.carpool.scale.min": "1"}), listed)
+    assert not controller.complete(2.0)
+    controller.registry.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
+    assert controller.complete(2.0)
+    assert [] == controller.step(2.0, 2.0)
+    assert {"first": ("a:1",)} == controller.sidecar_config.instances
+    assert not controller.changing
 
 
 def test_what_runs_already_is_found_and_not_replaced() -> None:
     """A scaler without a memory goes on with the instances that there are."""
-    control = Controller(base(), Dependencies("e"))
-    control.follow(control.first_plan(), 0.0)
-    control.reported(report(starving=True, queued=1), 0.0, 0.0)
-    listed = deployed(control, "first", 3)
+    controller = Controller(base(), Dependencies("e"))
+    controller.follow(controller.first_plan(), 0.0)
+    controller.reported(report(starving=True, queued=1), 0.0, 0.0)
+    listed = deployed(controller, "first", 3)
     other = Controller(base(), Dependencies("e"))
     other.observe(base(), listed)
     found = other.first_plan()
@@ -141,31 +141,31 @@ def test_what_runs_already_is_found_and_not_replaced() -> None:
 def test_a_function_that_may_have_none_follows_its_windows() -> None:
     """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
     keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
-    control = Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: keep))
-    control.follow(control.first_plan(), 0.0)
-    control.reported(report(idle_s=10.0), 1.0, 1.0)
-    control.step(1.0, 1.0)
-    assert 1 == sum(control.wanted.values())
-    control.reported(report(idle_s=31.0), 22.0, 22.0)
-    control.step(22.0, 22.0)
-    assert 0 == sum(control.wanted.values())
-    control.reported(report(queued=1, starving=True), 23.0, 23.0)
-    control.step(23.0, 23.0)
-    assert 1 == sum(control.wanted.values())
+    controller = Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: keep))
+    controller.follow(controller.first_plan(), 0.0)
+    controller.reported(report(idle_s=10.0), 1.0, 1.0)
+    controller.step(1.0, 1.0)
+    assert 1 == sum(controller.wanted.values())
+    controller.reported(report(idle_s=31.0), 22.0, 22.0)
+    controller.step(22.0, 22.0)
+    assert 0 == sum(controller.wanted.values())
+    controller.reported(report(queued=1, starving=True), 23.0, 23.0)
+    controller.step(23.0, 23.0)
+    assert 1 == sum(controller.wanted.values())
 
 
 def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
     """What is available and does not announce itself is said after a quarter of a minute."""
-    control = Controller(base(), Dependencies("e", models={"f": MODEL}))
-    control.follow(control.first_plan(), 0.0)
-    control.reported(report(starving=True, queued=1), 0.0, 0.0)
-    control.observe(base(), deployed(control, "first", 1))
-    control.step(1.0, 1.0)
-    assert [] == control.notes
-    control.reported(report(starving=True, queued=1), 17.0, 17.0)
-    control.step(17.0, 17.0)
-    assert "1 of f--first available, 0 have announced themselves" in control.notes[0]
-    assert control.notes[0] in [decision.text for decision in control.decisions]
+    controller = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    controller.follow(controller.first_plan(), 0.0)
+    controller.reported(report(starving=True, queued=1), 0.0, 0.0)
+    controller.observe(base(), deployed(controller, "first", 1))
+    controller.step(1.0, 1.0)
+    assert [] == controller.notes
+    controller.reported(report(starving=True, queued=1), 17.0, 17.0)
+    controller.step(17.0, 17.0)
+    assert "1 of f--first available, 0 have announced themselves" in controller.notes[0]
+    assert controller.notes[0] in [decision.text for decision in controller.decisions]
 
 
 def test_what_was_kept_goes_on() -> None:
@@ -180,7 +180,7 @@ def test_what_was_kept_goes_on() -> None:
     before.step(0.0, 0.0)
     after.absorb(before.to_dict(), before.prewarm_dict(), 100.0)
     assert before.plan == after.plan
-    assert before.orders.version == after.orders.version
+    assert before.sidecar_config.version == after.sidecar_config.version
 
 
 def _fixed() -> FixedKeepAlive:
@@ -189,10 +189,10 @@ def _fixed() -> FixedKeepAlive:
 
 def test_labels_that_cannot_be_used_are_said() -> None:
     """A function whose settings are wrong does not end the scaler."""
-    control = Controller(
+    controller = Controller(
         base(**{"com.carpool.slo": "soon"}), Dependencies("e", models={"f": MODEL})
     )
-    assert "com.carpool.slo" in control.notes[0]
+    assert "com.carpool.slo" in controller.notes[0]
 
 
 class _Listener(FixedKeepAlive):
@@ -211,7 +211,7 @@ class _Listener(FixedKeepAlive):
 def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
     """Of two fronts' silences only what they have in common is one of the function."""
     seen: list[float] = []
-    control = Controller(
+    controller = Controller(
         base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: _Listener(seen))
     )
     minute = {bin_of(60.0): 1}
@@ -219,23 +219,23 @@ def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
     def other(**fields: Any) -> FrontReport:
         return replace(report(**fields), sender="b" * 8)
 
-    control.reported(report(idle=minute), 100.0, 100.0)
+    controller.reported(report(idle=minute), 100.0, 100.0)
     assert 1 == len(seen)
-    control.reported(other(idle_s=None), 101.0, 101.0)
-    control.reported(report(idle=minute), 102.0, 102.0)
+    controller.reported(other(idle_s=None), 101.0, 101.0)
+    controller.reported(report(idle=minute), 102.0, 102.0)
     assert 1 == len(seen)  # the other one was busy
-    control.reported(other(idle_s=9.0), 103.0, 103.0)
-    control.reported(report(idle=minute), 104.0, 104.0)
+    controller.reported(other(idle_s=9.0), 103.0, 103.0)
+    controller.reported(report(idle=minute), 104.0, 104.0)
     assert 10.0 == seen[-1]  # the other one had only just fallen idle
 
 
 def test_a_second_count_that_differs_is_said() -> None:
     """What the gateway counts is in its list."""
-    control = Controller(base(), Dependencies("e", models={"f": MODEL}))
-    control.follow(control.first_plan(), 0.0)
+    controller = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    controller.follow(controller.first_plan(), 0.0)
     for second in range(90):
-        control.reported(report(apps=(AppReport("*", 10),)), float(second), float(second))
+        controller.reported(report(apps=(AppReport("*", 10),)), float(second), float(second))
         listed = Status.of({**base().document, "invocationCount": 30.0 * second})
-        control.observe(listed, {}, float(second))
-        control.step(float(second), float(second))
-    assert any("the gateway counts 30/s where" in note for note in control.notes)
+        controller.observe(listed, {}, float(second))
+        controller.step(float(second), float(second))
+    assert any("the gateway counts 30/s where" in note for note in controller.notes)

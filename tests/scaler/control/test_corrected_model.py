@@ -262,7 +262,7 @@ KIND = InstanceClass("b8-c1", cpu=1.0, batch_size=8, replicas=1)
 PLAN = Plan("f", 1, "infless", (KIND,), (Route("*", {"b8-c1": 1.0}, 0.01),))
 
 
-def control(*, named: bool = True) -> Controller:
+def controller(*, named: bool = True) -> Controller:
     """A function under a plan of one class."""
     status = Status.of({"name": "f", "image": "x", "replicas": 1, "labels": LABELS})
     found = Controller(status, Dependencies("e", models={"f": MODEL} if named else None))
@@ -278,7 +278,7 @@ def report(factor: float, number: int, name: str = "b8-c1") -> FrontReport:
 
 def test_a_function_is_planned_with_what_its_batches_take() -> None:
     """A view has the corrected model and its error; decisions and troubles name the drift."""
-    found = control()
+    found = controller()
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
     seen_view = found.view(10.0)
@@ -292,7 +292,7 @@ def test_a_function_is_planned_with_what_its_batches_take() -> None:
 
 def test_batches_of_unknown_classes_say_nothing() -> None:
     """What left the plan, or was never in it, has a size that nobody knows any more."""
-    found = control()
+    found = controller()
     for number in range(20):
         found.reported(report(1.8, number, "gone"), number / 2, number / 2)
     seen_view = found.view(10.0)
@@ -303,7 +303,7 @@ def test_batches_of_unknown_classes_say_nothing() -> None:
 
 def test_a_learned_model_is_not_corrected_twice() -> None:
     """It comes of the same batches; only its error is told."""
-    found = control(named=False)
+    found = controller(named=False)
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
         found.view(number / 2)
@@ -315,7 +315,7 @@ def test_a_learned_model_is_not_corrected_twice() -> None:
 
 def test_a_correction_is_kept_with_its_function() -> None:
     """After a restart the first view has it."""
-    before, after = control(), control()
+    before, after = controller(), controller()
     for number in range(20):
         before.reported(report(1.4, number), number / 2, number / 2)
     before.view(10.0)

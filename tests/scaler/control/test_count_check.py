@@ -24,7 +24,7 @@ def test_what_chance_and_edges_explain_is_no_disagreement(theirs: float, ours: f
 def test_more_and_fewer_are_told_apart() -> None:
     """Who counts more than the sidecars knows of some that are not heard of here."""
     assert "counts 80/s where the sidecars count 50/s: reports" in minutes(80, 50).said(120.0)[0]
-    assert "counts 50/s where the sidecars count 80/s: somebody" in minutes(50, 80).said(120.0)[0]
+    assert "counts 50/s where the sidecars count 80/s: some" in minutes(50, 80).said(120.0)[0]
 
 
 @pytest.mark.parametrize("lag_s", [5.0, 15.0])
@@ -79,7 +79,7 @@ def test_what_is_read_seldom_is_compared_at_the_time_it_was_read(
         ours = came(900) + 90.0 * (now_s - 900)
         recount.note(7 + came(900) + 45.0 * (now_s - age_s - 900), int(ours), float(now_s), age_s)
     said = recount.said(1100.0)
-    assert "Prometheus counts 45/s where the sidecars count 90/s: somebody" in said[0]
+    assert "Prometheus counts 45/s where the sidecars count 90/s: some callers" in said[0]
 
 
 def test_a_count_that_is_gone_is_missed_if_there_is_something_to_count() -> None:

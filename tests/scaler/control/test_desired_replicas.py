@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.control.desired_replicas import DesiredReplicas, Present, Scene
+from scaler.control.desired_replicas import ClassInstances, DesiredReplicas, FunctionState
 from scaler.prewarm.contract import Windows
 
 
@@ -18,54 +18,56 @@ def plan(
     return Plan("f", 1, "p", (kind,), (route,), prewarm_s=prewarm_s, keep_alive_s=keep_alive_s)
 
 
-def idle(*idle_s: float, loading: int = 0) -> dict[str, Present]:
+def idle(*idle_s: float, loading: int = 0) -> dict[str, ClassInstances]:
     """Instances of the class, each idle for so long."""
-    return {"a": Present(idle_s, loading)}
+    return {"a": ClassInstances(idle_s, loading)}
 
 
 def test_without_a_keep_alive_there_are_as_many_as_planned() -> None:
     """However long they have been idle."""
-    assert {"a": 2} == DesiredReplicas().wanted(plan(), Scene(idle(999, 999), idle_s=999))
+    assert {"a": 2} == DesiredReplicas().wanted(plan(), FunctionState(idle(999, 999), idle_s=999))
 
 
 def test_an_instance_goes_when_it_was_idle_for_too_long_and_stays_gone() -> None:
     """It sleeps while it is on its way out, and after; it is not counted twice."""
     presence, kept = DesiredReplicas(), plan(3, keep_alive_s=60)
-    assert {"a": 3} == presence.wanted(kept, Scene(idle(0, 0, 59)))
-    assert {"a": 2} == presence.wanted(kept, Scene(idle(0, 0, 61)))
-    assert {"a": 2} == presence.wanted(kept, Scene(idle(0, 0, 62)))  # still there
-    assert {"a": 2} == presence.wanted(kept, Scene(idle(0, 0)))
-    assert {"a": 1} == presence.wanted(kept, Scene(idle(0, 61)))
+    assert {"a": 3} == presence.wanted(kept, FunctionState(idle(0, 0, 59)))
+    assert {"a": 2} == presence.wanted(kept, FunctionState(idle(0, 0, 61)))
+    assert {"a": 2} == presence.wanted(kept, FunctionState(idle(0, 0, 62)))  # still there
+    assert {"a": 2} == presence.wanted(kept, FunctionState(idle(0, 0)))
+    assert {"a": 1} == presence.wanted(kept, FunctionState(idle(0, 61)))
     assert 2 == presence.asleep
 
 
 def test_an_unwanted_instance_rests_until_it_was_idle_for_too_long() -> None:
     """A class that the plan does not have any more stays for the keep-alive."""
-    there = {"a": Present((0.0,)), "old": Present((10.0, 70.0))}
-    assert {"a": 1, "old": 1} == DesiredReplicas().wanted(plan(1, keep_alive_s=60), Scene(there))
+    there = {"a": ClassInstances((0.0,)), "old": ClassInstances((10.0, 70.0))}
+    assert {"a": 1, "old": 1} == DesiredReplicas().wanted(
+        plan(1, keep_alive_s=60), FunctionState(there)
+    )
 
 
 def test_who_waits_wakes_as_many_as_it_takes() -> None:
     """Beside those that load; nobody is woken while one is free."""
     presence, kept = DesiredReplicas(), plan(3, keep_alive_s=60)
-    presence.wanted(kept, Scene(idle(61, 61, 61)))
-    assert {"a": 0} == presence.wanted(kept, Scene(idle()))
-    assert {"a": 2} == presence.wanted(kept, Scene(idle(), queued=5, starving=True))
-    loading = Scene(idle(loading=2), queued=5, starving=True)
+    presence.wanted(kept, FunctionState(idle(61, 61, 61)))
+    assert {"a": 0} == presence.wanted(kept, FunctionState(idle()))
+    assert {"a": 2} == presence.wanted(kept, FunctionState(idle(), queued=5, starving=True))
+    loading = FunctionState(idle(loading=2), queued=5, starving=True)
     assert {"a": 2} == presence.wanted(kept, loading)
-    assert {"a": 2} == presence.wanted(kept, Scene(idle(0.0, 5.0), queued=9))
-    assert {"a": 3} == presence.wanted(kept, Scene(idle(0.0, 0.0), queued=3))
+    assert {"a": 2} == presence.wanted(kept, FunctionState(idle(0.0, 5.0), queued=9))
+    assert {"a": 3} == presence.wanted(kept, FunctionState(idle(0.0, 0.0), queued=3))
 
 
 def test_a_prewarm_time_releases_at_once_and_is_back_in_time() -> None:
     """One is there from the prewarm time, less the loading, until the keep-alive is over."""
     presence, timed = DesiredReplicas(), plan(2, keep_alive_s=100, prewarm_s=50)
     counts = {
-        idle_s: sum(presence.wanted(timed, Scene(idle(), idle_s=idle_s, load_s=5)).values())
+        idle_s: sum(presence.wanted(timed, FunctionState(idle(), idle_s=idle_s, load_s=5)).values())
         for idle_s in (0.0, 44.0, 46.0, 99.0, 101.0)
     }
     assert {0.0: 0, 44.0: 0, 46.0: 1, 99.0: 1, 101.0: 0} == counts
-    assert {"a": 1} == presence.wanted(timed, Scene(idle(), queued=1, starving=True))
+    assert {"a": 1} == presence.wanted(timed, FunctionState(idle(), queued=1, starving=True))
 
 
 @pytest.mark.parametrize(
@@ -84,22 +86,22 @@ def test_the_last_instance_is_there_within_its_windows(
     windows: Windows, idle_s: float | None, expected: int
 ) -> None:
     """A plan of none has one within the windows of the prewarm policy, and none outside."""
-    scene = Scene(idle(), idle_s=idle_s, load_s=2, windows=windows)
-    assert expected == sum(DesiredReplicas().wanted(plan(0), scene).values())
+    state = FunctionState(idle(), idle_s=idle_s, load_s=2, windows=windows)
+    assert expected == sum(DesiredReplicas().wanted(plan(0), state).values())
 
 
 def test_windows_end_what_a_plan_still_holds() -> None:
     """A function that has been idle for longer has none, though its plan has not come down yet."""
-    scene = Scene(idle(90, 90), idle_s=90, windows=Windows(0, 60))
-    assert {"a": 0} == DesiredReplicas().wanted(plan(2), scene)
+    state = FunctionState(idle(90, 90), idle_s=90, windows=Windows(0, 60))
+    assert {"a": 0} == DesiredReplicas().wanted(plan(2), state)
 
 
 def test_one_is_enough_for_who_waits_where_there_is_none() -> None:
     """A plan of no instances gets one as soon as somebody waits."""
-    assert {"a": 1} == DesiredReplicas().wanted(plan(0), Scene(queued=3, starving=True))
+    assert {"a": 1} == DesiredReplicas().wanted(plan(0), FunctionState(queued=3, starving=True))
 
 
 def test_bounds_hold_in_any_case() -> None:
     """At least as many as the user says stay awake."""
-    scene = Scene(idle(99, 99, 99), idle_s=99, least=2)
-    assert {"a": 2} == DesiredReplicas().wanted(plan(3, keep_alive_s=60), scene)
+    state = FunctionState(idle(99, 99, 99), idle_s=99, least=2)
+    assert {"a": 2} == DesiredReplicas().wanted(plan(3, keep_alive_s=60), state)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.plan import InstanceClass
-from scaler.control.action import Action, Sight
+from scaler.control.action import Action, ObservedState
 from scaler.control.class_function import Status
 from scaler.control.reconciler import Reconciler
 from tests.effort import scaled
@@ -47,9 +47,9 @@ class World:
             name: Status.of({**document, "name": f"f--{name}", "replicas": self.replicas[name]})
             for name, document in self.documents.items()
         }
-        sight = Sight(BASE, deployed, dict(self.ready), settled)
+        observed = ObservedState(BASE, deployed, dict(self.ready), settled)
         kinds = {name: kind(name) for name in wanted}
-        actions = self.rollout.step(kinds, wanted, sight, self.now_s)
+        actions = self.rollout.step(kinds, wanted, observed, self.now_s)
         for action in actions:
             if self.broken:
                 refused = self.broken != "down"
@@ -196,7 +196,7 @@ def test_who_else_changes_a_count_is_named_and_outdone() -> None:
             changed += 1
         world.load()
         world.step({"a": 2})
-    assert "somebody else has set f--a to 7 replicas instead of 2" in world.rollout.notes[0]
+    assert "something else has set f--a to 7 replicas instead of 2" in world.rollout.notes[0]
     assert 3 <= changed <= 12
 
 
@@ -222,7 +222,7 @@ def test_what_carries_our_labels_and_is_not_wanted_goes() -> None:
     world.until_rest({"a": 1})
     assert {"a": 1} == world.replicas
     deployed = {"a": Status.of({"name": "f--a", "replicas": 1})}
-    gone = world.rollout.step({}, {}, Sight(None, deployed, {}), 1e6)
+    gone = world.rollout.step({}, {}, ObservedState(None, deployed, {}), 1e6)
     assert ["delete f--a"] == [str(action) for action in gone]
 
 
@@ -232,8 +232,8 @@ def test_a_changed_function_is_rolled_out() -> None:
     world.until_rest({"a": 1})
     newer = Status.of({"name": "f", "image": "y"})
     deployed = {"a": Status.of({**world.documents["a"], "name": "f--a", "replicas": 1})}
-    sight = Sight(newer, deployed, {"a": 1})
-    (action,) = world.rollout.step({"a": kind("a")}, {"a": 1}, sight, 1e6)
+    observed = ObservedState(newer, deployed, {"a": 1})
+    (action,) = world.rollout.step({"a": kind("a")}, {"a": 1}, observed, 1e6)
     assert ("update", "y") == (action.verb, action.document["image"])
 
 
@@ -241,7 +241,7 @@ def test_a_name_that_is_too_long_is_said() -> None:
     """OpenFaaS admits 63 characters."""
     rollout = Reconciler("f" * 60)
     base = Status.of({"name": "f" * 60, "image": "x"})
-    assert [] == rollout.step({"long": kind("long")}, {"long": 1}, Sight(base, {}, {}), 0.0)
+    assert [] == rollout.step({"long": kind("long")}, {"long": 1}, ObservedState(base, {}, {}), 0.0)
     assert "at most 63 characters" in rollout.notes[0]
 
 

@@ -48,12 +48,12 @@ def serving(folder: Path) -> Iterator[Caller]:
 def test_whatever_is_written_is_text(tmp_path: Path) -> None:
     """Markup in what the page is told is shown as it was written, and does nothing."""
     with serving(tmp_path) as caller, page(tmp_path / "profile") as tab:
-        control = caller.functions.find("echo")
-        assert control is not None
-        control.follow(control.first_plan(), 0.0)
-        control.notes = [MARKUP]
-        control.remarks = [MARKUP]
-        control.decisions.add(MARKUP, 0.0)
+        controller = caller.functions.find("echo")
+        assert controller is not None
+        controller.follow(controller.first_plan(), 0.0)
+        controller.notes = [MARKUP]
+        controller.remarks = [MARKUP]
+        controller.decisions.add(MARKUP, 0.0)
         tab.open(f"http://{caller.address}/#%E0%A4%A")  # which is no text, either
         wait_until(lambda: tab.value("document.getElementById('login')?.hidden") is False)
         tab.value(f"sessionStorage.setItem('carpool-token', '{TOKEN}'); location.reload()")

@@ -60,9 +60,9 @@ async def test_the_past_is_asked_for_with_the_token(caller: Caller) -> None:
 @with_scaler
 async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
     """Each sample is told once to whoever says what the last one was."""
-    control = caller.functions.find("echo")
-    assert control is not None
-    control.follow(control.first_plan(), 0.0)
+    controller = caller.functions.find("echo")
+    assert controller is not None
+    controller.follow(controller.first_plan(), 0.0)
     caller.dashboard.sample()
     line = ClassReport("first", batches=2, seats=8, exec_s=0.2)
     said = replace(

@@ -75,9 +75,9 @@ def test_samples_survive_a_snapshot_that_fails(tmp_path: Path) -> None:
 async def test_a_reader_sees_what_was_when_it_asked(caller: Caller) -> None:
     """The first one to ask waits for a snapshot, and needs not ask twice."""
     _, before = await caller.get("/v1/functions/echo")
-    control = caller.functions.find("echo")
-    assert control is not None
-    control.follow(control.first_plan(), 0.0)
+    controller = caller.functions.find("echo")
+    assert controller is not None
+    controller.follow(controller.first_plan(), 0.0)
     _, after = await caller.get("/v1/functions/echo")
     assert (None, "first") == (before["plan"], after["plan"]["classes"][0]["name"])
     assert ["at_s", "text"] == sorted(after["decisions"][-1])
