@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"]
 DATA = {*(f"{package}/py.typed" for package in PACKAGES)}
-DATA |= {"carpool/latency/profiles.sqlite", "scaler/dashboard/page.html"}
+DATA |= {"carpool/predictor/profiles.sqlite", "scaler/dashboard/page.html"}
 
 
 def _build(folder: Path, target: str, into: Path) -> Path:

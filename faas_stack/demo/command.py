@@ -86,11 +86,9 @@ async def _show_duels(address: str) -> None:
         policies = ("none", "deadline")
         wide = dict(zip(policies, ("wide-none", "wide"), strict=True))
         files = dict(zip(policies, ("filetype-none", "filetype"), strict=True))
-        source = stack.ROOT / "faas_stack" / "demo.py"
         await _show_duel("wide", Contest(address, wide, vector, _SLO, _WIDE_ROUND_S, _ROUNDS))
-        await _show_duel(
-            "filetype", Contest(address, files, source, _SLO, _FILETYPE_ROUND_S, _ROUNDS)
-        )
+        contest = Contest(address, files, Path(__file__), _SLO, _FILETYPE_ROUND_S, _ROUNDS)
+        await _show_duel("filetype", contest)
 
 
 async def _show_duel(name: str, contest: Contest) -> None:
