@@ -66,18 +66,16 @@ class Orchestrator:
         Raises:
             ConfigError: a class whose latency is not known.
         """
+        name = action.name
         if action.verb == "deploy":
-            self._classes[action.name] = Replicas(
-                run, self._agenda, self._room, _class_of(action, run), action.document
-            )
+            kind = _class_of(action, run)
+            self._classes[name] = Replicas(run, self._agenda, self._room, kind, action.document)
         elif action.verb == "update":
-            found = self._classes[action.name]
-            found.update(_class_of(action, run), action.document, now)
+            self._classes[name].update(_class_of(action, run), action.document, now)
         else:
-            found = self._classes[action.name]
-            found.scale(action.replicas, now, loaded=self.warm)
-            if action.verb == "delete":
-                del self._classes[action.name]
+            self._classes[name].scale(action.replicas, now, loaded=self.warm)
+        if action.verb == "delete":
+            del self._classes[name]
 
 
 class Replicas:
