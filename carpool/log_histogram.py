@@ -10,14 +10,10 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from carpool.validation import rules
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from carpool.validation.problems import Problems
-
-__all__ = ["BINS", "FIRST_S", "Spread", "bin_of", "counts_rule", "middle_s", "quantile_s"]
+__all__ = ["BINS", "FIRST_S", "Spread", "bin_of", "middle_s", "quantile_s"]
 
 FIRST_S = 0.001
 BINS = 222
@@ -46,21 +42,3 @@ def quantile_s(counts: Mapping[int, int], share: float) -> float | None:
     return next(
         (middle_s(n) for n, s in zip(bins, sums, strict=True) if s >= share * sums[-1]), None
     )
-
-
-def counts_rule(value: object, path: str, problems: Problems) -> None:
-    """The form of a spread in JSON: counts by the bin's number, which JSON has as a text."""
-    before = len(problems)
-    _COUNTS(value, path, problems)
-    if len(problems) == before and isinstance(value, dict):
-        _check_bins(value, path, problems)
-
-
-def _check_bins(data: Mapping[str, int], path: str, problems: Problems) -> None:
-    for number in data:
-        whole = number.isascii() and number.isdecimal() and len(number) <= len(str(BINS))
-        if not whole or int(number) >= BINS or number != str(int(number)):
-            problems.add(f"{path}.{number[:20]}", number[:20], f"a bin from 0 to {BINS - 1}")
-
-
-_COUNTS = rules.mapping(rules.number("a count of at least 1", lambda v: v >= 1, whole=True))

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping  # noqa: TC003  msgspec reads the fields' types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import msgspec
 
 from carpool import plan_validation
 from carpool.errors import ConfigError, Problem
 from carpool.validation import rules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["InstanceClass", "OnOffer", "Plan", "Predicted", "Quantiles", "Route"]
 
@@ -156,16 +156,7 @@ class Plan:
     @classmethod
     def from_dict(cls, data: object) -> Self:
         """Read a plan that is decoded JSON already; raises as `from_json` does."""
-        fields = dict(plan_validation.check(data))
-        fields["classes"] = tuple(InstanceClass(**item) for item in fields.get("classes", ()))
-        fields["routes"] = tuple(Route(**item) for item in fields.get("routes", ()))
-        fields["explain"] = tuple(fields.get("explain", ()))
-        fields["variants"] = tuple(OnOffer(**item) for item in fields.get("variants", ()))
-        predicted = dict(fields.get("predicted", {}))
-        if "latency_s" in predicted:
-            predicted["latency_s"] = Quantiles(**predicted["latency_s"])
-        fields["predicted"] = Predicted(**predicted)
-        return cls(**fields)
+        return msgspec.convert(plan_validation.check(data), cls)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain lists and dictionaries, every field present."""

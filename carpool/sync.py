@@ -2,9 +2,10 @@
 
 A front sidecar reports its load and what it sees of its instances (`FrontReport`); the sidecar of
 an instance announces where it takes batches (`Announcement`). Either is one JSON object, and is
-read strictly. The sender numbers its messages, so that one that comes twice is recognised. The
-answer carries the plan where the sender does not have it yet, and a proof that its sender
-knows the token and answers this very message: a plan can neither be forged nor played back.
+read strictly: the type of a field below says all that it may hold, and no other field may come. The
+sender numbers its messages, so that one that comes twice is recognised. The answer carries the plan
+where the sender does not have it yet, and a proof that its sender knows the token and answers this
+very message: a plan can neither be forged nor played back.
 
 The sidecars of a function have a token of its own, made from the scaler's, which speaks for no
 other function. What a front shows to its instances with each batch is made from that.
@@ -14,24 +15,18 @@ Nothing here knows how messages travel, or what is done about them.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import hmac
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-import orjson
+import msgspec
+from msgspec import Meta, Struct
 
-from carpool.errors import ConfigError, Problem
+from carpool import function_name
+from carpool.log_histogram import BINS
 from carpool.plan import Plan
-from carpool.sync_validation import ANNOUNCEMENT, ANSWER, REPORT
-from carpool.validation.problems import Problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from carpool.log_histogram import Spread
-    from carpool.validation.rules import Rule
+from carpool.validation import messages
 
 __all__ = [
     "PATH",
@@ -52,18 +47,30 @@ __all__ = [
 PATH = "/v1/sync"
 PROOF = "x-carpool-proof"
 
+# msgspec looks for a pattern anywhere in a text, so each says where the text begins and ends.
+FunctionName = Annotated[str, Meta(pattern=rf"\A(?:{function_name.PATTERN})\Z")]
+Sender = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]{8,64}\Z")]
+AppName = Annotated[str, Meta(pattern=r"\A\S{1,63}\Z")]
+ClassName = Annotated[str, Meta(pattern=r"\A[-a-z0-9]{0,63}\Z")]
+Address = Annotated[str, Meta(pattern=r"\A\S{1,200}\Z")]
+Revision = Annotated[str, Meta(pattern=r"\A[-:A-Za-z0-9]{0,64}\Z")]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Count = Annotated[int, Meta(ge=0, le=10**9)]
+Sequence = Annotated[int, Meta(ge=1, lt=2**53)]
+BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=1, lt=2**53)]]
+State = Annotated[str, Meta(pattern=r"\A(loading|ready|leaving)\Z")]
+Condition = Annotated[str, Meta(pattern=r"\A(overloaded|interfered)\Z")]
 
-@dataclass(frozen=True, slots=True)
-class AppReport:
+
+class AppReport(Struct, frozen=True, forbid_unknown_fields=True):
     """An application's requests since the last report; ``gaps`` are the times between them."""
 
-    name: str
-    arrivals: int
-    gaps: Mapping[int, int] = field(default_factory=dict)
+    name: AppName
+    arrivals: Count
+    gaps: BinCounts = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ClassReport:
+class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
     """Batches of one class of instances since the last report, and what is known of its times.
 
     Attributes:
@@ -72,16 +79,15 @@ class ClassReport:
         base_s, per_item_s: The line of execution times by batch size; 0 while it is not known.
     """
 
-    name: str
-    batches: int
-    seats: int
-    exec_s: float
-    base_s: float = 0.0
-    per_item_s: float = 0.0
+    name: ClassName
+    batches: Count
+    seats: Count
+    exec_s: Seconds
+    base_s: Seconds = 0.0
+    per_item_s: Seconds = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceReport:
+class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     """An instance as a front sidecar sees it.
 
     Attributes:
@@ -91,18 +97,17 @@ class InstanceReport:
         batches, seats, exec_s: What it gave back since the last report, as in a `ClassReport`.
     """
 
-    address: str
-    name: str
+    address: Address
+    name: ClassName
     up: bool
-    in_flight: int
-    idle_s: float
-    batches: int = 0
-    seats: int = 0
-    exec_s: float = 0.0
+    in_flight: Count
+    idle_s: Seconds
+    batches: Count = 0
+    seats: Count = 0
+    exec_s: Seconds = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class FrontReport:
+class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     """What a front sidecar reports.
 
     Attributes:
@@ -122,45 +127,29 @@ class FrontReport:
         surging: More came than what was reported before lets expect.
     """
 
-    function: str
-    sender: str
-    sequence: int
-    revision: str = ""
-    version: int | None = None
-    period_s: float = 0.0
-    idle_s: float | None = None
-    queued: int = 0
+    function: FunctionName
+    sender: Sender
+    sequence: Sequence
+    revision: Revision = ""
+    version: Count | None = None
+    period_s: Seconds = 0.0
+    idle_s: Seconds | None = None
+    queued: Count = 0
     starving: bool = False
     apps: tuple[AppReport, ...] = ()
     classes: tuple[ClassReport, ...] = ()
     instances: tuple[InstanceReport, ...] = ()
-    idle: Mapping[int, int] = field(default_factory=dict)
-    fates: Mapping[str, int] = field(default_factory=dict)
-    latency: Mapping[int, int] = field(default_factory=dict)
+    idle: BinCounts = {}
+    fates: Mapping[str, Count] = {}
+    latency: BinCounts = {}
     surging: bool = False
 
     def to_json(self) -> bytes:
         """As it travels."""
-        return _dumps(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """From a form that has been checked."""
-        apps = (AppReport(**{**app, "gaps": _bins(app["gaps"])}) for app in data["apps"])
-        return cls(
-            **{
-                **data,
-                "apps": tuple(apps),
-                "classes": tuple(ClassReport(**item) for item in data["classes"]),
-                "instances": tuple(InstanceReport(**item) for item in data["instances"]),
-                "idle": _bins(data["idle"]),
-                "latency": _bins(data["latency"]),
-            }
-        )
+        return msgspec.json.encode(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(Struct, frozen=True, forbid_unknown_fields=True):
     """What the sidecar of an instance says of itself.
 
     Attributes:
@@ -173,22 +162,21 @@ class Announcement:
         reason: Why it is not ready, where it knows.
     """
 
-    function: str
-    sender: str
-    sequence: int
-    name: str
-    address: str
-    state: Literal["loading", "ready", "leaving"] = "loading"
-    load_s: float = 0.0
-    reason: str = ""
+    function: FunctionName
+    sender: Sender
+    sequence: Sequence
+    name: ClassName
+    address: Address
+    state: State = "loading"
+    load_s: Seconds = 0.0
+    reason: Annotated[str, Meta(max_length=500)] = ""
 
     def to_json(self) -> bytes:
         """As it travels."""
-        return _dumps(self)
+        return msgspec.json.encode(self)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAnswer:
+class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     """What a sidecar is answered.
 
     Attributes:
@@ -200,49 +188,69 @@ class SyncAnswer:
         soonest_s: From one message of a front to its next, however urgent.
     """
 
-    interval_s: float
-    revision: str = ""
+    interval_s: Annotated[float, Meta(ge=0.01, le=3600)]
+    revision: Revision = ""
     plan: Plan | None = None
-    instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    soonest_s: float = 0.0
+    instances: Mapping[str, tuple[Address, ...]] = {}
+    conditions: Mapping[str, Condition] = {}
+    soonest_s: Seconds = 0.0
 
     def to_json(self) -> bytes:
         """As it travels."""
-        data = {
-            "interval_s": self.interval_s,
-            "revision": self.revision,
-            "plan": self.plan.to_dict() if self.plan else None,
-            "instances": dict(self.instances),
-            "conditions": dict(self.conditions),
-            "soonest_s": self.soonest_s,
-        }
-        return orjson.dumps(data)
+        return msgspec.json.encode(self)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
         """Read an answer.
 
         Raises:
-            ConfigError: everything that is wrong with it, each with its path.
+            ConfigError: what is wrong with it, with its path; of a plan, everything.
         """
-        data = _checked(_loads(text), ANSWER)
-        plan = Plan.from_dict(data["plan"]) if data["plan"] is not None else None
-        instances = {name: tuple(of_class) for name, of_class in data["instances"].items()}
-        conditions, soonest_s = data.get("conditions", {}), data.get("soonest_s", 0.0)
-        return cls(data["interval_s"], data["revision"], plan, instances, conditions, soonest_s)
+        found = messages.read(_ANSWER, text)
+        plan = None if found.plan is None else Plan.from_dict(found.plan)
+        return cls(
+            found.interval_s,
+            found.revision,
+            plan,
+            found.instances,
+            found.conditions,
+            found.soonest_s,
+        )
+
+
+class _PlainAnswer(SyncAnswer, frozen=True, forbid_unknown_fields=True):
+    """An answer whose plan has not been read: plans are read as people's files are."""
+
+    plan: dict[str, Any] | None = None  # type: ignore[assignment]  # what becomes of it is above
+
+
+class _Address(Struct):
+    """Only whether there is one: what tells the two messages apart."""
+
+    address: object = None
+
+
+_ANSWER = msgspec.json.Decoder(_PlainAnswer)
+_REPORT = msgspec.json.Decoder(FrontReport)
+_ANNOUNCEMENT = msgspec.json.Decoder(Announcement)
+_HAS_ADDRESS = msgspec.json.Decoder(_Address)
 
 
 def read_message(text: bytes) -> FrontReport | Announcement:
     """What a sidecar says; an announcement has an ``address``, a report has none.
 
     Raises:
-        ConfigError: everything that is wrong with it, each with its path.
+        ConfigError: what is wrong with it, with its path.
     """
-    data = _loads(text)
-    if isinstance(data, dict) and "address" in data:
-        return Announcement(**_checked(data, ANNOUNCEMENT))
-    return FrontReport.from_dict(_checked(data, REPORT))
+    # A key that comes twice harms nothing here: a sender that may speak at all could as well have
+    # sent the last of both.
+    if messages.read(_HAS_ADDRESS, text).address is not None:
+        return messages.read(_ANNOUNCEMENT, text)
+    report = messages.read(_REPORT, text)
+    messages.refuse_twice("apps", "name", [app.name for app in report.apps])
+    messages.refuse_twice("classes", "name", [found.name for found in report.classes])
+    messages.refuse_twice("instances", "address", [found.address for found in report.instances])
+    return report
 
 
 def proof(token: bytes, sender: str, sequence: int, answer: bytes) -> str:
@@ -269,28 +277,3 @@ def batch_key(token: str, function: str) -> str:
     """What shows that a batch is from a front of ``function``; empty where there is no token."""
     text = f"batch {function}".encode()
     return hmac.new(token.encode(), text, hashlib.sha256).hexdigest() if token else ""
-
-
-def _dumps(message: FrontReport | Announcement) -> bytes:
-    return orjson.dumps(dataclasses.asdict(message), option=orjson.OPT_NON_STR_KEYS)
-
-
-def _loads(text: bytes) -> object:
-    # Ten thousand sidecars speak a few thousand times a second. A key that comes twice harms
-    # nothing here: a sender that may speak at all could as well have sent the last of both.
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigError([Problem("body", "", "a JSON document", str(error))]) from error
-
-
-def _checked(data: object, rule: Rule) -> dict[str, Any]:
-    problems = Problems()
-    rule(data, "", problems)
-    problems.raise_if_any()
-    assert isinstance(data, dict)  # noqa: S101  the form has just said so; this tells mypy
-    return data
-
-
-def _bins(data: Mapping[str, int]) -> Spread:
-    return {int(number): count for number, count in data.items()}

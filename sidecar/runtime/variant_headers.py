@@ -14,10 +14,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-import orjson
+import msgspec
 
 from carpool import durations
-from carpool.errors import BadRequest
+from carpool.errors import BadRequest, shown
 from carpool.variants.demand import Demand
 
 if TYPE_CHECKING:
@@ -31,6 +31,15 @@ HEADERS = frozenset(_HEADER + word.encode() for word in _WORDS)
 _PARAMETER = "carpool_"
 _MARK = b'"carpool_'
 _SHOWN = 80
+
+
+class _Body(msgspec.Struct):
+    """An inference request, of which nothing else is decoded: the tensors are passed over."""
+
+    parameters: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Body)
 _INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
 
 
@@ -63,12 +72,9 @@ def in_body(body: bytes, json_length: bytes) -> Demand | None:
     if _MARK not in text:
         return None
     try:
-        data: Any = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        parameters = _DECODER.decode(text).parameters
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # the handler will say what is wrong with it
-    parameters = data.get("parameters") if isinstance(data, dict) else None
-    if not isinstance(parameters, dict):
-        return None
     given = {w: parameters[_PARAMETER + w] for w in _WORDS if _PARAMETER + w in parameters}
     return _demand(given, lambda word: f"the parameter carpool_{word}".lower()) if given else None
 
@@ -97,7 +103,7 @@ def stricter(one: Demand | None, other: Demand | None) -> Demand | None:
 def _demand(given: Mapping[str, object], called: Callable[[str], str]) -> Demand:
     demand = Demand()
     for word, value in given.items():
-        text = str(value)
+        text = value if isinstance(value, str) else shown(value)
         try:
             demand = _with(demand, word, text)
         except ValueError as error:

@@ -20,6 +20,7 @@ from carpool.sync import (
     read_message,
 )
 
+_APP = {"name": "web", "arrivals": 1, "gaps": {}}
 REPORT = FrontReport(
     "classify",
     "a" * 16,
@@ -63,8 +64,16 @@ def test_a_message_arrives_as_it_was(message: FrontReport | Announcement) -> Non
         ({"queued": -1}, "queued"),
         ({"starving": 1}, "starving"),
         ({"period_s": float("nan")}, "body"),
-        ({"idle": {"999": 1}}, "idle.999"),
-        ({"apps": [{"name": "web", "arrivals": 1}]}, "apps[0].gaps"),
+        ({"state": "ready"}, "state = 'ready': expected no such field"),
+        ({"idle": {"999": 1}}, "idle = \"{'999': 1}\": expected int <= 221 as each key"),
+        ({"idle": {"-1": 1}}, "idle"),
+        ({"idle": {"01": 1}}, "idle"),
+        ({"idle": {"x": 1}}, "idle"),
+        ({"idle": {"1": 0}}, "idle[...] = \"{'1': 0}\": expected int >= 1"),
+        ({"idle": [1]}, "idle = '[1]': expected object"),
+        ({"apps": [{"name": "web"}]}, "apps[0].arrivals = '': expected a value; it is missing"),
+        ({"apps": [{"name": "web", "arrivals": "5"}]}, "apps[0].arrivals = '5': expected int"),
+        ({"apps": [_APP, _APP]}, "apps[1].name = 'web': expected another name than apps[0]"),
         ({"extra": 1}, "extra"),
     ],
 )
@@ -76,7 +85,19 @@ def test_an_ill_formed_report_says_what_is_wrong(changed: dict[str, Any], names:
     assert names in str(raised.value)
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"null", b"{", b"\xff", b"{}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{",
+        b"\xff",
+        b"{}",
+        b'{"apps":' + b"[" * 100_000,
+        b'{"function":"\xff"}',
+    ],
+)
 def test_what_is_no_message_is_refused(text: bytes) -> None:
     """Anything but the two forms is a `ConfigError`, never another error."""
     with pytest.raises(ConfigError):

@@ -8,10 +8,10 @@ import json
 import logging
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from carpool.http.client import Pool
@@ -185,7 +185,9 @@ async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
     shown = proof(TOKEN.encode(), REPORT.sender, 1, told.body)
     assert shown.encode() == told.header(PROOF.encode())
 
-    again = replace(REPORT, sequence=2, revision=answer.revision, version=answer.plan.version)
+    again = structs.replace(
+        REPORT, sequence=2, revision=answer.revision, version=answer.plan.version
+    )
     assert SyncAnswer.from_json((await caller.say(again)).body).plan is None
     assert 5 * 2 == controller.registry.arrivals["*"]
 
@@ -198,7 +200,7 @@ async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) ->
         "token": (401, REPORT, "wrong"),
         "form": (400, b'{"function": "echo"}', TOKEN),
         "size": (413, b" " * 300_000, TOKEN),
-        "function": (404, replace(REPORT, function="plain", sequence=9), TOKEN),
+        "function": (404, structs.replace(REPORT, function="plain", sequence=9), TOKEN),
         "replayed": (409, REPORT, TOKEN),
     }
     for reason, (status, message, token) in refused.items():
@@ -220,7 +222,7 @@ async def test_a_function_s_token_speaks_for_it_alone(caller: Caller) -> None:
     shown = proof(own, REPORT.sender, 1, told.body)
     assert (200, shown.encode()) == (told.status, told.header(PROOF.encode()))
     of_plain = function_token(TOKEN.encode(), "plain").decode()
-    later = replace(REPORT, sequence=2)
+    later = structs.replace(REPORT, sequence=2)
     refused = {of_plain: 403, f"echo.{'0' * 64}": 401, own.decode()[1:]: 401, ".": 401}
     for token, status in refused.items():
         assert status == (await caller.say(later, token)).status, token

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
@@ -165,7 +166,7 @@ def test_idle_times_are_those_of_the_busiest_front() -> None:
     registry.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
     assert ClassInstances((60.0,), 0) == registry.present(100.0, {})["small"]
     assert 61.0 == registry.idle_s(101.0)
-    busy = replace(idle, in_flight=1, idle_s=0.0)
+    busy = structs.replace(idle, in_flight=1, idle_s=0.0)
     registry.reported(report("b" * 8, instances=(busy,), queued=2), 101.0)
     assert ClassInstances((0.0,), 0) == registry.present(101.0, {})["small"]
     assert registry.idle_s(101.0) is None

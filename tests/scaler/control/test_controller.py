@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from carpool.latency.linear import Linear
 from carpool.log_histogram import bin_of
@@ -217,7 +218,7 @@ def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
     minute = {bin_of(60.0): 1}
 
     def other(**fields: Any) -> FrontReport:
-        return replace(report(**fields), sender="b" * 8)
+        return structs.replace(report(**fields), sender="b" * 8)
 
     controller.reported(report(idle=minute), 100.0, 100.0)
     assert 1 == len(seen)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from carpool.sync import AppReport, ClassReport
 from scaler.control.class_function import Status
@@ -65,7 +65,7 @@ async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
     controller.follow(controller.first_plan(), 0.0)
     caller.dashboard.sample()
     line = ClassReport("first", batches=2, seats=8, exec_s=0.2)
-    said = replace(
+    said = structs.replace(
         REPORT,
         apps=(AppReport("*", 8),),
         classes=(line,),

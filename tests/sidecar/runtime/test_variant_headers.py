@@ -60,6 +60,24 @@ def test_only_the_json_part_of_a_binary_body_is_read() -> None:
     )
 
 
+def test_only_the_parameters_of_a_body_are_decoded() -> None:
+    """What else it is, however long and however deep, is the handler's to judge."""
+    said = b'"parameters": {"carpool_accuracy": 0.5}'
+    assert Demand(accuracy=0.5) == variant_headers.in_body(b'{"inputs": 5, ' + said + b"}", b"")
+    for inputs in (b"[" * 100_000, b'"\xff', b"[" * 900 + b"]" * 899, b"[1, NaN"):
+        assert variant_headers.in_body(b'{"inputs": ' + inputs + b", " + said + b"}", b"") is None
+
+
+def test_a_value_as_deep_as_can_be_read_is_refused_as_any_other() -> None:
+    """Quoting it goes no deeper than a message needs."""
+    deep = b'{"parameters": {"carpool_accuracy": ' + b"[" * 600 + b"]" * 600 + b"}}"
+    with pytest.raises(BadRequest, match="a share from 0 to 1"):
+        variant_headers.in_body(deep, b"")
+    huge = b'{"parameters": {"carpool_cost": ' + b"9" * 4000 + b"}}"
+    with pytest.raises(BadRequest, match="an amount above 0"):
+        variant_headers.in_body(huge, b"")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
