@@ -20,6 +20,8 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from benchmarks import lazy_floor
+from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from carpool.lazy_batching.rules import PAPER, Rules
 from simulator.staged import Coming, lazily, windowed
@@ -33,8 +35,6 @@ BATCH_MAX = 64
 SLA_S = 0.1
 RATES_RPS = (16, 64, 250, 500, 1000, 2000)
 WINDOWS_MS = tuple(range(5, 100, 10))
-LENGTHS = {5: 0.2, 15: 0.45, 25: 0.25, 35: 0.1}
-MEAN_LENGTH = sum(length * share for length, share in LENGTHS.items())
 PREDICTED = 25  # covers nine of ten
 ORACLE = Rules(lost="block", pays=False)  # with true lengths and the times of batches
 PAPERS = {"latency": 15.0, "throughput": 1.5, "satisfaction": 5.5}
@@ -152,8 +152,6 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--floor", action="store_true", help="what any way could reach")
     flags, rest = parser.parse_known_args(argv)
     if flags.floor:
-        from benchmarks import lazy_floor  # noqa: PLC0415  it builds on this one
-
         return lazy_floor.main()
     if flags.live:
         from benchmarks import lazy_live  # noqa: PLC0415  needs models and processes

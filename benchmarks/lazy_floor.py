@@ -14,7 +14,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.lazy import LENGTHS
+from benchmarks.lazy_lengths import LENGTHS
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from carpool.lazy_batching.rules import Rules
 from simulator.staged import Coming, lazily, windowed

@@ -27,7 +27,7 @@ import numpy as np
 import uvloop
 
 from benchmarks.launch import free_port
-from benchmarks.lazy import LENGTHS
+from benchmarks.lazy_lengths import LENGTHS
 from carpool.errors import CarpoolError
 from examples import models, sequences
 from faas_stack.load import arrivals

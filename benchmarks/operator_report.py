@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,36 @@ from benchmarks.operator_models import MODELS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.operators import Point, Speed
-    from carpool.predictor.profile import Origin
+    from carpool.predictor.profile import Origin, Setting
 
-__all__ = ["report"]
+__all__ = ["Point", "Speed", "report"]
 
 _MS = 1000.0
+
+
+class Point(NamedTuple):
+    """One model at one setting, in seconds; the calibrated fields are None where it was used."""
+
+    model: str
+    setting: Setting
+    measured_s: float
+    spread_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+    calibrated_s: float | None
+    calibrated_low_s: float | None
+    calibrated_high_s: float | None
+
+
+class Speed(NamedTuple):
+    """What a prediction costs, in seconds: the quickest, the median or the slowest of many."""
+
+    model: str
+    quickest_load_s: float
+    load_s: float
+    predict_s: float
+    slowest_s: float
 
 
 def report(

@@ -15,12 +15,12 @@ import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from benchmarks.machine import commit
 from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
-from benchmarks.operator_report import report
+from benchmarks.operator_report import Point, Speed, report
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor.fit_database import read_model
 from carpool.predictor.operator_errors import measured_errors
@@ -37,37 +37,12 @@ if TYPE_CHECKING:
     from carpool.predictor.operators import Case
     from carpool.predictor.profile import Profile
 
-__all__ = ["Point", "Speed", "main"]
+__all__ = ["main"]
 
 _RESULTS = Path(__file__).parent / "results" / "operators.md"
 _MODELS = Path(__file__).parent.parent / "build" / "operator-models"
 _CALIBRATION = Setting(4, 1)
 _REPEATS, _LOADS = 20, 9
-
-
-class Point(NamedTuple):
-    """One model at one setting, in seconds; the calibrated fields are None where it was used."""
-
-    model: str
-    setting: Setting
-    measured_s: float
-    spread_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
-    calibrated_s: float | None
-    calibrated_low_s: float | None
-    calibrated_high_s: float | None
-
-
-class Speed(NamedTuple):
-    """What a prediction costs, in seconds: the quickest, the median or the slowest of many."""
-
-    model: str
-    quickest_load_s: float
-    load_s: float
-    predict_s: float
-    slowest_s: float
 
 
 def main(argv: list[str]) -> int:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from sidecar.core.batch import Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
-from sidecar.core.isolation import Fault
-from sidecar.core.request import Request
-from sidecar.core.states import TERMINAL
+from sidecar.core.request import TERMINAL, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.core.admission.shedding import Shedding
     from sidecar.core.batch import Batch
     from sidecar.core.policy import BatchPolicy
-    from sidecar.core.states import State
+    from sidecar.core.request import State
 
 __all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction", "Stuck"]
 

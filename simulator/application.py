@@ -28,16 +28,26 @@ class SendingApplication:
     Args:
         lane: The queue.
         app: The application.
+        surge: Is told of each of its requests.
 
     Attributes:
         app: The application.
         count: Its requests since the last report.
-        surge: Is told of each of them; None: nobody is.
     """
 
-    __slots__ = ("_admit", "_hold", "_lane", "_name", "_skipped", "_slo_s", "app", "count", "surge")
+    __slots__ = (
+        "_admit",
+        "_hold",
+        "_lane",
+        "_name",
+        "_skipped",
+        "_slo_s",
+        "_surge",
+        "app",
+        "count",
+    )
 
-    def __init__(self, lane: SimulatedSidecar, app: App) -> None:
+    def __init__(self, lane: SimulatedSidecar, app: App, surge: Surge) -> None:
         self.app = app
         self._lane = lane
         self._admit = lane.batcher.admit
@@ -45,7 +55,7 @@ class SendingApplication:
         self._hold = lane.cold_start.arrived
         self._slo_s = app.slo_s
         self.count = 0
-        self.surge: Surge | None = None
+        self._surge = surge
         self._skipped: Times = np.empty(0)
 
     def skips(self, times: Times) -> None:
@@ -58,8 +68,7 @@ class SendingApplication:
             came = int(np.searchsorted(self._skipped, now, side="right"))
             self._skipped = self._skipped[came:]
             self.count += came
-            if self.surge is not None:
-                self.surge.add(came)
+            self._surge.add(came)
         count, self.count = self.count, 0
         return count
 
@@ -67,7 +76,7 @@ class SendingApplication:
         """One request."""
         lane = self._lane
         self.count += 1
-        if self.surge is not None and self.surge.arrived(now):
+        if self._surge.arrived(now):
             lane.urgent(now)
         now -= lane.skipped_s
         lane.requests = number = lane.requests + 1

@@ -95,7 +95,7 @@ class Front:
         run, lane = self._run, self._run.lane
         self._sequence += 1
         serving = [instance for instance in run.instances.values() if instance.serving]
-        counts = {caller.app.name: caller.take(now) for caller in lane.callers}
+        counts = {caller.app.name: caller.take(now) for caller in run.callers}
         surging = self.surge.told(now)
         return FrontReport(
             function=run.function.name,

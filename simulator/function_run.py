@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scaler.control.controller import Controller
     from scaler.functions import Functions
     from scaler.scenarios.scenario import Function
+    from simulator.application import SendingApplication
     from simulator.execution import Executions
-    from simulator.front import Front
     from simulator.instance import Instance
     from simulator.simulated_sidecar import SimulatedSidecar
 
@@ -41,7 +41,7 @@ class FunctionRun(Results):
         instances: Those there are, by address.
         version: Grows with every change of those that serve or load.
         lane: Its queue.
-        front: Speaks for it.
+        callers: One an application.
     """
 
     controller: Controller
@@ -50,7 +50,7 @@ class FunctionRun(Results):
     instances: dict[str, Instance] = field(default_factory=dict)
     version: int = 0
     lane: SimulatedSidecar = field(init=False)
-    front: Front = field(init=False)
+    callers: list[SendingApplication] = field(init=False)
     _messages: int = 0
     _addresses: int = 0
 

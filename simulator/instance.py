@@ -11,11 +11,12 @@ from sidecar.core.dispatch import Upstream
 from simulator.staged_device import StagedDevice, room_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from carpool.plan import InstanceClass
     from sidecar.core.exec_time import ExecTime
     from simulator.capacity import Place
     from simulator.execution import Execution
-    from simulator.orchestrator import Replicas
 
 __all__ = ["Instance", "Key", "Phase"]
 
@@ -31,7 +32,7 @@ class Phase(enum.Enum):
     DRAINING = "draining"  # it gets no batches, and works off what it has
     GONE = "gone"
 
-    __hash__ = object.__hash__  # as that of `sidecar.core.states.State`
+    __hash__ = object.__hash__  # as that of `sidecar.core.request.State`
 
 
 class Instance:
@@ -44,7 +45,7 @@ class Instance:
         budget: Its part of a core; None: whole ones, or nobody holds it to its part.
         device: Runs them stage by stage; None: as a whole.
         place: Where it is.
-        home: What runs it.
+        drained: Called when it has given back what it had, with itself and the time.
         upstream: How the sidecar sees it.
         phase: Where it is in its life.
         serving: Whether the front sends it batches.
@@ -62,9 +63,9 @@ class Instance:
         "busy_until",
         "cold_before",
         "device",
+        "drained",
         "exec_s",
         "execution",
-        "home",
         "kind",
         "phase",
         "place",
@@ -77,7 +78,7 @@ class Instance:
         "used",
     )
 
-    home: Replicas
+    drained: Callable[[Instance, float], None]
 
     def __init__(
         self,

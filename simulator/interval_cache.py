@@ -99,7 +99,7 @@ class IntervalCache:
             return False
         track.lane.served.add(regime.served, requests / regime.requests)
         track.lane.skip(end - start)
-        for caller, own in zip(track.lane.callers, times, strict=True):
+        for caller, own in zip(track.callers, times, strict=True):
             caller.skips(own)
         for instance in track.serving:
             instance.used = end

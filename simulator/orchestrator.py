@@ -155,7 +155,7 @@ class Replicas:
             return False
         name = self._run.next_address()
         instance = Instance(name, self._kind, self._revision, self._execution, place, now)
-        instance.home = self
+        instance.drained = self.drained
         self._instances.append(instance)
         self._run.started(instance)
         if loaded:

@@ -13,7 +13,6 @@ from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.cold_start import ColdStart
 from sidecar.policies.planned import Planned, policy_of, routes_of
-from simulator.application import SendingApplication
 from simulator.instance import Phase
 from simulator.outcomes import Outcomes
 from simulator.upstreams import ManyUpstreams
@@ -46,7 +45,6 @@ class SimulatedSidecar:
 
     Attributes:
         served: What became of requests; its reader may put another in its place.
-        callers: One an application.
         requests: How many came.
         waiting: Requests that wait.
         idle_since: When the last batch came back, or the last request expired, if nothing has
@@ -88,7 +86,6 @@ class SimulatedSidecar:
         self.skipped_s = 0.0
         self.requests = 0
         self.served = Outcomes()
-        self.callers = [SendingApplication(self, app) for app in apps]
         self.waiting = 0
         self.free = 0
         self.idle_since = 0.0
@@ -240,7 +237,7 @@ class SimulatedSidecar:
         if idle and not batch.upstream.in_flight:
             instance.used = at_s
             if instance.phase is Phase.DRAINING:
-                instance.home.drained(instance, at_s)
+                instance.drained(instance, at_s)
         if self.batcher.idle:
             self.idle_since = at_s
 

@@ -25,6 +25,7 @@ from scaler.planning import cost
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
 from sidecar.core.surge import Surge
+from simulator.application import SendingApplication
 from simulator.arrivals import Arrivals, merged
 from simulator.capacity import Capacity
 from simulator.event_queue import EventQueue
@@ -77,8 +78,9 @@ class Simulation:
         self._room = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
         self._orchestrator = Orchestrator(agenda, self._room)
         self._functions = self._scaler()
+        self._fronts: list[Front] = []
         self._runs = [self._run_of(each) for each in scenario.functions]
-        self._callers = [caller for run in self._runs for caller in run.lane.callers]
+        self._callers = [caller for run in self._runs for caller in run.callers]
         self._outcome = Simulated(self._runs, priced=scenario.prices.given)
         self._regimes = IntervalCache() if self._settings.rate_level else None
         self._due_s = math.inf
@@ -109,13 +111,13 @@ class Simulation:
     def _begin(self) -> None:
         """The first round; in a system that has been running its instances are there."""
         warm = self._orchestrator.warm = not self._settings.cold
-        for run in self._runs:
-            run.front.speak(0.0)
+        for front in self._fronts:
+            front.speak(0.0)
         self._round(0.0)
         if warm:
-            for run in self._runs:
+            for run, front in zip(self._runs, self._fronts, strict=True):
                 self._act(run, 0.0)  # the instances that have just become ready are told of
-                run.front.speak(0.0)
+                front.speak(0.0)
         self._orchestrator.warm = False
         self._due_s = math.inf
         self._round_at(self._settings.interval_s)
@@ -258,18 +260,18 @@ class Simulation:
             app.name: 0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps
         }
         surge = Surge(0.0, sum(first.values()))
-        run.front = Front(run, self._functions, self._agenda, surge)
-        run.front.until_s = scenario.horizon_s + _RUN_OUT_S
+        front = Front(run, self._functions, self._agenda, surge)
+        front.until_s = scenario.horizon_s + _RUN_OUT_S
         run.lane = SimulatedSidecar(
             function.apps,
             run.instances,
             self._agenda,
             settings.queue_max,
-            run.front.urgent,
+            front.urgent,
             settings.way_s,
         )
-        for caller in run.lane.callers:
-            caller.surge = surge
+        run.callers = [SendingApplication(run.lane, app, surge) for app in function.apps]
+        self._fronts.append(front)
         if not settings.cold:  # it has been measured before
             window_s = settings.window_s
             counts = {name: rate_rps * window_s for name, rate_rps in first.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from sidecar.core.states import TERMINAL, State
+from sidecar.core.request import TERMINAL, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

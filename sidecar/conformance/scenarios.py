@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.isolation import Fault
+from sidecar.core.batch import Fault
 from sidecar.testing import Arrival, Drive, ScriptedFunction
 
 if TYPE_CHECKING:

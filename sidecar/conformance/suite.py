@@ -17,7 +17,7 @@ from carpool.testing import BrokenPromise, Report
 from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, Broken, check_drive
 from sidecar.conformance.scenarios import Scenario, drawn, shortest
 from sidecar.conformance.watched import Watched
-from sidecar.core.states import IllegalTransition
+from sidecar.core.request import IllegalTransition
 from sidecar.testing import Arrival, Stuck
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from sidecar.core.dispatch import Upstream
-    from sidecar.core.isolation import Lineage
     from sidecar.core.request import Request
 
-__all__ = ["Actions", "Batch", "Closed", "GivenUp", "Refusal"]
+__all__ = ["Actions", "Batch", "Closed", "Fault", "GivenUp", "Lineage", "Refusal"]
+
+_HANGS_MAX = 2  # of one batch; each holds up an instance for a whole exec_timeout
 
 
 class Closed(enum.Enum):
@@ -30,6 +31,35 @@ class Refusal(enum.Enum):
     QUEUE_FULL = "queue_full"
     EXPIRED = "expired"
     LATE = "late"
+
+
+class Fault(enum.Enum):
+    """How a batch failed as a whole."""
+
+    ANSWERED = "error"  # an error, or something that is no answer: the instance lives
+    DIED = "died"  # the instance went away while it had the batch
+    UNSENT = "unsent"  # the batch never reached the instance
+    HUNG = "hung"  # no answer within exec_timeout
+
+
+@dataclass(slots=True)
+class Lineage:
+    """What became of one batch that was divided.
+
+    Attributes:
+        size: requests in it.
+        failed: how many of them have failed alone.
+        hung: how many of those by hanging.
+    """
+
+    size: int
+    failed: int = 0
+    hung: int = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many have hung that the others of the batch should not be tried."""
+        return self.hung >= _HANGS_MAX
 
 
 @dataclass(slots=True, eq=False)

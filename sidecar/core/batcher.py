@@ -14,7 +14,7 @@ A batch closes only when an instance is there to take it (`dispatch`), as a busy
 causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
 the departure time of a member has come, or the sidecar drains.
 
-Rules: `step` is the only producer of batches; the state table (`states`) is the only judge of a
+Rules: `step` is the only producer of batches; the state table (`request`) is the only judge of a
 request's fate; the same calls give the same actions.
 """
 
@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING
 from sidecar.core.admission.admission import Admission
 from sidecar.core.admission.expectation import Expectation
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.batch import Actions, Batch, Closed, GivenUp
+from sidecar.core.batch import Actions, Batch, Closed, Fault, GivenUp
 from sidecar.core.dispatch import Upstreams
 from sidecar.core.in_flight import InFlight
-from sidecar.core.isolation import Fault, Isolation
+from sidecar.core.isolation import Isolation
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Queue
+from sidecar.core.request import TERMINAL, State, advance
 from sidecar.core.retry_queue import RetryQueue
 from sidecar.core.routing import Routing
-from sidecar.core.states import TERMINAL, State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

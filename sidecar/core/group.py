@@ -20,7 +20,7 @@ from collections import deque
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from sidecar.core.states import State, advance
+from sidecar.core.request import State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sidecar.core.isolation import Fault
-from sidecar.core.states import State, advance
+from sidecar.core.batch import Fault
+from sidecar.core.request import State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,11 +31,10 @@ This file decides; the batcher moves the requests.
 
 from __future__ import annotations
 
-import enum
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sidecar.core.batch import Fault, Lineage
 from sidecar.core.retry_queue import Part
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.core.request import Request
 
-__all__ = ["Fault", "Isolation", "Lineage"]
+__all__ = ["Isolation"]
 
 QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
@@ -52,36 +51,6 @@ _SUSPEND_S = 5.0
 _OFFENDERS_MIN = 8  # in a row; some that met in a small batch say nothing of the function
 _DEATHS_MAX = 4  # of instances that had one request and nothing else, until it is blamed
 _UNSENT_MAX = 5  # attempts of a batch that never reached an instance
-_HANGS_MAX = 2  # of one batch; each holds up an instance for a whole exec_timeout
-
-
-class Fault(enum.Enum):
-    """How a batch failed as a whole."""
-
-    ANSWERED = "error"  # an error, or something that is no answer: the instance lives
-    DIED = "died"  # the instance went away while it had the batch
-    UNSENT = "unsent"  # the batch never reached the instance
-    HUNG = "hung"  # no answer within exec_timeout
-
-
-@dataclass(slots=True)
-class Lineage:
-    """What became of one batch that was divided.
-
-    Attributes:
-        size: requests in it.
-        failed: how many of them have failed alone.
-        hung: how many of those by hanging.
-    """
-
-    size: int
-    failed: int = 0
-    hung: int = 0
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether so many have hung that the others of the batch should not be tried."""
-        return self.hung >= _HANGS_MAX
 
 
 class Isolation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.balance import Balance
 from sidecar.core.group import Group
-from sidecar.core.states import State, advance
+from sidecar.core.request import State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -6,13 +6,13 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from sidecar.core.states import State, advance
+from sidecar.core.request import State, advance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sidecar.core.batch import Lineage
     from sidecar.core.dispatch import Route
-    from sidecar.core.isolation import Lineage
     from sidecar.core.request import Request
 
 __all__ = ["Part", "RetryQueue"]

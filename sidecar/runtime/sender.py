@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from carpool import errors
 from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
-from sidecar.core.isolation import Fault
+from sidecar.core.batch import Fault
 from sidecar.runtime import batch_call
 
 if TYPE_CHECKING:

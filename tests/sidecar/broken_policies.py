@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sidecar.core.policy import Decision
-from sidecar.core.states import State, advance
+from sidecar.core.request import State, advance
 from tests.effort import scaled
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lazy import LENGTHS
+from benchmarks.lazy_lengths import LENGTHS
 from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from simulator.staged import Coming, windowed

@@ -6,13 +6,11 @@ import math
 
 import pytest
 
-from sidecar.core.batch import Batch, Closed, Refusal
+from sidecar.core.batch import Batch, Closed, Fault, Refusal
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
-from sidecar.core.isolation import Fault
 from sidecar.core.policy import Decision
-from sidecar.core.request import Request
-from sidecar.core.states import State
+from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.none import NoBatching

@@ -12,8 +12,7 @@ from sidecar.core.balance import Balance
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.group import Group
 from sidecar.core.policy import Decision, Waiting
-from sidecar.core.request import Request
-from sidecar.core.states import State, advance
+from sidecar.core.request import Request, State, advance
 from sidecar.policies.deadline import _most_saved
 
 BASE_S, ITEM_S = 0.01, 0.001

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.core.batch import Batch, Closed
+from sidecar.core.batch import Batch, Closed, Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
-from sidecar.core.isolation import Fault
-from sidecar.core.request import Request
-from sidecar.core.states import State
+from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.planned import Planned
 

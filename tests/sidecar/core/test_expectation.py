@@ -10,8 +10,7 @@ from sidecar.core.batch import Batch, Closed
 from sidecar.core.dispatch import Upstream, Upstreams
 from sidecar.core.in_flight import InFlight
 from sidecar.core.queue import Queue
-from sidecar.core.request import Request
-from sidecar.core.states import State, advance
+from sidecar.core.request import Request, State, advance
 
 EXEC_S = 0.1  # of a batch of any size
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sidecar.core.batch import Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.isolation import QUARANTINE_S, Fault
-from sidecar.core.request import Request
-from sidecar.core.states import State
+from sidecar.core.isolation import QUARANTINE_S
+from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sidecar.core.batch import Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.isolation import QUARANTINE_S, Fault
-from sidecar.core.request import Request
-from sidecar.core.states import State
+from sidecar.core.isolation import QUARANTINE_S
+from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction
 

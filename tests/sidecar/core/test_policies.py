@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
-from sidecar.core.states import State
+from sidecar.core.request import State
 from sidecar.policies.adaptive import Adaptive
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.fixed import FixedWindow

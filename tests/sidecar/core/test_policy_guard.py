@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.policy import Decision
 from sidecar.core.policy_guard import PolicyGuard
-from sidecar.core.states import State
+from sidecar.core.request import State
 from sidecar.policies.fixed import FixedWindow
 from sidecar.policies.none import NoBatching
 from sidecar.testing import Arrival, Drive, ScriptedFunction

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.batch import Batch, Closed
+from sidecar.core.batch import Batch, Closed, Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
-from sidecar.core.isolation import Fault
-from sidecar.core.request import Request
-from sidecar.core.states import TERMINAL, State
+from sidecar.core.request import TERMINAL, Request, State
 from sidecar.policies.adaptive import Adaptive
 from sidecar.policies.deadline import Deadline
 from sidecar.policies.fixed import FixedWindow

@@ -10,8 +10,7 @@ import pytest
 from sidecar.core.admission.shedding import Judgement, Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.request import Request
-from sidecar.core.states import State
+from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 from sidecar.testing import Arrival, Drive, End, ScriptedFunction
 from tests.effort import scaled

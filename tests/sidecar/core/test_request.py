@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.request import Request
-from sidecar.core.states import TERMINAL, TRANSITIONS, IllegalTransition, State, advance
+from sidecar.core.request import TERMINAL, TRANSITIONS, IllegalTransition, Request, State, advance
 
 
 def test_every_state_has_a_row() -> None:
