@@ -84,7 +84,7 @@ class Arrival(NamedTuple):
     budget_s: float = math.inf
     key: Hashable = "key"
     app: str = "*"
-    seats: int = 1
+    item_count: int = 1
     background: bool = False
     patience_s: float = math.inf
 
@@ -98,7 +98,7 @@ class End(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One batch: when it left, its size in seats, why it closed, where, its members, its end."""
+    """One batch: when it left, its size in items, why it closed, where, its members, its end."""
 
     at: float
     size: int
@@ -178,7 +178,7 @@ class Drive:
             arrival.key,
             now,
             deadline=arrival.at + arrival.budget_s,
-            seats=arrival.seats,
+            item_count=arrival.item_count,
             background=arrival.background,
             app=arrival.app,
         )
@@ -193,8 +193,12 @@ class Drive:
         self._end(actions.expired)
         for batch in actions.send:
             where, ids = batch.upstream.name, tuple(request.id for request in batch.requests)
-            done = max(now, self._busy_until.get(where, 0.0)) + self._function.exec_s(batch.seats)
-            self.batches.append(Ran(now, batch.seats, batch.closed.value, where, ids, done))
+            done = max(now, self._busy_until.get(where, 0.0)) + self._function.exec_s(
+                batch.item_count
+            )
+            self.batches.append(
+                Ran(now, batch.item_count, batch.close_reason.value, where, ids, done)
+            )
             self._busy_until[where] = done
             heapq.heappush(self._running, (done, batch.id, batch))
 

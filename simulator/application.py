@@ -16,7 +16,7 @@ from sidecar.core.request import Request
 if TYPE_CHECKING:
     from scaler.arrivals.processes import Times
     from scaler.scenarios.scenario import App
-    from sidecar.core.surge import Surge
+    from sidecar.core.surge import SurgeDetector
     from simulator.simulated_sidecar import SimulatedSidecar
 
 __all__ = ["SendingApplication"]
@@ -47,7 +47,7 @@ class SendingApplication:
         "count",
     )
 
-    def __init__(self, lane: SimulatedSidecar, app: App, surge: Surge) -> None:
+    def __init__(self, lane: SimulatedSidecar, app: App, surge: SurgeDetector) -> None:
         self.app = app
         self._lane = lane
         self._admit = lane.batcher.admit

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, Plan
     from scaler.functions import Functions
-    from sidecar.core.surge import Surge
+    from sidecar.core.surge import SurgeDetector
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
     from simulator.instance import Instance
@@ -45,7 +45,7 @@ class Front:
     """
 
     def __init__(
-        self, run: FunctionRun, functions: Functions, agenda: EventQueue, surge: Surge
+        self, run: FunctionRun, functions: Functions, agenda: EventQueue, surge: SurgeDetector
     ) -> None:
         self._run = run
         self._functions = functions
@@ -96,7 +96,7 @@ class Front:
         self._sequence += 1
         serving = [instance for instance in run.instances.values() if instance.serving]
         counts = {caller.app.name: caller.take(now) for caller in run.callers}
-        surging = self.surge.told(now)
+        surging = self.surge.reported(now)
         return FrontReport(
             function=run.function.name,
             sender="front",
@@ -124,7 +124,7 @@ class Front:
             yield ClassReport(
                 name,
                 sum([i.batches for i in instances]),
-                sum([i.seats for i in instances]),
+                sum([i.item_count for i in instances]),
                 sum([i.exec_s for i in instances]),
                 base_s,
                 per_item_s,
@@ -158,9 +158,9 @@ def _seen(instance: Instance, now: float) -> InstanceReport:
         upstream.in_flight,
         max(0.0, now - instance.used),
         instance.batches,
-        instance.seats,
+        instance.item_count,
         instance.exec_s,
     )
-    instance.batches = instance.seats = 0
+    instance.batches = instance.item_count = 0
     instance.exec_s = 0.0
     return report

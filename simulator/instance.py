@@ -54,7 +54,7 @@ class Instance:
         used: When it last finished a batch, or had loaded; minus infinity before.
         busy_until: When it will have executed what it has, by the lane's own time.
         cold_before: Requests that arrived before this time of the lane waited for it to load.
-        batches, seats, exec_s: What it has executed since the last report.
+        batches, item_count, exec_s: What it has executed since the last report.
     """
 
     __slots__ = (
@@ -66,12 +66,12 @@ class Instance:
         "drained",
         "exec_s",
         "execution",
+        "item_count",
         "kind",
         "phase",
         "place",
         "ready",
         "revision",
-        "seats",
         "serving",
         "started",
         "upstream",
@@ -97,14 +97,14 @@ class Instance:
         self.place = place
         self.upstream = Upstream(name, kind.batch_size, kind.name, up=True)
         if self.device:
-            self.upstream.at_once = room_of(kind.batch_size)
+            self.upstream.concurrency = room_of(kind.batch_size)
         self.phase = Phase.LOADING
         self.serving = False
         self.started = now
         self.used = self.busy_until = -math.inf
         self.ready = math.inf
         self.cold_before = -math.inf
-        self.batches = self.seats = 0
+        self.batches = self.item_count = 0
         self.exec_s = 0.0
 
     @property
@@ -118,10 +118,10 @@ class Instance:
             return start + exec_s
         return self.budget.end(start, exec_s * self.execution.size.cpu)
 
-    def executed(self, seats: int, exec_s: float) -> None:
+    def executed(self, item_count: int, exec_s: float) -> None:
         """A batch came back after so long, for the next report."""
         self.batches += 1
-        self.seats += seats
+        self.item_count += item_count
         self.exec_s += exec_s
 
     def follow(self, kind: InstanceClass, exec_time: ExecTime) -> None:

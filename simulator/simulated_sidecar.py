@@ -178,7 +178,7 @@ class SimulatedSidecar:
             self._single += 1
         else:
             self._single -= 1
-        exec_s, cost = instance.execution.run(batch.seats)
+        exec_s, cost = instance.execution.run(batch.item_count)
         start = max(instance.busy_until, now)
         instance.busy_until = end = instance.end(start, exec_s)
         if instance.budget:
@@ -224,11 +224,11 @@ class SimulatedSidecar:
         served.sizes[company] = served.sizes.get(company, 0) + count / company
         self._record(requests, instance, now)
         self._futile = False
-        instance.executed(batch.seats, batch.exec_s)
+        instance.executed(batch.item_count, batch.exec_s)
         idle = not batch.upstream.in_flight
         if instance.serving:
             if instance.device:
-                self.free += batch.upstream.in_flight == batch.upstream.at_once - 1
+                self.free += batch.upstream.in_flight == batch.upstream.concurrency - 1
             else:
                 self.free += idle
                 self._single += 1 - 2 * idle
@@ -259,10 +259,10 @@ class SimulatedSidecar:
 
     def _changed(self) -> None:
         """Count the instances anew."""
-        self.cold_start.look()
+        self.cold_start.instances_changed()
         upstreams = list(self.batcher.upstreams)
-        sizes = [1 if each.at_once > 1 else each.batch_max for each in upstreams]
+        sizes = [1 if each.concurrency > 1 else each.batch_max for each in upstreams]
         self.free = sum(each.free for each in upstreams)
-        self._single = sum(each.in_flight == each.at_once == 1 for each in upstreams)
+        self._single = sum(each.in_flight == each.concurrency == 1 for each in upstreams)
         self.least, self._largest = min(sizes, default=0), max(sizes, default=0)
         self._futile = False

@@ -24,7 +24,7 @@ from scaler.functions import Functions
 from scaler.planning import cost
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
-from sidecar.core.surge import Surge
+from sidecar.core.surge import SurgeDetector
 from simulator.application import SendingApplication
 from simulator.arrivals import Arrivals, merged
 from simulator.capacity import Capacity
@@ -259,7 +259,7 @@ class Simulation:
         first = {
             app.name: 0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps
         }
-        surge = Surge(0.0, sum(first.values()))
+        surge = SurgeDetector(0.0, sum(first.values()))
         front = Front(run, self._functions, self._agenda, surge)
         front.until_s = scenario.horizon_s + _RUN_OUT_S
         run.lane = SimulatedSidecar(

@@ -45,7 +45,7 @@ class _Equals:
         """``upstream`` is here, or has another number of batches than before."""
         self._members[rank] = upstream
         if upstream.free:
-            heapq.heappush(self._free, (upstream.served, rank))
+            heapq.heappush(self._free, (upstream.items_sent, rank))
         elif upstream.in_flight == 1 and rank not in self._listed:
             self._listed.add(rank)
             heapq.heappush(self._one, rank)
@@ -56,7 +56,7 @@ class _Equals:
         while free:
             served, rank = free[0]
             upstream = members[rank]
-            if upstream.free and upstream.served == served:
+            if upstream.free and upstream.items_sent == served:
                 return rank, upstream
             heapq.heappop(free)
         return None
@@ -114,7 +114,7 @@ class ManyUpstreams(Upstreams):
             found = equals.first_free() if _admits(route, equals) else None
             if found is not None:
                 rank, upstream = found
-                merit = (route.behind(upstream), rank)
+                merit = (route.precedence(upstream), rank)
                 if best is None or merit < best:
                     best, chosen = merit, upstream
         return chosen
@@ -126,22 +126,22 @@ class ManyUpstreams(Upstreams):
             if equals.first_free():
                 return True
             found = equals.first_with_one()
-            if found and found[1].quick:
+            if found and found[1].pipelined:
                 return True
         return False
 
-    def next_behind(self, route: Route, seats: int, now: float) -> Upstream | None:
-        """As `Upstreams.next_behind`."""
+    def next_to_pipeline(self, route: Route, queued_items: int, now: float) -> Upstream | None:
+        """As `Upstreams.next_to_pipeline`."""
         del now
         best: tuple[int, Upstream] | None = None
         for equals in self._equals.values():
-            if seats >= equals.batch_max and _admits(route, equals):
+            if queued_items >= equals.batch_max and _admits(route, equals):
                 found = equals.first_with_one()
-                if found and (best is None or found[0] < best[0]) and found[1].quick:
+                if found and (best is None or found[0] < best[0]) and found[1].pipelined:
                     best = found
         return best[1] if best else None
 
-    def returns_at(self, now: float) -> float:
+    def next_ejection_ends(self, now: float) -> float:
         """Never: none is ejected."""
         del now
         return math.inf

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
 __all__ += ["check_drive"]
 
-SANE = "it raises nothing, and names times and whole numbers of seats"
+SANE = "it raises nothing, and names times and whole numbers of items"
 READS = "it changes no request"
 ONE_END = "every request comes to exactly one end"
 SIZES = "no batch is larger than allowed, or mixes keys"
@@ -77,9 +77,9 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
 
 
 def _check_batch(ran: Ran, requests: list[Request], batch_max: int) -> None:
-    seats = sum(request.seats for request in requests)
-    if len(requests) > 1 and seats > batch_max:
-        raise Broken(SIZES, f"a batch of {seats} seats left, {batch_max} are allowed")
+    items = sum(request.item_count for request in requests)
+    if len(requests) > 1 and items > batch_max:
+        raise Broken(SIZES, f"a batch of {items} items left, {batch_max} are allowed")
     if len({request.key for request in requests}) > 1:
         raise Broken(SIZES, f"a batch of several keys left: {requests}")
     for request in requests:

@@ -36,7 +36,7 @@ class Scenario:
         arrivals: the requests, in order.
         instances: planned share of each instance.
         batch_max, queue_max, shed: the batcher's limits.
-        base_s, per_seat_s: what a batch costs.
+        base_s, per_item_s: what a batch costs.
         slow_after: batches after which it costs ten times as much.
         fault: how the batch of one that ``breaks`` fails.
     """
@@ -47,7 +47,7 @@ class Scenario:
     queue_max: int = 1024
     shed: str = "dark"
     base_s: float = 0.01
-    per_seat_s: float = 0.001
+    per_item_s: float = 0.001
     slow_after: int | None = None
     fault: Fault = Fault.ANSWERED
 
@@ -55,11 +55,11 @@ class Scenario:
         """A fresh sidecar under ``policy``, with the function of this scenario behind it."""
         ran = 0
 
-        def exec_s(seats: int) -> float:
+        def exec_s(items: int) -> float:
             nonlocal ran
             ran += 1
             slow = self.slow_after is not None and ran > self.slow_after
-            return (self.base_s + self.per_seat_s * seats) * (10 if slow else 1)
+            return (self.base_s + self.per_item_s * items) * (10 if slow else 1)
 
         function = ScriptedFunction(
             exec_s,
@@ -106,7 +106,7 @@ def drawn(seed: int) -> Scenario:
         queue_max=random.choice([1024, 1024, 7]),
         shed=random.choice(["dark", "on", "off"]),
         base_s=base_s,
-        per_seat_s=base_s * random.choice([0.0, 0.1, 1.0]),
+        per_item_s=base_s * random.choice([0.0, 0.1, 1.0]),
         slow_after=random.choice([None, None, 9]),
         fault=random.choice(list(Fault)),
     )
@@ -126,7 +126,7 @@ def _arrivals(random: Random, count: int, base_s: float, batch_max: int) -> tupl
     budgets_s = random.choice([[math.inf], [5 * base_s], [math.inf, 30 * base_s, 2 * base_s, 0.0]])
     keys = random.choice([["x"], ["x"], ["x", "y", "z"]])
     apps = random.choice([["*"], ["*"], ["*", "web", "fails"], ["*", "web", "web", "breaks"]])
-    seats = random.choice([[1], [1], [1, 1, 2, batch_max, batch_max + 3]])
+    item_counts = random.choice([[1], [1], [1, 1, 2, batch_max, batch_max + 3]])
     lanes = random.choice([[False], [False], [False, True], [True]])
     patience_s = random.choice([[math.inf], [math.inf], [math.inf, 3 * base_s]])
     arrivals = []
@@ -137,7 +137,7 @@ def _arrivals(random: Random, count: int, base_s: float, batch_max: int) -> tupl
                 random.choice(budgets_s),
                 random.choice(keys),
                 random.choice(apps),
-                random.choice(seats),
+                random.choice(item_counts),
                 random.choice(lanes),
                 random.choice(patience_s),
             )

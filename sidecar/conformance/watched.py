@@ -64,7 +64,7 @@ class Watched:
         answer = self._asked("decide", about, self._policy.decide, waiting, requests)
         decision = _decision(answer)
         if decision is None:
-            expected = "a Decision: seats, at least 1, and how many to give up, at least 0"
+            expected = "a Decision: items, at least 1, and how many to give up, at least 0"
             raise Broken(SANE, f"decide({about}) returned {answer!r}: expected {expected}")
         self._calls.append(_Call("decide", about, decision))
         return decision

@@ -1,4 +1,4 @@
-"""A batch, why it closed, and what a step of the batcher asks of the event loop."""
+"""A batch, why it closed or failed, and what a step of the batcher asks of the event loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from sidecar.core.dispatch import Upstream
     from sidecar.core.request import Request
 
-__all__ = ["Actions", "Batch", "Closed", "Fault", "GivenUp", "Lineage", "Refusal"]
+__all__ = ["Actions", "Batch", "CloseReason", "Fault", "GivenUp", "Refusal", "SplitBatch"]
 
-_HANGS_MAX = 2  # of one batch; each holds up an instance for a whole exec_timeout
+_HANGS_MAX = 2  # of one split batch; each holds up an instance for a whole exec_timeout
 
 
-class Closed(enum.Enum):
+class CloseReason(enum.Enum):
     """Why a batch closed."""
 
     FULL = "full"  # as large as the policy wanted
@@ -43,8 +43,8 @@ class Fault(enum.Enum):
 
 
 @dataclass(slots=True)
-class Lineage:
-    """What became of one batch that was divided.
+class SplitBatch:
+    """A batch that failed and was divided, and what became of its requests.
 
     Attributes:
         size: requests in it.
@@ -57,55 +57,55 @@ class Lineage:
     hung: int = 0
 
     @property
-    def hopeless(self) -> bool:
-        """Whether so many have hung that the others of the batch should not be tried."""
+    def abandoned(self) -> bool:
+        """Whether so many requests have hung that the others are not tried."""
         return self.hung >= _HANGS_MAX
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Requests that travel together.
+    """Requests that are sent to an instance together.
 
     Attributes:
         id: unique within the sidecar.
         requests: the members, in the order in which they left the queue.
-        seats: items that they carry together.
+        item_count: items of all members.
         upstream: the instance that takes it.
         instance_class: the class that the instance had when it was sent.
         plan: version of the plan that it was sent under; None without one.
-        closed: why it closed.
+        close_reason: why it closed.
         sent: when it was sent.
         starts: when the instance was expected to begin with it.
         expected_s: execution time that was expected of it; 0 while nothing is known.
         attempt: how often its members have been sent together, from 1.
-        lineage: the batch that it is a part of, if that was divided.
-        deaths: how often an instance has died before while it had the one member alone.
-        behind: the instance died or hung by another batch that it held.
+        split_from: the failed batch that it is a part of, if any.
+        deaths: instances that died before while they had its only member and nothing else.
+        blameless: the instance died or hung because of another batch that it held.
         exec_s: from the moment the instance could begin with it to its answer.
     """
 
     id: int
     requests: list[Request]
-    seats: int
+    item_count: int
     upstream: Upstream
-    closed: Closed
+    close_reason: CloseReason
     sent: float
     starts: float
     expected_s: float
     instance_class: str = ""
     plan: int | None = None
     attempt: int = 1
-    lineage: Lineage | None = None
+    split_from: SplitBatch | None = None
     deaths: int = 0
-    behind: bool = False
+    blameless: bool = False
     exec_s: float = 0.0
 
 
 class GivenUp(NamedTuple):
-    """Requests that no instance will take: ``waiting`` were never sent, ``between`` were."""
+    """Requests that no instance will take: ``unsent`` never were with one, ``retried`` were."""
 
-    waiting: list[Request]
-    between: list[Request]
+    unsent: list[Request]
+    retried: list[Request]
 
 
 class Actions(NamedTuple):

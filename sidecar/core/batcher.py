@@ -1,4 +1,4 @@
-"""The batcher: the one place where requests are admitted, gathered, sent and brought to an end.
+"""The batcher: the one place where requests are queued, batched, sent and ended.
 
 Theory of operation
 -------------------
@@ -7,15 +7,16 @@ each with the time. After any of them the event loop (`sidecar.runtime.batch_loo
 which returns what to do: batches to send, requests that expired. Between events it sleeps until
 `wake_at`. Nothing else changes the queue.
 
-A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); the
-parts leave before queued requests. When arrivals will be answered is predicted in `admission`.
-
-A batch closes only when an instance is there to take it (`dispatch`), as a busy instance never
+A batch closes only when an instance is there to take it (`dispatch`), so that a busy instance never
 causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
 the departure time of a member has come, or the sidecar drains.
 
-Rules: `step` is the only producer of batches; the state table (`request`) is the only judge of a
-request's fate; the same calls give the same actions.
+A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); its
+requests leave again before those in the queue (`retry_queue`). When an arriving request will be
+answered is predicted in `admission`.
+
+Rules: only `step` makes batches; only transitions in the table of `request` happen; the same calls
+give the same actions.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ import math
 from typing import TYPE_CHECKING
 
 from sidecar.core.admission.admission import Admission
-from sidecar.core.admission.expectation import Expectation
+from sidecar.core.admission.finish_predictor import FinishPredictor
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.batch import Actions, Batch, Closed, Fault, GivenUp
+from sidecar.core.batch import Actions, Batch, CloseReason, Fault, GivenUp
 from sidecar.core.dispatch import Upstreams
 from sidecar.core.in_flight import InFlight
 from sidecar.core.isolation import Isolation
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sidecar.core.group import Group
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import Request
-    from sidecar.core.retry_queue import Part
+    from sidecar.core.retry_queue import Retry
     from sidecar.core.variant_routing import VariantRouter
 
 __all__ = ["Batcher"]
@@ -55,18 +56,18 @@ class Batcher:
 
     Args:
         policy: decides departure times and batch sizes.
-        batch_max: largest batch in seats, whatever the policy says.
+        batch_max: largest batch in items, whatever the policy says.
         queue_max: most requests waiting, interactive and background ones counted apart.
-        background_share: least share of the seats for background requests while others wait.
+        background_share: least share of the items sent for background requests while others wait.
         shedding: whether what is predicted to be late is refused.
         batch_bytes_max: largest batch in bytes; a single larger request travels alone.
-        fingerprint: what makes a request recognisable when it comes again.
+        fingerprint: equal for requests that are alike, such as one that is sent again.
 
     Attributes:
         upstreams: the instances.
         shedding: as given.
-        expectation: predicts when arriving requests will be answered.
-        admission: decides which of them are refused.
+        finish_predictor: predicts when arriving requests will be answered.
+        admission: decides which requests are refused.
     """
 
     def __init__(  # noqa: PLR0913 - every limit of a function
@@ -94,13 +95,15 @@ class Batcher:
         self._has_capacity = True
         self.shedding = shedding or Shedding()
         self.upstreams = Upstreams()
-        self.expectation = Expectation(self._queue, self.upstreams, self._in_flight, self.shedding)
-        self.admission = Admission(self._queue, queue_max, self.expectation, self.shedding)
+        self.finish_predictor = FinishPredictor(
+            self._queue, self.upstreams, self._in_flight, self.shedding
+        )
+        self.admission = Admission(self._queue, queue_max, self.finish_predictor, self.shedding)
 
     @property
     def queued(self) -> int:
         """Requests waiting."""
-        return self._queue.live
+        return self._queue.request_count
 
     @property
     def in_flight(self) -> int:
@@ -110,15 +113,15 @@ class Batcher:
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is in flight."""
-        return not (self._queue.live or self._retries or self._in_flight)
+        return not (self._queue.request_count or self._retries or self._in_flight)
 
     def admit(self, request: Request, now: float) -> Refusal | None:
         """Take a request in, or say why not."""
-        refusal = self.admission.objection(request, now)
+        refusal = self.admission.refusal(request, now)
         if refusal:
             advance(request, State.REFUSED)
             return refusal
-        if self._suspected(request, now):
+        if self._quarantined(request, now):
             request.key = (request.key, request.id)
         advance(request, State.QUEUED)
         self._enqueue(request)
@@ -131,7 +134,7 @@ class Batcher:
         waiting = request.state is State.QUEUED
         advance(request, State.CANCELLED)
         if waiting:
-            self._queue.cancelled(request)
+            self._queue.discard(request)
 
     def step(self, now: float) -> Actions:
         """Close every batch that may leave now; drop what has expired."""
@@ -140,27 +143,27 @@ class Batcher:
             actions.expired.extend(self._in_flight.expire(now))
         if self._retries:
             actions.expired.extend(self._retries.expire(now))
-            for part in list(self._retries):
-                self._send_part(part, now, actions)
+            for retry in list(self._retries):
+                self._send_retry(retry, now, actions)
         self._has_capacity = self.upstreams.has_capacity(now)
-        while self._has_capacity and self._queue.live and self._close_next(now, actions):
+        while self._has_capacity and self._queue.request_count and self._close_next(now, actions):
             self._has_capacity = self.upstreams.has_capacity(now)
-        self.expectation.learn(actions.expired, math.inf, self._in_flight.last_exec_s)
+        self.finish_predictor.learn(actions.expired, math.inf, self._in_flight.last_exec_s)
         return actions
 
     @property
-    def full(self) -> bool:
-        """Whether it pays to `step` at once: a full batch waits, and an instance for it."""
-        return self._has_capacity and self._queue.seats >= self._batch_max
+    def has_full_batch(self) -> bool:
+        """Whether a full batch waits, and an instance for it, so that it pays to `step` at once."""
+        return self._has_capacity and self._queue.item_count >= self._batch_max
 
     def wake_at(self, now: float) -> float:
         """When `step` must be called again if nothing happens before; ``inf`` if never."""
         wake = self._in_flight.expires_at
-        if not (self._queue.live or self._retries):
+        if not (self._queue.request_count or self._retries):
             return wake
         expires_at = min(wake, self._queue.expires_at, self._retries.expires_at)
-        wake = min(expires_at, self.upstreams.returns_at(now))
-        for group in self._queue.in_turn() if self._has_capacity else ():
+        wake = min(expires_at, self.upstreams.next_ejection_ends(now))
+        for group in self._queue.groups_in_order() if self._has_capacity else ():
             if self.upstreams.next_free(group.route, now):
                 wake = min(wake, group.departs_at(now))
         return wake
@@ -176,13 +179,13 @@ class Batcher:
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
         """
-        self._landed(batch, now)
+        self._batch_returned(batch, now)
         batch.upstream.succeeded()
-        self.expectation.learn(batch.requests, now, batch.exec_s)
+        self.finish_predictor.learn(batch.requests, now, batch.exec_s)
         if not any(failed):
-            batch.upstream.exec_time.observe(batch.seats, batch.exec_s)
-            self._policy.observe(Executed(batch.seats, batch.exec_s, now))
-            self._isolation.answered()
+            batch.upstream.exec_time.observe(batch.item_count, batch.exec_s)
+            self._policy.observe(Executed(batch.item_count, batch.exec_s, now))
+            self._isolation.function_answered()
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
             if request.state is State.IN_FLIGHT:
@@ -196,23 +199,25 @@ class Batcher:
         Returns:
             The members to tell, now FAILED; the others will be in a later batch.
         """
-        self._landed(batch, now)
+        self._batch_returned(batch, now)
         upstream = batch.upstream
         if fault is Fault.HUNG:
             upstream.hung(now)
         if fault in (Fault.DIED, Fault.HUNG):
-            fault = self._in_flight.blamed(batch, fault)
-        elif fault is Fault.ANSWERED and batch.lineage is None:
-            upstream.failed(now, spare=self.upstreams.spare(upstream, now))
+            fault = self._in_flight.attribute(batch, fault)
+        elif fault is Fault.ANSWERED and batch.split_from is None:
+            upstream.failed(now, has_alternative=self.upstreams.has_alternative(upstream, now))
         members = [request for request in batch.requests if request.state is State.IN_FLIGHT]
         alone = len(batch.requests) == 1
-        known = alone and self._suspected(batch.requests[0], now)
-        parts = self._isolation.divide(batch, members, fault, now, known=known) if members else []
-        if not parts:
-            return self._lost(batch, members, fault, now)
-        for part in parts:
-            self._retries.add(part)
-        self._reroute()  # the plan may be another than the one that they left under
+        quarantined = alone and self._quarantined(batch.requests[0], now)
+        if not members:
+            return self._fail(batch, members, fault, now)
+        retries = self._isolation.divide(batch, members, fault, now, quarantined=quarantined)
+        if not retries:
+            return self._fail(batch, members, fault, now)
+        for retry in retries:
+            self._retries.add(retry)
+        self._reroute_retries()  # there may be another plan than when they were sent
         return []
 
     def replan(
@@ -240,22 +245,22 @@ class Batcher:
         self.reroute()
 
     def reroute(self) -> None:
-        """Instances are others, or otherwise, than when the waiting requests were routed."""
+        """Route the waiting requests again, as the instances or their conditions have changed."""
         self.changed()
         for request in self._queue.clear():
             self._enqueue(request)
-        self._reroute()
+        self._reroute_retries()
 
-    def hold(self, until: Callable[[Request], float]) -> None:
+    def extend_deadlines(self, until: Callable[[Request], float]) -> None:
         """No instance is left: waiting requests may be answered late, but not after ``until``."""
         for request in self._queue.clear():
-            request.hold(until(request))
+            request.extend_deadline(until(request))
             self._enqueue(request)
 
     def give_up(self) -> GivenUp:
         """The function cannot be started: fail whatever waits, and return it."""
         given_up = GivenUp(list(self._queue.clear()), self._retries.requests)
-        for request in (*given_up.waiting, *given_up.between):
+        for request in (*given_up.unsent, *given_up.retried):
             advance(request, State.FAILED)
         self._retries.clear()
         return given_up
@@ -269,33 +274,35 @@ class Batcher:
         (self._in_flight.silent.add if silent else self._in_flight.silent.discard)(upstream)
 
     def changed(self) -> None:
-        """An instance can be reached, or cannot any more, or is free."""
-        self.expectation.changed()
+        """Note that an instance can be reached, cannot be reached any more, or is free."""
+        self.finish_predictor.invalidate()
         self._has_capacity = True
 
-    def _suspected(self, request: Request, now: float) -> bool:
+    def _quarantined(self, request: Request, now: float) -> bool:
         isolation = self._isolation
-        return isolation.suspicious(now) and isolation.apart(self._fingerprint(request))
+        return isolation.any_quarantined(now) and isolation.is_quarantined(
+            self._fingerprint(request)
+        )
 
     def _enqueue(self, request: Request) -> None:
         request.route = self._routing.route(request)
         request.depart = self._policy.depart(request)
         self._queue.push(request)
 
-    def _reroute(self) -> None:
-        """Send parts of failed batches where the plan in force says."""
+    def _reroute_retries(self) -> None:
+        """Route requests of failed batches as the plan in force says."""
         for request in self._retries.requests:
             request.route = self._routing.route(request)
         self._retries.split_by_route()
 
     def _close_next(self, now: float, actions: Actions) -> bool:
-        """Let one batch leave, if one may."""
-        for group in self._queue.in_turn():
+        """Close one batch, if one may leave."""
+        for group in self._queue.groups_in_order():
             route = group.route
             upstream = self.upstreams.next_free(route, now)
             starts = now
             if upstream is None:
-                upstream = self.upstreams.next_behind(route, group.seats, now)
+                upstream = self.upstreams.next_to_pipeline(route, group.item_count, now)
                 if upstream is None:
                     continue
                 starts = self._in_flight.free_at(upstream, now)
@@ -306,89 +313,97 @@ class Batcher:
     def _close(
         self, group: Group, upstream: Upstream, starts: float, now: float, actions: Actions
     ) -> bool:
-        limit = min(self._batch_max, upstream.limit(group.seats))
-        waiting = Waiting(starts, group.seats, limit, upstream.exec_time, group.first)
+        limit = min(self._batch_max, upstream.batch_limit(group.item_count))
+        waiting = Waiting(starts, group.item_count, limit, upstream.exec_time, group.first)
         size, late = self._policy.decide(waiting)
         size = max(1, min(size, limit))
-        behind = not upstream.free
-        if behind and (size < limit or late):
-            return False  # it would wait there; here it can still grow, and change its mind
-        closed = self._closed(group, size, now)
-        if not closed:
+        pipelined = not upstream.free
+        if pipelined and (size < limit or late):
+            return False  # it would wait there; here it can still grow or shrink
+        reason = self._close_reason(group, size, now)
+        if not reason:
             return False
         if late:
-            actions.expired.extend(self._queue.give_up(group, min(late, group.live - 1)))
-        if upstream.exec_time.seasoned and group.seats > size:
+            count = min(late, group.request_count - 1)
+            actions.expired.extend(self._queue.give_up(group, count))
+        if upstream.exec_time.has_settled and group.item_count > size:
             times = upstream.exec_time
             ends = starts + times.bound(size)
-            if behind:  # the batch before it can take longer, too
+            if pipelined:  # the batch before it can take longer, too
                 ends += times.bound(size) - times.mean(size)
             actions.expired.extend(self._queue.give_up_for_others(group, size, ends))
         requests = self._queue.take(group, size, self._batch_bytes_max)
-        actions.send.append(self._batch(requests, upstream, closed, starts, now))
+        actions.send.append(self._batch(requests, upstream, reason, starts, now))
         return True
 
-    def _closed(self, group: Group, size: int, now: float) -> Closed | None:
-        if group.seats >= size:
-            return Closed.FULL
+    def _close_reason(self, group: Group, size: int, now: float) -> CloseReason | None:
+        if group.item_count >= size:
+            return CloseReason.FULL
         if self._draining:
-            return Closed.DRAIN
+            return CloseReason.DRAIN
         if group.departs_at(now) > now:
             return None
         oldest = group.oldest()
-        return Closed.DEPARTURE if oldest.depart > oldest.arrived else Closed.IDLE
+        return CloseReason.DEPARTURE if oldest.depart > oldest.arrived else CloseReason.IDLE
 
-    def _send_part(self, part: Part, now: float, actions: Actions) -> None:
-        route, rest = part.requests[0].route, [part]
-        while rest and (upstream := self.upstreams.next_free(route, now)):
-            if part.deaths:
-                upstream.alone = True
+    def _send_retry(self, retry: Retry, now: float, actions: Actions) -> None:
+        route, left = retry.requests[0].route, [retry]
+        while left and (upstream := self.upstreams.next_free(route, now)):
+            if retry.deaths:
+                upstream.exclusive = True
                 if upstream.in_flight:
-                    continue  # now it is not free before it has nothing left
-            piece, *rest = self._retries.take(rest[0], upstream.batch_max)
-            batch = self._batch(piece.requests, upstream, Closed.ISOLATION, now, now)
-            batch.attempt, batch.lineage, batch.deaths = part.attempt, part.lineage, part.deaths
+                    continue  # now it is not free before all its batches are back
+            taken, *left = self._retries.take(left[0], upstream.batch_max)
+            reason = CloseReason.ISOLATION
+            batch = self._batch(taken.requests, upstream, reason, now, now)
+            batch.attempt, batch.deaths = retry.attempt, retry.deaths
+            batch.split_from = retry.split_from
             actions.send.append(batch)
 
     def _batch(
-        self, requests: list[Request], upstream: Upstream, closed: Closed, starts: float, now: float
+        self,
+        requests: list[Request],
+        upstream: Upstream,
+        reason: CloseReason,
+        starts: float,
+        now: float,
     ) -> Batch:
-        seats = 0
+        item_count = 0
         for request in requests:
             advance(request, State.IN_FLIGHT)
-            seats += request.seats
+            item_count += request.item_count
         self._batches += 1
-        expected_s = upstream.exec_time.mean(seats)
+        expected_s = upstream.exec_time.mean(item_count)
         batch = Batch(
             self._batches,
             requests,
-            seats,
+            item_count,
             upstream,
-            closed,
+            reason,
             now,
             starts,
             expected_s,
             upstream.instance_class,
             self._routing.version,
         )
-        self._in_flight.sent(batch)
-        self.expectation.changed()
+        self._in_flight.add(batch)
+        self.finish_predictor.invalidate()
         return batch
 
-    def _landed(self, batch: Batch, now: float) -> None:
-        self._in_flight.landed(batch, now)
+    def _batch_returned(self, batch: Batch, now: float) -> None:
+        self._in_flight.remove(batch, now)
         self.changed()
 
-    def _lost(
+    def _fail(
         self, batch: Batch, members: list[Request], fault: Fault, now: float
     ) -> list[Request]:
         """Nothing is left to try for these: they have failed."""
-        lineage = batch.lineage
+        split_from = batch.split_from
         if len(batch.requests) == 1 and fault is not Fault.UNSENT:
             fingerprint = self._fingerprint(batch.requests[0])
-            self._isolation.failed_alone(fingerprint, lineage, fault, now)
-        if lineage and lineage.hopeless:
-            members = members + self._retries.drop(lineage)
+            self._isolation.failed_alone(fingerprint, split_from, fault, now)
+        if split_from and split_from.abandoned:
+            members = members + self._retries.drop(split_from)
         for request in members:
             advance(request, State.FAILED)
         return members

@@ -1,4 +1,4 @@
-"""Requests at a front that has no instance: they wait for one to start, whatever their objective.
+"""Requests that arrive while the function has no instance, and wait for one to start.
 
 A start takes longer than most objectives: to hold it against requests would refuse every one that
 wakes a function. As at the gateway, they are answered when an instance is there, and count as late.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ColdStart"]
 
-_PATIENCE_S = 60.0  # for a start: as long as the provider waits for a front
+_WAIT_MAX_S = 60.0  # for a start: as long as the provider waits for a front
 
 
 class _Reachable(Protocol):
@@ -26,11 +26,11 @@ class _Reachable(Protocol):
 
 
 class ColdStart:
-    """Holds requests while no instance can be reached.
+    """Extends the deadlines of requests while no instance can be reached.
 
     Args:
         batcher: Has the requests that wait.
-        instances: Those there are, whenever it is asked.
+        instances: Iterated whenever instances have changed.
         timeout_s: How long the caller of a request waits.
     """
 
@@ -43,19 +43,19 @@ class ColdStart:
         self._batcher = batcher
         self._instances = instances
         self._timeout_s = timeout_s
-        self._alone = True
+        self._cold = True
 
-    def look(self) -> None:
+    def instances_changed(self) -> None:
         """Note that instances have come or gone."""
-        alone = not any(instance.up for instance in self._instances)
-        if alone and not self._alone:
-            self._batcher.hold(self._until)
-        self._alone = alone
+        cold = not any(instance.up for instance in self._instances)
+        if cold and not self._cold:
+            self._batcher.extend_deadlines(self._until)
+        self._cold = cold
 
     def arrived(self, request: Request) -> None:
-        """A request is about to be admitted."""
-        if self._alone:
-            request.hold(self._until(request))
+        """Extend the deadline of a request that is about to be admitted, if it has to wait."""
+        if self._cold:
+            request.extend_deadline(self._until(request))
 
     def _until(self, request: Request) -> float:
-        return request.arrived + min(_PATIENCE_S, self._timeout_s(request))
+        return request.arrived + min(_WAIT_MAX_S, self._timeout_s(request))

@@ -38,7 +38,7 @@ class ExecTime:
         "_xy",
         "_y",
         "drifts",
-        "seasoned",
+        "has_settled",
     )
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class ExecTime:
         self._residual = 0.0
         self._above = self._below = 0.0
         self.drifts = 0
-        self.seasoned = False  # has once settled: after a drift an estimate is better than none
+        self.has_settled = False  # has once settled: after a drift an estimate is better than none
 
     @property
     def known(self) -> bool:
@@ -68,7 +68,7 @@ class ExecTime:
             exec_s = min(max(exec_s, expected - reach), expected + reach)
         self._residual += (1 - _FORGET) * 2 * (abs(exec_s - expected) - self._residual)
         self._samples += 1
-        self.seasoned = self.seasoned or self.settled
+        self.has_settled = self.has_settled or self.settled
         self._n = _FORGET * self._n + 1
         self._x = _FORGET * self._x + size
         self._y = _FORGET * self._y + exec_s

@@ -1,9 +1,9 @@
-"""Batches in flight: execution times, when instances will be free, which batch is to blame.
+"""Batches in flight: their execution times, when instances will be free, which batch is to blame.
 
-An instance works through its batches in order. So a batch behind another begins when that one has
-landed, and if the instance dies or hangs, only the first of its batches can have been the cause.
-Unless it works on several at once: then each has run since it was sent, and any can have been the
-cause of a death. Of a hang it is the one that was not answered in time: the others are not to
+An instance works through its batches in order. So a pipelined batch begins when the one before it
+has come back, and if the instance dies or hangs, only the first of its batches can be the cause.
+An instance with a concurrency above 1 has worked on each of them since it was sent, and any can be
+the cause of a death. Of a hang it is the batch that was not answered in time: the others are not to
 blame for how the instance ends, which is killed for it.
 """
 
@@ -46,60 +46,64 @@ class InFlight:
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._batches.values())
 
-    def sent(self, batch: Batch) -> None:
-        """``batch`` is on its way; all its members go to its first member's route."""
+    def add(self, batch: Batch) -> None:
+        """``batch`` is sent; its first member's route is that of all members."""
         self._batches[batch.id] = batch
-        batch.upstream.took(batch.seats, batch.requests[0].route)
+        batch.upstream.batch_sent(batch.item_count, batch.requests[0].route)
 
-    def landed(self, batch: Batch, now: float) -> None:
+    def remove(self, batch: Batch, now: float) -> None:
         """``batch`` came back, well or not; measures its execution."""
         upstream = batch.upstream
-        began = batch.sent if upstream.at_once > 1 else max(batch.sent, upstream.landed)
+        serial = upstream.concurrency == 1
+        began = max(batch.sent, upstream.last_returned) if serial else batch.sent
         batch.exec_s = self.last_exec_s = now - began
         upstream.in_flight -= 1
-        upstream.alone = upstream.alone and upstream.in_flight > 0
-        upstream.landed = now
+        upstream.exclusive = upstream.exclusive and upstream.in_flight > 0
+        upstream.last_returned = now
         del self._batches[batch.id]
 
     def free_at(self, upstream: Upstream, now: float) -> float:
         """When ``upstream``, which is not free, is expected to begin with another batch."""
-        mean, batches = upstream.exec_time.mean, self._of(upstream)
-        if upstream.at_once > 1:
-            ends = [batch.starts + mean(batch.seats) for batch in batches]
-            return max(now, sorted(ends)[-upstream.at_once])
-        end = upstream.landed
-        for batch in batches:  # none has landed, so none ends before now
-            end = max(now, max(end, batch.sent) + mean(batch.seats))
+        mean, batches = upstream.exec_time.mean, self._batches_of(upstream)
+        if upstream.concurrency > 1:
+            ends = [batch.starts + mean(batch.item_count) for batch in batches]
+            return max(now, sorted(ends)[-upstream.concurrency])
+        end = upstream.last_returned
+        for batch in batches:  # none has come back, so none ends before now
+            end = max(now, max(end, batch.sent) + mean(batch.item_count))
         return end
 
-    def blamed(self, batch: Batch, fault: Fault) -> Fault:
-        """What it says of ``batch``, which has landed, that its instance died or hung with it."""
-        others = self._of(batch.upstream)
-        if batch.upstream.at_once == 1:
-            blameless = batch.behind or any(other.id < batch.id for other in others)
+    def attribute(self, batch: Batch, fault: Fault) -> Fault:
+        """The fault that ``batch``, just removed, is charged with when its instance died or hung.
+
+        Its own, or UNSENT if another batch of the instance is to blame.
+        """
+        others = self._batches_of(batch.upstream)
+        if batch.upstream.concurrency == 1:
+            blameless = batch.blameless or any(other.id < batch.id for other in others)
             for other in others:
-                other.behind = other.behind or other.id > batch.id
+                other.blameless = other.blameless or other.id > batch.id
         else:
-            blameless = batch.behind and fault is Fault.DIED
+            blameless = batch.blameless and fault is Fault.DIED
             for other in others:
-                other.behind = other.behind or fault is Fault.HUNG
+                other.blameless = other.blameless or fault is Fault.HUNG
         return Fault.UNSENT if blameless else fault
 
     @property
     def expires_at(self) -> float:
-        """The earliest deadline of those with silent instances; ``inf`` if there is none."""
+        """The earliest deadline of requests with silent instances; ``inf`` if there is none."""
         if not self.silent:
             return math.inf
-        return min((request.deadline for request in self._unheard()), default=math.inf)
+        return min((r.deadline for r in self._with_silent_instances()), default=math.inf)
 
     def expire(self, now: float) -> list[Request]:
         """Requests with silent instances and past their deadlines, now EXPIRED."""
-        late = [request for request in self._unheard() if request.deadline <= now]
+        late = [request for request in self._with_silent_instances() if request.deadline <= now]
         for request in late:
             advance(request, State.EXPIRED)
         return late
 
-    def _unheard(self) -> list[Request]:
+    def _with_silent_instances(self) -> list[Request]:
         return [
             request
             for batch in self
@@ -108,5 +112,5 @@ class InFlight:
             if request.state is State.IN_FLIGHT
         ]
 
-    def _of(self, upstream: Upstream) -> list[Batch]:
+    def _batches_of(self, upstream: Upstream) -> list[Batch]:
         return [batch for batch in self if batch.upstream is upstream]

@@ -1,4 +1,4 @@
-"""What a sidecar has to do, counted for the scaler: arrivals, idle times, executions.
+"""The load of a sidecar, counted for the scaler: arrivals, idle times, executions.
 
 Counting happens on the request path, so it is plain additions; `take` begins anew.
 """
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from carpool.log_histogram import Spread, bin_of
-from sidecar.core.surge import Surge
+from sidecar.core.surge import SurgeDetector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.core.batch import Batch
 
-__all__ = ["AppLoad", "Executed", "Load", "Taken"]
+__all__ = ["AppLoad", "Executions", "Load", "LoadSample"]
 
 
 @dataclass(slots=True)
@@ -28,22 +28,25 @@ class AppLoad:
 
 
 @dataclass(slots=True)
-class Executed:
-    """Batches that came back from one class of instances."""
+class Executions:
+    """Batches that came back from one instance, or from all of a class."""
 
     batches: int = 0
-    seats: int = 0
+    item_count: int = 0
     exec_s: float = 0.0
 
 
 @dataclass(slots=True)
-class Taken:
-    """What was counted since the last time.
+class LoadSample:
+    """What was counted from one report to the next.
 
     Attributes:
-        period_s: Since then.
-        surging: More came than what was counted before lets expect.
-        instances: The same by instance.
+        period_s: Length of that time.
+        surging: More requests came than the reports before lead to expect.
+        apps: Arrivals by application.
+        classes: Executions by class of instances.
+        instances: Executions by instance.
+        idle: Times with nothing to do, each until a request came.
         late: Answers that came after they were due.
         latency: Times from arrival to answer.
     """
@@ -51,71 +54,71 @@ class Taken:
     period_s: float = 0.0
     surging: bool = False
     apps: dict[str, AppLoad] = field(default_factory=dict)
-    classes: dict[str, Executed] = field(default_factory=dict)
-    instances: dict[str, Executed] = field(default_factory=dict)
+    classes: dict[str, Executions] = field(default_factory=dict)
+    instances: dict[str, Executions] = field(default_factory=dict)
     idle: Spread = field(default_factory=dict)
     late: int = 0
     latency: Spread = field(default_factory=dict)
 
 
 class Load:
-    """Counts.
+    """Counts the load.
 
     Args:
         now: Seconds, on the axis of requests.
 
     Attributes:
-        surged: Called when so much comes that what was counted should be taken now.
+        on_surge: Called when so much comes that a report should be made now.
     """
 
-    __slots__ = ("_counted", "_idle_since", "_last", "_since", "_surge", "surged")
+    __slots__ = ("_idle_since", "_last_arrival", "_sample", "_since", "_surge", "on_surge")
 
     def __init__(self, now: float) -> None:
         self._since = now
-        self._counted = Taken()
-        self._last: dict[str, float] = {}
+        self._sample = LoadSample()
+        self._last_arrival: dict[str, float] = {}
         self._idle_since: float | None = now
-        self._surge = Surge(now)
-        self.surged: Callable[[], None] = lambda: None
+        self._surge = SurgeDetector(now)
+        self.on_surge: Callable[[], None] = lambda: None
 
     def arrived(self, app: str, now: float) -> None:
-        """A request has come."""
-        counted = self._counted
-        found = counted.apps.get(app)
-        if found is None:
-            found = counted.apps[app] = AppLoad()
-        found.arrivals += 1
-        last = self._last.get(app)
-        self._last[app] = now
+        """Count a request."""
+        sample = self._sample
+        load = sample.apps.get(app)
+        if load is None:
+            load = sample.apps[app] = AppLoad()
+        load.arrivals += 1
+        last = self._last_arrival.get(app)
+        self._last_arrival[app] = now
         if last is not None:
             number = bin_of(now - last)
-            found.gaps[number] = found.gaps.get(number, 0) + 1
+            load.gaps[number] = load.gaps.get(number, 0) + 1
         if self._idle_since is not None:
             number = bin_of(now - self._idle_since)
-            counted.idle[number] = counted.idle.get(number, 0) + 1
+            sample.idle[number] = sample.idle.get(number, 0) + 1
             self._idle_since = None
         if self._surge.arrived(now):
-            self.surged()
+            self.on_surge()
 
     def executed(self, batch: Batch, now: float, *, idle: bool) -> None:
-        """A batch came back; ``idle``: nothing waits or is executed any more."""
-        counted = self._counted
-        for found in (
-            counted.classes.setdefault(batch.instance_class, Executed()),
-            counted.instances.setdefault(batch.upstream.name, Executed()),
+        """Count a batch that came back; ``idle``: nothing waits or is executed any more."""
+        sample = self._sample
+        for executions in (
+            sample.classes.setdefault(batch.instance_class, Executions()),
+            sample.instances.setdefault(batch.upstream.name, Executions()),
         ):
-            found.batches += 1
-            found.seats += batch.seats
-            found.exec_s += batch.exec_s
-        self._counted.late += sum([now > request.due for request in batch.requests])
-        latency = self._counted.latency
+            executions.batches += 1
+            executions.item_count += batch.item_count
+            executions.exec_s += batch.exec_s
+        sample.late += sum([now > request.due for request in batch.requests])
+        latency = sample.latency
         for request in batch.requests:
             number = bin_of(now - request.arrived)
             latency[number] = latency.get(number, 0) + 1
         if idle:
             self._idle_since = now
 
-    def fell_idle(self, now: float) -> None:
+    def became_idle(self, now: float) -> None:
         """Note that nothing waits or runs any more: all requests were cancelled or refused."""
         if self._idle_since is None:
             self._idle_since = now
@@ -124,9 +127,9 @@ class Load:
         """For how long there has been nothing to do; None while there is something."""
         return None if self._idle_since is None else max(0.0, now - self._idle_since)
 
-    def take(self, now: float) -> Taken:
+    def take(self, now: float) -> LoadSample:
         """What was counted since the last time."""
-        taken, self._counted = self._counted, Taken()
-        taken.period_s, self._since = max(0.0, now - self._since), now
-        taken.surging = self._surge.told(now)
-        return taken
+        sample, self._sample = self._sample, LoadSample()
+        sample.period_s, self._since = max(0.0, now - self._since), now
+        sample.surging = self._surge.reported(now)
+        return sample

@@ -1,4 +1,4 @@
-"""The contract of a batch policy: when must a request leave, and how many may leave together.
+"""The contract of a batch policy: when a request must leave, and how many leave together.
 
 A batch leaves when an instance can take it and it is full, or the departure time of a member has
 come, or the sidecar drains. A policy names departure times and sizes and nothing more; the batcher
@@ -28,12 +28,12 @@ class Waiting:
 
     Attributes:
         now: when the instance can begin with the batch; seconds, monotonic.
-        count: how many seats the waiting requests of one compat key need, at least 1. A request
-            with one item needs one.
-        limit: largest batch that the instance and the settings allow, in seats, at least 1.
+        count: items of the waiting requests of one compat key, at least 1. Most requests have
+            one item.
+        limit: largest batch that the instance and the settings allow, in items, at least 1.
         exec_time: what is known of the execution time by batch size.
-        first: ``first(n)`` gives the next of them that fit in n seats, in order: one at least,
-            however many items it has.
+        first: ``first(n)`` gives the next of them that have at most n items together, in order: one
+            at least, however many items it has.
     """
 
     now: float
@@ -47,10 +47,10 @@ class Decision(NamedTuple):
     """How many leave together.
 
     Attributes:
-        size: seats that should leave together, 1 to the limit. If fewer are needed, and none is
+        size: items that should leave together, 1 to the limit. If fewer wait, and none is
             due, the batcher waits for more.
         late: how many of the next to give up before, as they would be answered too late and their
-            seats save others. Requests without a deadline are not counted and stay.
+            places save others. Requests without a deadline are not counted and stay.
     """
 
     size: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sidecar.core.balance import Balance
+from sidecar.core.background_share import BackgroundShare
 from sidecar.core.group import Group
 from sidecar.core.request import State, advance
 
@@ -26,56 +26,56 @@ class Queue:
     """All groups, and the number of requests in them.
 
     Args:
-        background_share: least share of the seats that background requests get while others wait
-            too.
+        background_share: least share of the items sent that are background requests' while
+            interactive ones wait too.
 
     Attributes:
-        live: requests waiting.
-        seats: items that they carry together.
+        request_count: requests waiting.
+        item_count: items that they carry together.
     """
 
     __slots__ = (
-        "_background_live",
-        "_background_seats",
-        "_balance",
+        "_background_items",
+        "_background_requests",
+        "_background_share",
         "_expires_after",
         "_groups",
-        "live",
-        "seats",
+        "item_count",
+        "request_count",
     )
 
     def __init__(self, background_share: float = 0.1) -> None:
         self._groups: dict[tuple[Route, Hashable], Group] = {}
         self._expires_after = math.inf
-        self._balance = Balance(background_share)
-        self._background_live = self._background_seats = 0
-        self.live = 0
-        self.seats = 0
+        self._background_share = BackgroundShare(background_share)
+        self._background_requests = self._background_items = 0
+        self.request_count = 0
+        self.item_count = 0
 
     @property
-    def ahead(self) -> float:
-        """Seats that will leave before an interactive request that arrives now."""
-        if not self._background_live:
-            return self.seats
-        interactive = self.seats - self._background_seats
-        return min(self.seats, interactive / max(1 - self._balance.share, 1e-9))
+    def items_ahead(self) -> float:
+        """Items that will leave before an interactive request that arrives now."""
+        if not self._background_requests:
+            return self.item_count
+        interactive = self.item_count - self._background_items
+        return min(self.item_count, interactive / max(1 - self._background_share.share, 1e-9))
 
     @property
-    def interactive(self) -> int:
+    def interactive_count(self) -> int:
         """Interactive requests waiting."""
-        return self.live - self._background_live
+        return self.request_count - self._background_requests
 
-    def alike(self, request: Request) -> int:
-        """How many requests of the class of ``request`` wait."""
-        background = self._background_live
-        return background if request.background else self.live - background
+    def count_of_class(self, request: Request) -> int:
+        """How many requests wait that are interactive, or background, as ``request`` is."""
+        background = self._background_requests
+        return background if request.background else self.request_count - background
 
     def push(self, request: Request) -> None:
         """Append a request that was just admitted."""
         key = (request.route, request.key)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(self._balance)
+            group = self._groups[key] = Group(self._background_share)
         group.push(request)
         self._count(request, 1)
         if request.deadline < self._expires_after:  # noqa: PLR1730 - every request comes here
@@ -86,72 +86,73 @@ class Queue:
         waiting = sorted(self, key=lambda request: request.id)
         self._groups.clear()
         self._expires_after = math.inf
-        self._background_live = self._background_seats = self.live = self.seats = 0
-        self._balance.owed = 0.0
+        self._background_requests = self._background_items = 0
+        self.request_count = self.item_count = 0
+        self._background_share.deficit = 0.0
         return waiting
 
-    def cancelled(self, request: Request) -> None:
-        """Note that a waiting request is not QUEUED any more; it is skipped from now on."""
+    def discard(self, request: Request) -> None:
+        """Count out a request that is not QUEUED any more; it is skipped from now on."""
         self._count(request, -1)
         group = self._groups[request.route, request.key]
-        group.left(request)
-        if not group.live:
+        group.discard(request)
+        if not group.request_count:
             del self._groups[request.route, request.key]
 
-    def in_turn(self) -> list[Group]:
-        """The groups that have requests waiting, in the order in which they may leave.
+    def groups_in_order(self) -> list[Group]:
+        """The groups in the order in which they may leave.
 
-        The one with the oldest request first; those of background requests alone behind the
-        others, or before them while they are owed seats.
+        The one with the oldest request first. Groups of background requests alone come behind the
+        others, or before them while the background is short of its share.
         """
         groups = list(self._groups.values())
         if len(groups) > 1:
-            owed = self._balance.owed > 0
-            groups.sort(key=lambda group: (group.interactive is owed, group.oldest().id))
+            background_first = self._background_share.deficit > 0
+            groups.sort(key=lambda g: (g.has_interactive is background_first, g.oldest().id))
         return groups
 
-    def take(self, group: Group, seats: int, bytes_max: float) -> list[Request]:
+    def take(self, group: Group, items_max: int, bytes_max: float) -> list[Request]:
         """Remove and return the next requests of ``group``, as `Group.take` does."""
-        taken = group.take(seats, bytes_max)
-        if self._background_live:
+        taken = group.take(items_max, bytes_max)
+        if self._background_requests:
             for request in taken:
                 self._count(request, -1)
         else:
-            self.live -= len(taken)
-            self.seats -= sum([request.seats for request in taken])
-        if 0 < self._background_live < self.live:
-            self._balance.settle(taken)
+            self.request_count -= len(taken)
+            self.item_count -= sum([request.item_count for request in taken])
+        if 0 < self._background_requests < self.request_count:
+            self._background_share.record(taken)
         else:
-            self._balance.owed = 0.0
-        if not group.live:
+            self._background_share.deficit = 0.0
+        if not group.request_count:
             del self._groups[taken[-1].route, taken[-1].key]
         return taken
 
     def give_up(self, group: Group, count: int) -> list[Request]:
         """Remove and return, as EXPIRED, the next ``count`` requests that have a deadline."""
-        bound = [request for request in group.first(group.seats) if request.deadline < math.inf]
-        late = bound[: max(0, count)]
+        requests = group.first(group.item_count)
+        late = [request for request in requests if request.deadline < math.inf][: max(0, count)]
         for request in late:
             advance(request, State.EXPIRED)
-            self.cancelled(request)
+            self.discard(request)
         return late
 
     def give_up_for_others(self, group: Group, size: int, ends: float) -> list[Request]:
         """Remove and return, as EXPIRED, the next requests whose deadline is before ``ends``.
 
-        Only while others take their seats: ``size`` seats stay occupied. None is given up if the
+        Only while others take their places: ``size`` items still leave. None is given up if the
         last to arrive would be late, too.
         """
         given_up: list[Request] = []
-        spare = group.seats - size
-        while spare > 0 and group.latest_deadline() >= ends:
+        spare_items = group.item_count - size
+        while spare_items > 0 and group.last_deadline() >= ends:
             late = [request for request in group.first(size) if request.deadline < ends]
             for request in late:
-                spare -= request.seats
-                if spare < 0:
+                spare_items -= request.item_count
+                if spare_items < 0:
                     return given_up
                 advance(request, State.EXPIRED)
-                self.cancelled(request)
+                self.discard(request)
                 given_up.append(request)
             if not late:
                 break
@@ -161,12 +162,13 @@ class Queue:
         """Remove and return, as EXPIRED, the requests whose deadline has passed."""
         if self._expires_after > now:
             return []
-        late = [request for group in self._groups.values() for request in group.late(now)]
+        groups = self._groups.values()
+        late = [request for group in groups for request in group.past_deadline(now)]
         for request in late:
             advance(request, State.EXPIRED)
-            self.cancelled(request)
-        expiries = (group.expires_at() for group in self._groups.values())
-        self._expires_after = min(expiries, default=math.inf)
+            self.discard(request)
+        first_deadlines = (group.first_deadline() for group in self._groups.values())
+        self._expires_after = min(first_deadlines, default=math.inf)
         return late
 
     @property
@@ -178,8 +180,8 @@ class Queue:
         return (r for group in self._groups.values() for r in group)
 
     def _count(self, request: Request, sign: int) -> None:
-        self.live += sign
-        self.seats += sign * request.seats
+        self.request_count += sign
+        self.item_count += sign * request.item_count
         if request.background:
-            self._background_live += sign
-            self._background_seats += sign * request.seats
+            self._background_requests += sign
+            self._background_items += sign * request.item_count

@@ -5,7 +5,7 @@ Theory of operation
 A request is NEW until the batcher admits it. Admitted, it is QUEUED among requests of the same
 compat key. When a batch closes, its members become BATCHED, and IN_FLIGHT when an instance takes
 the batch. A batch that failed as a whole may be divided to find the offender, or sent to another
-instance; its members then go back to BATCHED. Everything ends in exactly one terminal state:
+instance; its members then go back to BATCHED. Every request ends in exactly one terminal state:
 
     DONE       answered by the function
     FAILED     the function failed on it, alone or because nothing was left to divide
@@ -38,7 +38,7 @@ __all__ = ["TERMINAL", "TRANSITIONS", "IllegalTransition", "Request", "State", "
 
 
 class State(enum.Enum):
-    """Where a request is in its life."""
+    """The state of a request."""
 
     NEW = "new"
     QUEUED = "queued"
@@ -76,25 +76,25 @@ class IllegalTransition(AssertionError):
 
 
 class Request:
-    """A request on its way through the sidecar.
+    """A request, from its arrival to its answer.
 
     Attributes:
         id: unique within the sidecar, increasing in order of arrival.
         key: compat key; only requests of equal keys share a batch.
         arrived: when it was complete, monotonic seconds.
-        deadline: when it must be executed to be worth anything, same axis; ``inf`` if never.
-        due: when its answer is late: the deadline, unless that was put off (`hold`), or the answer
-            has a way to go.
-        seats: how many items it carries, each of which the model counts as one.
+        deadline: when it has to be executed, same axis; ``inf`` if it has no deadline.
+        due: when its answer is late: later than the deadline by the time that the answer travels;
+            `extend_deadline` does not change it.
+        item_count: items that it carries, each of which the model counts as one.
         size_bytes: how much of a message to an instance it takes.
-        background: it gets the seats that others leave empty (`sidecar.core.balance`).
+        background: it gets the places that others leave (`sidecar.core.background_share`).
         app: name of the application it belongs to, ``*`` if none was named.
-        payload: whatever the runtime needs to send and answer it.
-        depart: latest departure time, set by the policy on admission.
-        promised: when it was predicted, on admission, to be answered; 0 if nothing was.
-        demand: what it needs, where it says so itself and its variant is chosen by that; or None.
+        payload: what the runtime needs to send and answer it.
+        depart: latest departure time, which the policy sets on admission.
+        predicted_finish: when it is answered, as predicted on admission; 0 without a prediction.
+        demand: what it requires of a model variant, if its variant is chosen by that; or None.
         route: which instances may take it, set on admission.
-        state: where it is in its life; changed by `advance` alone.
+        state: changed by `advance` alone.
     """
 
     __slots__ = (
@@ -106,11 +106,11 @@ class Request:
         "depart",
         "due",
         "id",
+        "item_count",
         "key",
         "payload",
-        "promised",
+        "predicted_finish",
         "route",
-        "seats",
         "size_bytes",
         "state",
     )
@@ -122,7 +122,7 @@ class Request:
         arrived: float,
         *,
         deadline: float = math.inf,
-        seats: int = 1,
+        item_count: int = 1,
         size_bytes: int = 0,
         background: bool = False,
         app: str = "*",
@@ -132,19 +132,19 @@ class Request:
         self.key = key
         self.arrived = arrived
         self.deadline = self.due = deadline
-        self.seats = seats
+        self.item_count = item_count
         self.size_bytes = size_bytes
         self.background = background
         self.app = app
         self.payload = payload
         self.depart = arrived
-        self.promised = 0.0
+        self.predicted_finish = 0.0
         self.demand: Demand | None = None
         self.route: Route = ANYWHERE
         self.state = State.NEW
 
-    def hold(self, until: float) -> None:
-        """It waits for an instance to start: it may be answered up to then, late or not."""
+    def extend_deadline(self, until: float) -> None:
+        """It waits for an instance to start, and may be answered until then, late or not."""
         self.deadline = max(self.deadline, until)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Requests of failed batches that wait to be sent again, before anything that still queues."""
+"""Requests of failed batches that wait to be sent again, before anything in the queue."""
 
 from __future__ import annotations
 
@@ -11,97 +11,99 @@ from sidecar.core.request import State, advance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sidecar.core.batch import Lineage
+    from sidecar.core.batch import SplitBatch
     from sidecar.core.dispatch import Route
     from sidecar.core.request import Request
 
-__all__ = ["Part", "RetryQueue"]
+__all__ = ["Retry", "RetryQueue"]
 
 
-class Part(NamedTuple):
-    """Requests to be sent together.
+class Retry(NamedTuple):
+    """Requests to be sent again, together.
 
     Attributes:
         requests: at least one.
         attempt: how often they will have been sent together, from 1.
-        lineage: the batch that they are a part of, if that was divided.
-        deaths: how often an instance has died while it had the one request alone. After the first
-            it gets an instance that has nothing else to do.
+        split_from: the failed batch that they are a part of, if that was divided.
+        deaths: instances that died while they had the one request and nothing else. After the
+            first it gets an instance that has nothing else to do.
     """
 
     requests: list[Request]
     attempt: int
-    lineage: Lineage | None
+    split_from: SplitBatch | None
     deaths: int = 0
 
 
 class RetryQueue:
-    """The parts that wait, first in, first out."""
+    """The retries that wait, first in, first out."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_retries",)
 
     def __init__(self) -> None:
-        self._parts: deque[Part] = deque()
+        self._retries: deque[Retry] = deque()
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._retries)
 
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self._parts)
+    def __iter__(self) -> Iterator[Retry]:
+        return iter(self._retries)
 
     @property
     def requests(self) -> list[Request]:
         """All requests in them that still wait."""
-        return [r for part in self._parts for r in part.requests if r.state is State.BATCHED]
+        return [r for retry in self._retries for r in retry.requests if r.state is State.BATCHED]
 
     @property
     def expires_at(self) -> float:
         """The earliest deadline among them; ``inf`` if there is none."""
         return min((request.deadline for request in self.requests), default=math.inf)
 
-    def add(self, part: Part) -> None:
-        """Append a part; its members are BATCHED from now on."""
-        for request in part.requests:
+    def add(self, retry: Retry) -> None:
+        """Append ``retry``; its requests are BATCHED from now on."""
+        for request in retry.requests:
             advance(request, State.BATCHED)
-        self._parts.append(part)
+        self._retries.append(retry)
 
-    def take(self, part: Part, seats: int) -> list[Part]:
-        """Remove what fits in ``seats`` of ``part``, one request at least.
+    def take(self, retry: Retry, items_max: int) -> list[Retry]:
+        """Remove the first requests of ``retry`` that fit in ``items_max``, one at least.
 
         Returns:
-            What was removed, and the rest, which waits, if there is any.
+            What was removed, and the rest, which goes on waiting, if there is any.
         """
-        at, fits = self._parts.index(part), 1
-        seats -= part.requests[0].seats
-        while fits < len(part.requests) and (seats := seats - part.requests[fits].seats) >= 0:
-            fits += 1
-        pieces = [part._replace(requests=part.requests[:fits])]
-        if fits == len(part.requests):
-            del self._parts[at]
+        at, count = self._retries.index(retry), 1
+        left = items_max - retry.requests[0].item_count
+        while (
+            count < len(retry.requests) and (left := left - retry.requests[count].item_count) >= 0
+        ):
+            count += 1
+        taken = [retry._replace(requests=retry.requests[:count])]
+        if count == len(retry.requests):
+            del self._retries[at]
         else:
-            self._parts[at] = part._replace(requests=part.requests[fits:])
-            pieces.append(self._parts[at])
-        return pieces
+            self._retries[at] = retry._replace(requests=retry.requests[count:])
+            taken.append(self._retries[at])
+        return taken
 
     def split_by_route(self) -> None:
-        """Split parts whose requests have different routes by now."""
-        split: deque[Part] = deque()
-        for part in self._parts:
+        """Split retries whose requests have different routes by now."""
+        split: deque[Retry] = deque()
+        for retry in self._retries:
             by_route: dict[Route, list[Request]] = {}
-            for request in part.requests:
+            for request in retry.requests:
                 by_route.setdefault(request.route, []).append(request)
-            split.extend(part._replace(requests=requests) for requests in by_route.values())
-        self._parts = split
+            split.extend(retry._replace(requests=requests) for requests in by_route.values())
+        self._retries = split
 
-    def drop(self, lineage: Lineage) -> list[Request]:
-        """Remove the parts of a divided batch; return the requests that still wait."""
-        dropped = [part for part in self._parts if part.lineage is lineage]
-        self._parts = deque(part for part in self._parts if part.lineage is not lineage)
-        return [r for part in dropped for r in part.requests if r.state is State.BATCHED]
+    def drop(self, split_from: SplitBatch) -> list[Request]:
+        """Remove what is left of a divided batch; return the requests that still wait."""
+        dropped = [retry for retry in self._retries if retry.split_from is split_from]
+        self._retries = deque(r for r in self._retries if r.split_from is not split_from)
+        return [r for retry in dropped for r in retry.requests if r.state is State.BATCHED]
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._parts.clear()
+        self._retries.clear()
 
     def expire(self, now: float) -> list[Request]:
         """Drop cancelled requests; drop and return, as EXPIRED, those past their deadlines."""
@@ -109,8 +111,8 @@ class RetryQueue:
         for request in late:
             advance(request, State.EXPIRED)
         staying = (
-            part._replace(requests=[r for r in part.requests if r.state is State.BATCHED])
-            for part in self._parts
+            retry._replace(requests=[r for r in retry.requests if r.state is State.BATCHED])
+            for retry in self._retries
         )
-        self._parts = deque(part for part in staying if part.requests)
+        self._retries = deque(retry for retry in staying if retry.requests)
         return late

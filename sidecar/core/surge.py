@@ -1,76 +1,76 @@
-"""Whether more requests arrive than the scaler was told of, beyond what is chance.
+"""Detects that more requests arrive than the scaler knows of, beyond chance.
 
 Theory of operation
 -------------------
-A front reports every now and then, and plans are made for what it has reported. What comes in
-between is held against that: as many as the rate told lets expect, and five standard deviations of
-a Poisson count more, and a few, are no news. One more than that is, and the next report should not
-wait for its time. The rate told is the mean of some seconds, which begin anew with such a report.
+A front reports its load at intervals, and the scaler plans for the rate reported. Arrivals between
+two reports are compared with it: what that rate leads to expect, plus five standard deviations of a
+Poisson count, plus a few, is no surge. One request more is, and the next report should be sent at
+once. The rate reported is the mean of some seconds; a surge begins it anew.
 
-Only a rise is news: what it costs to notice a fall late is money, and no objective. Counting is on
-the request path, so a count is held against the bound only where it can have reached it: the bound
-grows with time, and what has not reached it now cannot with fewer requests than it allows now.
+Only a rise counts: noticing a fall late costs money, and no objective. Counting is on the request
+path, so the count is compared only where it can have reached the bound: the bound grows with time,
+so a count below it now cannot be a surge later.
 """
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["Surge"]
+__all__ = ["SurgeDetector"]
 
-_MEAN_S = 5.0  # how long what was told weighs
+_MEAN_S = 5.0  # weight of what was reported, in seconds
 _DEVIATIONS = 5.0
-_FEW = 3  # of a function that is hardly called no request is an event
+_FEW = 3  # one request to a function that is hardly called is no surge
 
 
-class Surge:
+class SurgeDetector:
     """Counts one front's arrivals between two reports.
 
     Args:
         now: Seconds, on any axis.
-        told_rps: The rate that has been told before.
+        reported_rps: The rate that has been reported before.
 
     Attributes:
-        told_rps: The rate that reports have told.
+        reported_rps: The rate that the scaler knows from reports.
     """
 
-    __slots__ = ("_count", "_look_at", "_requests", "_seconds", "_since", "told_rps")
+    __slots__ = ("_check_at", "_count", "_requests", "_seconds", "_since", "reported_rps")
 
-    def __init__(self, now: float, told_rps: float = 0.0) -> None:
+    def __init__(self, now: float, reported_rps: float = 0.0) -> None:
         self._since = now
         self._count = 0
-        self._look_at: float = _FEW + 1
-        self._seconds = _MEAN_S if told_rps else 0.0
-        self._requests = told_rps * self._seconds
-        self.told_rps = told_rps
+        self._check_at: float = _FEW + 1
+        self._seconds = _MEAN_S if reported_rps else 0.0
+        self._requests = reported_rps * self._seconds
+        self.reported_rps = reported_rps
 
     def arrived(self, now: float) -> bool:
-        """A request has come; whether that is news. It is at most once from report to report."""
+        """Count a request; whether it makes a surge, at most once from report to report."""
         self._count += 1
-        return self._count >= self._look_at and self._beyond(now)
+        return self._count >= self._check_at and self._exceeds_bound(now)
 
     def add(self, count: int) -> None:
-        """So many requests have come, and there was no time to look at each."""
+        """Count requests without checking each."""
         self._count += count
 
-    def told(self, now: float) -> bool:
-        """All that has come is being reported; whether it is more than what was told before."""
+    def reported(self, now: float) -> bool:
+        """Begin anew, as the count is being reported; whether it is a surge."""
         period_s, count = now - self._since, self._count
-        news = count > self._bound(now)
+        surge = count > self._bound(now)
         if period_s > 0:
-            kept = 0.0 if news else math.exp(-period_s / _MEAN_S)  # the past tells no more of it
+            kept = 0.0 if surge else math.exp(-period_s / _MEAN_S)  # the past tells no more of it
             self._requests = kept * self._requests + count
             self._seconds = kept * self._seconds + period_s
-            self.told_rps = self._requests / self._seconds
-        self._since, self._count, self._look_at = now, 0, _FEW + 1
-        return news
+            self.reported_rps = self._requests / self._seconds
+        self._since, self._count, self._check_at = now, 0, _FEW + 1
+        return surge
 
-    def _beyond(self, now: float) -> bool:
+    def _exceeds_bound(self, now: float) -> bool:
         bound = self._bound(now)
-        news = self._count > bound
-        self._look_at = math.inf if news else bound
-        return news
+        surge = self._count > bound
+        self._check_at = math.inf if surge else bound
+        return surge
 
     def _bound(self, now: float) -> float:
-        expected = self.told_rps * max(0.0, now - self._since)
+        expected = self.reported_rps * max(0.0, now - self._since)
         return expected + _DEVIATIONS * math.sqrt(expected) + _FEW

@@ -67,15 +67,15 @@ class Deadline:
 
 
 def _largest_safe(waiting: Waiting, requests: Sequence[Request]) -> int:
-    """The most seats that can leave together and all be in time; 0 if none can."""
-    safe = seats = 0
+    """The most items that can leave together and all be in time; 0 if none can."""
+    safe = items = 0
     tightest = math.inf
     for request in requests:
-        seats += request.seats
+        items += request.item_count
         tightest = min(tightest, request.deadline)
-        if waiting.now + waiting.exec_time.bound(seats) > tightest:
+        if waiting.now + waiting.exec_time.bound(items) > tightest:
             break
-        safe = seats
+        safe = items
     return safe
 
 
@@ -91,32 +91,34 @@ def _rest_is_safe(waiting: Waiting, taken: int) -> bool:
 def _most_saved(waiting: Waiting) -> Decision:
     """The batch that completes the most requests in time per second; all if none can be saved.
 
-    Of a long queue no more is looked at than decides: about a batch behind the last that is late.
+    Only the part of a long queue that decides is read: to about a batch behind the last late one.
     """
-    seats, best = min(waiting.count, waiting.limit), None
+    items, best = min(waiting.count, waiting.limit), None
     while best is None:
-        seats = min(2 * seats, waiting.count)
-        best = _best_of(waiting, waiting.first(seats), whole=seats == waiting.count)
+        items = min(2 * items, waiting.count)
+        best = _best_of(waiting, waiting.first(items), whole_queue=items == waiting.count)
     return best
 
 
-def _best_of(waiting: Waiting, first: Sequence[Request], *, whole: bool) -> Decision | None:
-    """The same, known the ``first`` of the queue; None if those behind them matter, too."""
+def _best_of(waiting: Waiting, first: Sequence[Request], *, whole_queue: bool) -> Decision | None:
+    """`_most_saved` among the ``first`` of the queue; None if those behind them matter, too."""
     now, exec_time = waiting.now, waiting.exec_time
     requests = [request for request in first if request.deadline < math.inf]
-    ends = list(accumulate([request.seats for request in requests]))  # seats up to each request
+    ends = list(
+        accumulate([request.item_count for request in requests])
+    )  # items up to each request
     best, best_rate = Decision(waiting.limit), 0.0
     late = 0  # of the first; grows with the size, as larger batches take longer
     for size in _sizes(min(waiting.count, waiting.limit)):
-        took = max(exec_time.mean(size), 1e-9)
-        while late < len(requests) and requests[late].deadline < now + took:
+        took_s = max(exec_time.mean(size), 1e-9)
+        while late < len(requests) and requests[late].deadline < now + took_s:
             late += 1
         last = bisect_right(ends, size + (ends[late - 1] if late else 0))
-        if last == len(requests) and not whole:
+        if last == len(requests) and not whole_queue:
             return None
-        saved = sum([request.deadline >= now + took for request in requests[late:last]])
-        if saved > best_rate * took:
-            best, best_rate = Decision(size, late), saved / took
+        saved = sum([request.deadline >= now + took_s for request in requests[late:last]])
+        if saved > best_rate * took_s:
+            best, best_rate = Decision(size, late), saved / took_s
     return best
 
 

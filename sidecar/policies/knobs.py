@@ -42,7 +42,7 @@ def _whole(value: object, *, least: int) -> int:
 
 _PRIORITIES = (
     "requests with the header X-Carpool-Class: batch are the background, and have "
-    "com.carpool.background.share of the seats"
+    "com.carpool.background.share of the items sent"
 )
 
 KNOBS = (

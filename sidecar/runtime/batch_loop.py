@@ -125,11 +125,11 @@ class BatchLoop:
         """An instance came up or went down, the plan is another, or the function cannot start."""
         self._batcher.changed()
         if self.cold_start:
-            self.cold_start.look()
+            self.cold_start.instances_changed()
         if self.readiness.failing():
             given_up, why = self._batcher.give_up(), self.readiness.does_not_start()
-            self._sender.end(given_up.waiting, why, "failed", _NOT_BEGUN)
-            self._sender.end(given_up.between, why, "failed")
+            self._sender.end(given_up.unsent, why, "failed", _NOT_BEGUN)
+            self._sender.end(given_up.retried, why, "failed")
         self.step_soon()
 
     def drain(self) -> None:
@@ -168,7 +168,7 @@ class BatchLoop:
             self._refuse(exchange, refusal)
             return
         exchange.on_gone = partial(self._gone, request)
-        if self._batcher.full:
+        if self._batcher.has_full_batch:
             self.step_now()
 
     def _chosen(self, request: Request) -> CarpoolError | None:
@@ -200,12 +200,12 @@ class BatchLoop:
     def _refuses(self, waited_s: float) -> bool:
         """Whether an interactive request that was parked for so long would be refused now."""
         left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
-        return self._batcher.admission.closed(left_s, self._now())
+        return self._batcher.admission.would_refuse(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
         """Count a parked request that is refused; the answer, None if it must pass."""
         now = self._now()
-        refusal = self._batcher.admission.refuse_unread(now)
+        refusal = self._batcher.admission.refuse_unparsed(now)
         if refusal is None:
             return None
         self.step_soon()
@@ -218,7 +218,7 @@ class BatchLoop:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
         batcher = self._batcher
-        waiting, clear_s = batcher.queued, batcher.expectation.clear_s(self._now())
+        waiting, clear_s = batcher.queued, batcher.finish_predictor.backlog_s(self._now())
         if refusal is Refusal.LATE:
             msg = f"{waiting} requests wait: this one would be answered after its deadline"
             return Overloaded(msg, clear_s)

@@ -145,7 +145,7 @@ class Ingress:
             template.key,
             arrived,
             deadline=arrived + budget_s * _HERE,
-            seats=count_items(exchange.target, exchange.body),
+            item_count=count_items(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
@@ -212,7 +212,7 @@ def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _background(klass: bytes) -> bool:
-    """Whether a request of this class only gets seats that others leave empty."""
+    """Whether a request of this class gets only the places that others leave."""
     if klass not in _CLASSES:
         msg = f"X-Carpool-Class = {klass[:80].decode('latin-1')!r}: expected interactive or batch"
         raise BadRequest(msg)

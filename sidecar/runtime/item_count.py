@@ -1,6 +1,6 @@
 """How many items a request carries, told from its body without decoding it.
 
-The model counts items, not requests: a body with eight rows takes eight seats of a batch. Tensor
+The model counts items, not requests: a body with eight rows counts as eight in a batch. Tensor
 forms say it near their beginning (the Open Inference Protocol's shapes), or by their brackets (the
 v1 form's rows); any other body is one item. It is an estimate for filling batches, made at the cost
 of a search: the handler decodes, decides, and never runs more rows at once than the largest batch.

@@ -57,7 +57,9 @@ class Readiness:
             headers = [(wire.REPEATABLE_HEADER, "true")]
             if self.failing():
                 headers.append(("x-carpool-failing", "true"))
-            at_once = sum(i.upstream.at_once for i in self._upstreams if i.upstream.at_once > 1)
+            at_once = sum(
+                i.upstream.concurrency for i in self._upstreams if i.upstream.concurrency > 1
+            )
             if at_once:  # for the sidecar in front, whose batches are passed on
                 headers.append((wire.AT_ONCE_HEADER, str(at_once)))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
@@ -77,7 +79,7 @@ class Readiness:
         if self.waits_for:
             return self.waits_for()
         now = time.monotonic()
-        if any(instance.upstream.takes(now) for instance in self._upstreams):
+        if any(instance.upstream.available(now) for instance in self._upstreams):
             return ""
         reasons = [instance.reason or "ejected for a while" for instance in self._upstreams]
         return self.failing() or "; ".join(reasons) or "no instance"

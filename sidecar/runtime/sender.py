@@ -104,8 +104,8 @@ class Sender:
 
     async def _send(self, batch: Batch, instance: Instance, call: batch_call.BatchCall) -> None:
         metrics = self._metrics
-        metrics.batch_closed(batch.closed.value)
-        metrics.size.observe(batch.seats)
+        metrics.batch_closed(batch.close_reason.value)
+        metrics.size.observe(batch.item_count)
         for request in batch.requests:
             metrics.wait.observe(batch.sent - request.arrived)
         try:
@@ -128,7 +128,7 @@ class Sender:
         load = self._driver.load
         if load:
             load.executed(batch, now, idle=self._batcher.idle)
-        if self._batcher.full:
+        if self._batcher.has_full_batch:
             self._driver.step_now()  # the next batch first: the instance is idle
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
@@ -165,7 +165,7 @@ def _explained(batch: Batch) -> list[tuple[str, str]]:
     """Headers about the batch, for callers that asked."""
     told = {
         "batch": len(batch.requests),
-        "closed": batch.closed.value,
+        "closed": batch.close_reason.value,
         "exec-seconds": f"{batch.exec_s:.6f}",
         "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
         "plan": batch.plan if batch.plan is not None else "",

@@ -177,8 +177,8 @@ class FunctionUpstreams:
             well = State.ACTIVE in said.values()
             for upstream, state in said.items():
                 states[name, upstream.name] = state
-                upstream.strained = state is State.OVERLOADED
-                upstream.shunned = state is State.INTERFERED and well
+                upstream.overloaded = state is State.OVERLOADED
+                upstream.interfered = state is State.INTERFERED and well
         if self.variant_router and self.variant_router.see(states) and again:
             self._batcher.reroute()
 

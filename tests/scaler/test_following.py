@@ -74,7 +74,7 @@ class FunctionState:
     def __init__(self, policy: str, phase_s: float, others: int = 0) -> None:
         self.now_s = 0.0
         self.load = Load(0.0)
-        self.load.surged = self._surged
+        self.load.on_surge = self._surged
         self.gateway = Gateway()
         self.functions = Functions(Dependencies("e", models={"f": MODEL}), Pace())
         self.functions.now = self.functions.wall = lambda: self.now_s

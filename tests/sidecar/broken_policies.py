@@ -91,7 +91,7 @@ class Counting(Sound):
         self.waiting = 0
 
     def depart(self, request: Request) -> float:
-        self.waiting += request.seats
+        self.waiting += request.item_count
         return math.inf
 
     def decide(self, waiting: Waiting) -> Decision:

@@ -140,7 +140,7 @@ def test_the_scenarios_meet_everything_a_policy_can_meet() -> None:
     assert {True, False} == {arrival.background for arrival in arrivals}
     assert {0.0, math.inf} < {arrival.budget_s for arrival in arrivals}
     assert any(arrival.patience_s < math.inf for arrival in arrivals)
-    assert any(arrival.seats > 32 for arrival in arrivals)
+    assert any(arrival.item_count > 32 for arrival in arrivals)
     assert {1, 2, 3} == {len(scenario.instances) for scenario in scenarios}
     assert 4 == len({scenario.fault for scenario in scenarios})
     assert 3 == len({scenario.shed for scenario in scenarios})

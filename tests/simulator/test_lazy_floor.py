@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lazy_lengths import LENGTHS
 from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
+from benchmarks.lazy_lengths import LENGTHS
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from simulator.staged import Coming, windowed
 

@@ -64,16 +64,16 @@ class Twins:
 
     def choose(self, mine: Route, its: Route) -> None:
         """Both choose the same, which may be sent a batch."""
-        seats, now = self.draw.randint(1, 6), 0.0
+        items, now = self.draw.randint(1, 6), 0.0
         assert self.few.has_capacity(now) == self.many.has_capacity(now)
         chosen, same = self.few.next_free(mine, now), self.many.next_free(its, now)
         if not (chosen or same):
-            chosen = self.few.next_behind(mine, seats, now)
-            same = self.many.next_behind(its, seats, now)
+            chosen = self.few.next_to_pipeline(mine, items, now)
+            same = self.many.next_to_pipeline(its, items, now)
         assert (chosen and chosen.name) == (same and same.name)
         if chosen and same and self.draw.random() < 0.5:
-            chosen.took(seats, mine)
-            same.took(seats, its)
+            chosen.batch_sent(items, mine)
+            same.batch_sent(items, its)
             self.many.moved(same)
 
 
@@ -90,4 +90,4 @@ def test_many_upstreams_choose_as_upstreams_do(seed: int) -> None:
         happens()
         for mine, its in twins.routes:
             twins.choose(mine, its)
-        assert [u.served for u in twins.few] == [u.served for u in twins.many]
+        assert [u.items_sent for u in twins.few] == [u.items_sent for u in twins.many]

@@ -1,1 +1,1 @@
-"""Whether a request can be answered in time, and what happens to one that cannot."""
+"""Admission control: which requests are queued, and which are refused at once."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sidecar.core.batch import Refusal
 
 if TYPE_CHECKING:
-    from sidecar.core.admission.expectation import Expectation
+    from sidecar.core.admission.finish_predictor import FinishPredictor
     from sidecar.core.admission.shedding import Shedding
     from sidecar.core.queue import Queue
     from sidecar.core.request import Request
@@ -22,43 +22,48 @@ class Admission:
     Args:
         queue: what waits.
         queue_max: most requests waiting, interactive and background ones counted apart.
-        expectation: predicts when requests will be answered.
+        finish_predictor: predicts when requests will be answered.
         shedding: whether those predicted to be late are refused.
     """
 
-    __slots__ = ("_expectation", "_queue", "_queue_max", "_shedding")
+    __slots__ = ("_finish_predictor", "_queue", "_queue_max", "_shedding")
 
     def __init__(
-        self, queue: Queue, queue_max: int, expectation: Expectation, shedding: Shedding
+        self,
+        queue: Queue,
+        queue_max: int,
+        finish_predictor: FinishPredictor,
+        shedding: Shedding,
     ) -> None:
         self._queue = queue
         self._queue_max = queue_max
-        self._expectation = expectation
+        self._finish_predictor = finish_predictor
         self._shedding = shedding
 
-    def objection(self, request: Request, now: float) -> Refusal | None:
-        """Count an arrival; why it is refused, None if it is not."""
+    def refusal(self, request: Request, now: float) -> Refusal | None:
+        """Count an arrival; why it is refused, None if it is admitted."""
         if request.deadline <= now:
             return Refusal.EXPIRED
-        if self._queue.alike(request) >= self._queue_max:
+        if self._queue.count_of_class(request) >= self._queue_max:
             return Refusal.QUEUE_FULL
-        watched = self._shedding.mode != "off" and request.deadline < math.inf
-        if watched and self._expectation.refuses(request, now):
+        predicted = self._shedding.mode != "off" and request.deadline < math.inf
+        if predicted and self._finish_predictor.refuses(request, now):
             return Refusal.LATE
         return None
 
-    def closed(self, budget_s: float, now: float) -> bool:
+    def would_refuse(self, budget_s: float, now: float) -> bool:
         """Whether an interactive request that may take ``budget_s`` would be refused now."""
-        if self._queue.interactive >= self._queue_max:
+        if self._queue.interactive_count >= self._queue_max:
             return True
-        return self._shedding.mode == "on" and self._expectation.late(budget_s, now)
+        return self._shedding.mode == "on" and self._finish_predictor.late(budget_s, now)
 
-    def refuse_unread(self, now: float) -> Refusal | None:
-        """Count an interactive request that comes while it is `closed`; None if it must pass.
+    def refuse_unparsed(self, now: float) -> Refusal | None:
+        """Count an interactive request for which `would_refuse` is true; None if it must pass.
 
         Requests must pass now and then, so that predictions can be corrected.
         """
-        if self._queue.interactive >= self._queue_max:
+        if self._queue.interactive_count >= self._queue_max:
             return Refusal.QUEUE_FULL
         shedding = self._shedding
-        return Refusal.LATE if shedding.interactive.refuses_late(shedding.most, now) else None
+        late = shedding.interactive.refuses_late(shedding.refused_share_max, now)
+        return Refusal.LATE if late else None

@@ -1,7 +1,7 @@
-"""When a request that arrives now can expect its answer, if everything goes on as it does.
+"""When a request that arrives now can expect its answer, if the load stays as it is.
 
-A forecast is made of what is in flight, and holds until that changes; what waits is asked for each
-time. So arrivals cost next to nothing.
+A forecast is made from what is in flight, and holds until that changes; what waits is an argument
+each time. So an arrival costs next to nothing.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["Forecast"]
 
 
 class Forecast(NamedTuple):
-    """What the instances will do.
+    """What the instances are expected to do. In a round each of them executes one full batch.
 
     Attributes:
         free_at: when the first of them is expected to take the next batch.
-        usual_seats: what a batch holds at the present load.
-        seat_s: what a seat adds to the time of a batch.
+        usual_items: what a batch holds at the present load.
         batch_s: how long a batch of the usual size takes.
-        round_seats: seats that all of them take in a round.
+        item_s: what a further item adds to that.
+        round_items: items that all of them execute in a round.
         round_s: how long a round takes.
     """
 
     free_at: float
-    usual_seats: int
+    usual_items: int
     batch_s: float
-    seat_s: float
-    round_seats: int
+    item_s: float
+    round_items: int
     round_s: float
 
     @classmethod
@@ -43,38 +43,41 @@ class Forecast(NamedTuple):
         None while too little is known, and while an instance is idle: a batch there delays no
         other, and teaches how long batches take.
         """
-        able = [upstream for upstream in upstreams if upstream.takes(now)]
-        known = [not upstream.free and upstream.exec_time.seasoned for upstream in able]
+        available = [upstream for upstream in upstreams if upstream.available(now)]
+        known = [not u.free and u.exec_time.has_settled for u in available]
         if not (known and all(known)):
             return None
-        rounds = [_round(upstream) for upstream in able]
-        rate_rps = sum([seats / max(took_s, 1e-9) for seats, took_s in rounds])
-        seats = sum([seats for seats, _ in rounds])
+        rounds = [_round(upstream) for upstream in available]
+        rate_rps = sum([items / max(took_s, 1e-9) for items, took_s in rounds])
+        items = sum([items for items, _ in rounds])
         # By the time it leaves, later arrivals will have filled its batch as they do at this load.
-        usual = min(max([batch.seats for batch in in_flight]), max([seats for seats, _ in rounds]))
-        batch_s, longer_s = (max([u.exec_time.mean(n) for u in able]) for n in (usual, usual + 1))
-        free_at = min([in_flight.free_at(upstream, now) for upstream in able])
-        return cls(free_at, usual, batch_s, longer_s - batch_s, seats, seats / rate_rps)
+        largest = max([items for items, _ in rounds])
+        usual = min(max([batch.item_count for batch in in_flight]), largest)
+        batch_s, longer_s = (
+            max([u.exec_time.mean(n) for u in available]) for n in (usual, usual + 1)
+        )
+        free_at = min([in_flight.free_at(upstream, now) for upstream in available])
+        return cls(free_at, usual, batch_s, longer_s - batch_s, items, items / rate_rps)
 
-    def finish(self, seats: float, now: float) -> float:
-        """When a request behind ``seats`` waiting items is answered."""
+    def finish_at(self, items_ahead: float, now: float) -> float:
+        """When a request behind ``items_ahead`` waiting items is answered."""
         finish = (now if now > self.free_at else self.free_at) + self.batch_s  # noqa: FURB136 - every request comes here
-        if seats >= self.round_seats:
-            rounds, seats = divmod(seats, self.round_seats)
+        if items_ahead >= self.round_items:
+            rounds, items_ahead = divmod(items_ahead, self.round_items)
             finish += rounds * self.round_s
-        more = seats + 1 - self.usual_seats
-        return finish + more * self.seat_s if more > 0 else finish
+        more = items_ahead + 1 - self.usual_items
+        return finish + more * self.item_s if more > 0 else finish
 
-    def clear_s(self, seats: float) -> float:
-        """Seconds in which the instances work through ``seats`` items."""
-        return seats / self.round_seats * self.round_s
+    def backlog_s(self, items: float) -> float:
+        """Seconds in which the instances execute ``items``."""
+        return items / self.round_items * self.round_s
 
 
 def _round(upstream: Upstream) -> tuple[int, float]:
-    """Seats that an instance is done with in a round, and how long that takes.
+    """Items that an instance executes in a round, and how long that takes.
 
     An instance that works on several batches at once is sent requests one by one.
     """
-    if upstream.at_once > 1:
-        return upstream.at_once, upstream.exec_time.mean(1)
+    if upstream.concurrency > 1:
+        return upstream.concurrency, upstream.exec_time.mean(1)
     return upstream.batch_max, upstream.exec_time.mean(upstream.batch_max)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import BadRequest, CarpoolError
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport, SyncAnswer
 from carpool.variants.instance_states import State
-from sidecar.core.load import Executed
+from sidecar.core.load import Executions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ __all__ = ["Front"]
 log = logging.getLogger(__name__)
 
 _DIGITS = 6
-_NOTHING = Executed()
+_NOTHING = Executions()
 
 
 class Front:
@@ -99,7 +99,7 @@ class Front:
         """How it goes."""
         now = time.monotonic()
         if self._batcher.idle:
-            self._load.fell_idle(now)
+            self._load.became_idle(now)
         taken = self._load.take(now)
         fates = self._became(taken.late)
         plan = self._upstreams.plan
@@ -161,7 +161,7 @@ class Front:
         self._fates = found
         return {**fates, "late": late} if late else dict(fates)
 
-    def _classes(self, executed: Mapping[str, Executed]) -> tuple[ClassReport, ...]:
+    def _classes(self, executed: Mapping[str, Executions]) -> tuple[ClassReport, ...]:
         lines = {
             instance.upstream.instance_class: instance.upstream.exec_time
             for instance in self._upstreams
@@ -174,7 +174,7 @@ class Front:
                 ClassReport(
                     name,
                     found.batches,
-                    found.seats,
+                    found.item_count,
                     round(found.exec_s, _DIGITS),
                     round(base_s, _DIGITS),
                     round(per_item_s, _DIGITS),
@@ -183,12 +183,12 @@ class Front:
         return tuple(reports)
 
     def _instances(
-        self, now: float, executed: Mapping[str, Executed]
+        self, now: float, executed: Mapping[str, Executions]
     ) -> tuple[InstanceReport, ...]:
         reports = []
         for instance in self._upstreams:
             upstream = instance.upstream
-            idle_s = max(0.0, now - (upstream.landed or instance.since))
+            idle_s = max(0.0, now - (upstream.last_returned or instance.since))
             found = executed.get(upstream.name, _NOTHING)
             report = InstanceReport(
                 upstream.name,
@@ -197,7 +197,7 @@ class Front:
                 upstream.in_flight,
                 round(idle_s, _DIGITS),
                 found.batches,
-                found.seats,
+                found.item_count,
                 round(found.exec_s, _DIGITS),
             )
             reports.append(report)

@@ -76,7 +76,7 @@ def front(
     sync = Sync(options.scaler, options.scaler_token, speaker)
     batch_loop.load, batch_loop.front, batch_loop.starving = load, speaker, sync.urgent
     batch_loop.cold_start = ColdStart(batcher, upstreams, _timeout_s)
-    load.surged = sync.urgent
+    load.on_surge = sync.urgent
     batch_loop.readiness.waits_for = speaker.waits_for
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)

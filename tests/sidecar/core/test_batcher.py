@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sidecar.core.batch import Batch, Closed, Fault, Refusal
+from sidecar.core.batch import Batch, CloseReason, Fault, Refusal
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.policy import Decision
@@ -45,7 +45,7 @@ def test_a_full_batch_leaves_at_once() -> None:
         batcher.admit(request(number), 0.0)
     (batch,) = batcher.step(0.0).send
     assert [1, 2] == [r.id for r in batch.requests]
-    assert Closed.FULL is batch.closed
+    assert CloseReason.FULL is batch.close_reason
 
 
 def test_a_partial_batch_waits_for_its_window() -> None:
@@ -55,7 +55,7 @@ def test_a_partial_batch_waits_for_its_window() -> None:
     assert [] == batcher.step(0.0).send
     assert WINDOW_S == batcher.wake_at(0.0)
     (batch,) = batcher.step(WINDOW_S).send
-    assert Closed.DEPARTURE is batch.closed
+    assert CloseReason.DEPARTURE is batch.close_reason
 
 
 def test_a_busy_instance_never_causes_a_small_batch() -> None:
@@ -190,7 +190,7 @@ def test_draining_lets_partial_batches_leave_at_once() -> None:
     batcher.admit(request(1), 0.0)
     batcher.drain()
     (batch,) = batcher.step(0.0).send
-    assert Closed.DRAIN is batch.closed
+    assert CloseReason.DRAIN is batch.close_reason
 
 
 def test_giving_up_fails_what_waits() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence  # noqa: TC003 - hypothesis resolves annota
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.balance import Balance
+from sidecar.core.background_share import BackgroundShare
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.group import Group
 from sidecar.core.policy import Decision, Waiting
@@ -26,15 +26,15 @@ class Queue:
 
     def __init__(self, drawn: Sequence[tuple[float, int]], limit: int) -> None:
         self.shown = 0
-        self._group = Group(Balance(0.1))
+        self._group = Group(BackgroundShare(0.1))
         for number, (deadline, seats) in enumerate(drawn):
-            request = Request(number, "k", 0.0, deadline=deadline, seats=seats)
+            request = Request(number, "k", 0.0, deadline=deadline, item_count=seats)
             advance(request, State.QUEUED)
             self._group.push(request)
         times = ExecTime()
         for size in range(1, 20):
             times.observe(size, BASE_S + ITEM_S * size)
-        self.waiting = Waiting(0.0, self._group.seats, limit, times, self._first)
+        self.waiting = Waiting(0.0, self._group.item_count, limit, times, self._first)
 
     def _first(self, seats: int) -> list[Request]:
         first = self._group.first(seats)
@@ -52,7 +52,7 @@ def plainly(waiting: Waiting) -> Decision:
         late = next((n for n, r in enumerate(requests) if r.deadline >= took), len(requests))
         saved, seats = 0, 0
         for request in requests[late:]:
-            seats += request.seats
+            seats += request.item_count
             if seats > size:
                 break
             saved += request.deadline >= took

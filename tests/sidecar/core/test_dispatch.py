@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.core.batch import Batch, Closed, Fault
+from sidecar.core.batch import Batch, CloseReason, Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.request import Request, State
@@ -71,7 +71,7 @@ def test_applications_on_one_route_share_batches_and_the_tightest_wait_decides()
     assert not made.step(0.5).send
     assert 0.51 == made.wake_at(0.5)
     (batch,) = made.step(0.51).send
-    assert ([1, 2], Closed.DEPARTURE) == (ids(batch), batch.closed)
+    assert ([1, 2], CloseReason.DEPARTURE) == (ids(batch), batch.close_reason)
 
 
 def test_applications_without_a_route_take_the_one_for_all_others() -> None:
@@ -88,7 +88,7 @@ def test_the_shares_of_a_route_hold_in_seats() -> None:
     for number in range(400):
         arrive(made, *range(10 * number, 10 * number + 1 + number % 3))
         for batch in made.step(0.0).send:
-            seats[batch.upstream.name] += batch.seats
+            seats[batch.upstream.name] += batch.item_count
             made.finished(batch, [False] * len(batch.requests), 0.0)
     assert pytest.approx(3.0, rel=0.05) == seats["a"] / seats["b"]
 
@@ -177,7 +177,7 @@ def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> Non
     made = eager("bad", "good")
     bad = next(upstream for upstream in made.upstreams if upstream.name == "bad")
     now, failures = 0.0, 0
-    while bad.takes(now):
+    while bad.available(now):
         arrive(made, 1000 + failures)
         for batch in made.step(now).send:
             if batch.upstream is bad:
@@ -186,9 +186,9 @@ def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> Non
             else:
                 made.finished(batch, [False], now)
     assert 5 == failures
-    assert 5.0 == made.upstreams.returns_at(now)
+    assert 5.0 == made.upstreams.next_ejection_ends(now)
     for upstream in made.upstreams:
-        upstream.served = 0.0 if upstream is bad else 1.0
+        upstream.items_sent = 0.0 if upstream is bad else 1.0
     arrive(made, 1)
     (batch,) = made.step(4.9).send
     assert "good" == batch.upstream.name
@@ -207,7 +207,7 @@ def test_the_last_instance_is_never_ejected() -> None:
         (batch,) = made.step(0.0).send
         made.broken(batch, Fault.ANSWERED, 0.0)
     (only,) = made.upstreams
-    assert only.takes(0.0)
+    assert only.available(0.0)
 
 
 def test_one_bad_request_ejects_nobody() -> None:
@@ -221,7 +221,7 @@ def test_one_bad_request_ejects_nobody() -> None:
             else:
                 made.finished(batch, [False] * len(batch.requests), 0.0)
     assert made.idle
-    assert all(upstream.takes(0.0) for upstream in made.upstreams)
+    assert all(upstream.available(0.0) for upstream in made.upstreams)
 
 
 def test_a_second_full_batch_follows_a_quick_one_and_nothing_less() -> None:
@@ -280,5 +280,5 @@ def test_requests_of_several_items_take_several_seats() -> None:
     for name in "abcd":
         made.upstreams.add(Upstream(name, 4, up=True))
     for number, seats in enumerate((3, 2, 2, 9, 1), 1):
-        made.admit(Request(number, "k", 0.0, seats=seats), 0.0)
+        made.admit(Request(number, "k", 0.0, item_count=seats), 0.0)
     assert [[1], [2, 3], [4], [5]] == [ids(batch) for batch in made.step(0.0).send]

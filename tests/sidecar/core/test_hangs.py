@@ -27,9 +27,9 @@ def fleet(*upstreams: Upstream, batch_max: int = 8) -> Batcher:
     return made
 
 
-def instance(name: str = "a", at_once: int = 1) -> Upstream:
+def instance(name: str = "a", concurrency: int = 1) -> Upstream:
     """An instance that is ready."""
-    return Upstream(name, 8, up=True, at_once=at_once)
+    return Upstream(name, 8, up=True, concurrency=concurrency)
 
 
 def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
@@ -161,7 +161,7 @@ def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
 
 def test_the_company_of_a_hung_batch_is_not_blamed_for_the_kill() -> None:
     """An instance that works on several at once is killed for one: the others go again, whole."""
-    a = instance(at_once=2)
+    a = instance(concurrency=2)
     batcher = fleet(a)
     hung = riding(batcher, request(1))
     company = riding(batcher, request(2), now=20.0)
@@ -170,7 +170,7 @@ def test_the_company_of_a_hung_batch_is_not_blamed_for_the_kill() -> None:
         assert [] == batcher.broken(company, Fault.DIED, LIMIT_S + 5)
         restarted(a)
         (company,) = batcher.step(LIMIT_S + 5).send
-        company.behind = True
+        company.blameless = True
 
 
 def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:

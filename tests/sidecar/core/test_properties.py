@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.batch import Batch, Closed, Fault
+from sidecar.core.batch import Batch, CloseReason, Fault
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Route, Upstream
 from sidecar.core.request import TERMINAL, Request, State
@@ -35,7 +35,7 @@ ARRIVAL = st.fixed_dictionaries(
     {
         "key": st.sampled_from("xy"),
         "budget_s": st.sampled_from([0.01, 0.05, math.inf]),
-        "seats": st.sampled_from([1, 1, 1, 2, 9]),
+        "item_count": st.sampled_from([1, 1, 1, 2, 9]),
         "background": st.booleans(),
         "app": st.sampled_from(["web", "car"]),
     }
@@ -67,10 +67,10 @@ class Run:
             self.batcher.upstreams.add(upstream)
         self.now = 0.0
         self.requests: list[Request] = []
-        self.flying: list[Batch] = []
+        self.in_flight: list[Batch] = []
         self.told: Counter[int] = Counter()
         self.log: list[object] = []
-        self.boarded: dict[object, list[int]] = {}
+        self.left: dict[object, list[int]] = {}
         self.routes: dict[str, Route] = {}
 
     def play(self, kind: str, what: object) -> None:
@@ -81,7 +81,7 @@ class Run:
     def arrive(self, what: dict[str, object]) -> None:
         """A request comes."""
         deadline = self.now + what["budget_s"]  # type: ignore[operator]
-        rest = {name: what[name] for name in ("seats", "background", "app")}
+        rest = {name: what[name] for name in ("item_count", "background", "app")}
         request = Request(len(self.requests), what["key"], self.now, deadline=deadline, **rest)  # type: ignore[arg-type]
         self.requests.append(request)
         self.batcher.admit(request, self.now)
@@ -93,15 +93,15 @@ class Run:
 
     def finish(self, what: tuple[int, bool]) -> None:
         """A batch comes back, perhaps with one failure in it."""
-        if self.flying:
-            batch = self.flying.pop(what[0] % len(self.flying))
+        if self.in_flight:
+            batch = self.in_flight.pop(what[0] % len(self.in_flight))
             failed = [what[1] and index == 0 for index in range(len(batch.requests))]
             self.tell(self.batcher.finished(batch, failed, self.now))
 
     def fail(self, what: tuple[int, Fault]) -> None:
         """A batch fails as a whole."""
-        if self.flying:
-            batch = self.flying.pop(what[0] % len(self.flying))
+        if self.in_flight:
+            batch = self.in_flight.pop(what[0] % len(self.in_flight))
             self.tell(self.batcher.broken(batch, what[1], self.now))
 
     def wait(self, seconds: float) -> None:
@@ -119,7 +119,7 @@ class Run:
         upstreams = [u for u in self.upstreams.values() if how != "lost b" or u.name == "a"]
         waits = Planned(Planned.Params({"web": 0.0, "*": 0.01}))
         self.batcher.replan(waits, self.routes, upstreams)
-        self.boarded.clear()  # who waits keeps his place, among those of his new route
+        self.left.clear()  # requests that wait keep their order, among those of their new route
 
     def down(self, name: str) -> None:
         """An instance cannot be reached."""
@@ -130,36 +130,40 @@ class Run:
         self.upstreams[name].up = True
 
     def step(self) -> None:
-        """Let leave what may, and check it."""
+        """Send what may leave, and check it."""
         actions = self.batcher.step(self.now)
         self.tell(actions.expired)
         for batch in actions.send:
             self.check(batch)
-            self.flying.append(batch)
+            self.in_flight.append(batch)
             ids = [request.id for request in batch.requests]
-            self.log.append((self.now, batch.closed, ids, batch.upstream.name))
+            self.log.append((self.now, batch.close_reason, ids, batch.upstream.name))
         for upstream in self.upstreams.values():
-            held = [batch for batch in self.flying if batch.upstream is upstream]
+            held = [batch for batch in self.in_flight if batch.upstream is upstream]
             assert len(held) == upstream.in_flight <= 2
-            assert all(batch.closed is Closed.FULL for batch in held[1:])
+            assert all(batch.close_reason is CloseReason.FULL for batch in held[1:])
 
     def check(self, batch: Batch) -> None:
         """What holds of every batch."""
-        riders = batch.requests
+        requests = batch.requests
         assert batch.upstream.up
-        assert batch.seats == sum(rider.seats for rider in riders)
-        assert len(riders) == 1 or batch.seats <= BATCH_MAX or batch.closed is Closed.ISOLATION
-        assert 1 == len({repr(rider.key) for rider in riders})
-        assert 1 == len({rider.route for rider in riders})
-        assert all(rider.route.admits(batch.upstream) for rider in riders)
-        assert all(rider.deadline > self.now for rider in riders)
-        assert all(rider.state is State.IN_FLIGHT for rider in riders)
-        if batch.closed is not Closed.ISOLATION:
-            for rider in riders:
-                lane = (rider.key, rider.route, rider.background)
-                earlier = self.boarded.setdefault(lane, [])
-                assert not earlier or earlier[-1] < rider.id
-                earlier.append(rider.id)
+        assert batch.item_count == sum(request.item_count for request in requests)
+        assert (
+            len(requests) == 1
+            or batch.item_count <= BATCH_MAX
+            or batch.close_reason is CloseReason.ISOLATION
+        )
+        assert 1 == len({repr(request.key) for request in requests})
+        assert 1 == len({request.route for request in requests})
+        assert all(request.route.admits(batch.upstream) for request in requests)
+        assert all(request.deadline > self.now for request in requests)
+        assert all(request.state is State.IN_FLIGHT for request in requests)
+        if batch.close_reason is not CloseReason.ISOLATION:
+            for request in requests:
+                lane = (request.key, request.route, request.background)
+                earlier = self.left.setdefault(lane, [])
+                assert not earlier or earlier[-1] < request.id
+                earlier.append(request.id)
 
     def tell(self, requests: list[Request]) -> None:
         """The callers of ``requests`` hear their fate."""
@@ -174,10 +178,10 @@ class Run:
         for _ in range(300):
             if self.batcher.idle:
                 return
-            self.now += 1.0  # who was ejected comes back
+            self.now += 1.0  # ejected instances come back
             self.step()
-            if self.flying:
-                batch = self.flying.pop(0)
+            if self.in_flight:
+                batch = self.in_flight.pop(0)
                 self.tell(self.batcher.finished(batch, [False] * len(batch.requests), self.now))
         msg = "requests are left over"
         raise AssertionError(msg)
@@ -186,7 +190,7 @@ class Run:
 @settings(max_examples=scaled(400))
 @given(st.sampled_from(sorted(POLICIES)), st.lists(EVENT, min_size=10, max_size=150))
 def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> None:
-    """One end each, sizes, keys, routes kept, nobody sent late, first in first out, told once."""
+    """One end each, sizes, keys, routes kept, none sent late, first in first out, told once."""
     run = Run(policy)
     for event in events:
         run.play(*event)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sidecar.core.admission.shedding import Judgement, Shedding
+from sidecar.core.admission.shedding import ClassShedding, Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request, State
@@ -64,21 +64,21 @@ def test_the_margin_follows_what_cannot_be_predicted() -> None:
 
 def test_the_margin_never_takes_more_than_an_eighth_of_the_time() -> None:
     """However wrong predictions are, requests that can be served in the rest of it are."""
-    judgement = Judgement()
+    interactive = ClassShedding()
     for _ in range(100):
-        judgement.learn(math.inf, exec_s=0.01, budget_s=0.4)
-    assert (0.05, 0.01) == (judgement.margin(1.0, 0.0), judgement.margin(0.08, 0.0))
+        interactive.learn(math.inf, exec_s=0.01, budget_s=0.4)
+    assert (0.05, 0.01) == (interactive.margin(1.0, 0.0), interactive.margin(0.08, 0.0))
     for _ in range(5000):
-        judgement.learn(-1.0, exec_s=0.01, budget_s=0.4)
-    assert 0.0 == judgement.margin(1.0, 0.0)
+        interactive.learn(-1.0, exec_s=0.01, budget_s=0.4)
+    assert 0.0 == interactive.margin(1.0, 0.0)
 
 
 def test_a_hurried_caller_takes_nothing_from_what_was_learned() -> None:
-    """Whose whole time is a millisecond tells nothing about the margin that others need."""
-    judgement = Judgement()
-    judgement.learn(0.03, exec_s=0.05, budget_s=0.4)
-    judgement.learn(math.inf, exec_s=0.05, budget_s=0.001)
-    assert 0.03 == judgement.margin(0.4, 0.0)
+    """A request with a millisecond in all tells nothing about the margin that others need."""
+    interactive = ClassShedding()
+    interactive.learn(0.03, exec_s=0.05, budget_s=0.4)
+    interactive.learn(math.inf, exec_s=0.05, budget_s=0.001)
+    assert 0.03 == interactive.margin(0.4, 0.0)
 
 
 def test_the_background_teaches_nothing_about_interactive_requests() -> None:
@@ -93,8 +93,8 @@ def test_the_background_teaches_nothing_about_interactive_requests() -> None:
     assert all(end.at <= end.request.deadline for end in interactive)
 
 
-def test_nobody_is_refused_while_an_instance_is_idle() -> None:
-    """His ride costs nobody anything, and it teaches that the function is quick again."""
+def test_none_is_refused_while_an_instance_is_idle() -> None:
+    """It delays no other request, and teaches that the function is fast again."""
     batcher = Batcher(
         Deadline(Deadline.Params()), batch_max=4, queue_max=10, shedding=Shedding("on", cap=1.0)
     )
@@ -110,9 +110,9 @@ def test_nobody_is_refused_while_an_instance_is_idle() -> None:
     assert upstream.exec_time.mean(1) < 0.1
 
 
-def test_dark_counts_and_serves() -> None:
-    """By default nobody is refused as late, and it is known who would have been."""
-    drive, ends = overloaded(2.0, Shedding("dark"))
+def test_observe_counts_and_serves() -> None:
+    """Without an objective none is refused as late, and how many would have been is counted."""
+    drive, ends = overloaded(2.0, Shedding("observe"))
     assert drive.batcher.shedding.late > 100
     refused = [end for end in ends if end.state is State.REFUSED]
     assert [] == refused
@@ -127,17 +127,19 @@ def test_nothing_is_refused_below_the_capacity() -> None:
 def test_a_window_refuses_no_more_than_its_share() -> None:
     """Even if everything is predicted to be late, a fifth passes and can correct the prediction."""
     shedding = Shedding("on", cap=0.8)
-    judged, late = shedding.interactive, Request(1, "k", 0.0, deadline=0.1)
-    late.promised = 0.2
-    refused = sum(judged.refuses(late, shedding.most, 0.001 * i) for i in range(1000))
+    interactive_class, late = shedding.interactive, Request(1, "k", 0.0, deadline=0.1)
+    late.predicted_finish = 0.2
+    refused = sum(
+        interactive_class.refuses(late, shedding.refused_share_max, 0.001 * i) for i in range(1000)
+    )
     assert (800, 1000) == (refused, shedding.late)
-    assert judged.refuses(late, shedding.most, 20.0)
+    assert interactive_class.refuses(late, shedding.refused_share_max, 20.0)
 
 
 def test_nothing_is_predicted_from_nothing() -> None:
     """Before the first batch has run, nobody is refused."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
-    assert 5.0 == batcher.expectation.finish(5.0)
+    assert 5.0 == batcher.finish_predictor.finish_at(5.0)
 
 
 def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:

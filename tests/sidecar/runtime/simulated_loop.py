@@ -147,7 +147,7 @@ class Loop:
             self.clock.advance(self.costs.refuse_s)
             self.ended(connection, _REFUSED)
             self.intake.parking = True
-        elif self.batcher.full:
+        elif self.batcher.has_full_batch:
             self._step()
 
     def ended(self, connection: _Connection, status: int) -> None:
@@ -220,11 +220,11 @@ class Loop:
             connection.unpark(_HEAD)
 
     def _refuse(self) -> bytes:
-        return b"refused" if self.batcher.admission.refuse_unread(self.clock.now) else b""
+        return b"refused" if self.batcher.admission.refuse_unparsed(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
         left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
-        return self.batcher.admission.closed(left_s, self.clock.now)
+        return self.batcher.admission.would_refuse(left_s, self.clock.now)
 
     def _step(self) -> None:
         actions = self.batcher.step(self.clock.now)
@@ -233,7 +233,9 @@ class Loop:
             self.ended(request.payload, _EXPIRED)
         for batch in actions.send:
             now = self.clock.advance(self.costs.batch_s)
-            self._handler_free = max(now, self._handler_free) + self.costs.handler_s(batch.seats)
+            self._handler_free = max(now, self._handler_free) + self.costs.handler_s(
+                batch.item_count
+            )
             heapq.heappush(self._running, (self._handler_free, batch.id, batch))
 
     def _land(self, batch: Batch) -> None:

@@ -1,12 +1,12 @@
-"""What requests are promised, step by step: one quick instance, which is busy with one request."""
+"""Predicted answers, step by step: one fast instance, which is busy with one request."""
 
 from __future__ import annotations
 
 import pytest
 
-from sidecar.core.admission.expectation import Expectation
+from sidecar.core.admission.finish_predictor import FinishPredictor
 from sidecar.core.admission.shedding import Shedding
-from sidecar.core.batch import Batch, Closed
+from sidecar.core.batch import Batch, CloseReason
 from sidecar.core.dispatch import Upstream, Upstreams
 from sidecar.core.in_flight import InFlight
 from sidecar.core.queue import Queue
@@ -16,12 +16,14 @@ EXEC_S = 0.1  # of a batch of any size
 
 
 class Scene:
-    """An expectation and what it looks at."""
+    """A predictor and what it reads."""
 
     def __init__(self, mode: str = "on") -> None:
         self.queue, self.upstreams, self.in_flight = Queue(), Upstreams(), InFlight()
         self.shedding = Shedding(mode, cap=1.0)
-        self.expectation = Expectation(self.queue, self.upstreams, self.in_flight, self.shedding)
+        self.finish_predictor = FinishPredictor(
+            self.queue, self.upstreams, self.in_flight, self.shedding
+        )
         self.upstream = Upstream("a", 2, up=True)
         self.upstreams.add(self.upstream)
 
@@ -32,9 +34,11 @@ class Scene:
 
     def send(self) -> None:
         """A batch of one leaves at time zero."""
-        batch = Batch(1, [Request(1, "k", 0.0)], 1, self.upstream, Closed.IDLE, 0.0, 0.0, EXEC_S)
-        self.in_flight.sent(batch)
-        self.expectation.changed()
+        batch = Batch(
+            1, [Request(1, "k", 0.0)], 1, self.upstream, CloseReason.IDLE, 0.0, 0.0, EXEC_S
+        )
+        self.in_flight.add(batch)
+        self.finish_predictor.invalidate()
 
     def wait(self, count: int) -> None:
         """So many wait."""
@@ -48,10 +52,16 @@ def test_nothing_is_foretold_while_times_are_unknown_or_an_instance_is_idle() ->
     """An answer now, and nothing to clear."""
     scene = Scene()
     scene.send()
-    assert (7.0, 0.0) == (scene.expectation.finish(7.0), scene.expectation.clear_s(7.0))
+    assert (7.0, 0.0) == (
+        scene.finish_predictor.finish_at(7.0),
+        scene.finish_predictor.backlog_s(7.0),
+    )
     scene = Scene()
     scene.learn_times()
-    assert (7.0, 0.0) == (scene.expectation.finish(7.0), scene.expectation.clear_s(7.0))
+    assert (7.0, 0.0) == (
+        scene.finish_predictor.finish_at(7.0),
+        scene.finish_predictor.backlog_s(7.0),
+    )
 
 
 def test_who_comes_is_answered_after_those_who_wait() -> None:
@@ -59,10 +69,10 @@ def test_who_comes_is_answered_after_those_who_wait() -> None:
     scene = Scene()
     scene.learn_times()
     scene.send()
-    assert 2 * EXEC_S == pytest.approx(scene.expectation.finish(0.0))
+    assert 2 * EXEC_S == pytest.approx(scene.finish_predictor.finish_at(0.0))
     scene.wait(4)
-    assert 4 * EXEC_S == pytest.approx(scene.expectation.finish(0.0))
-    assert 2 * EXEC_S == pytest.approx(scene.expectation.clear_s(0.0))
+    assert 4 * EXEC_S == pytest.approx(scene.finish_predictor.finish_at(0.0))
+    assert 2 * EXEC_S == pytest.approx(scene.finish_predictor.backlog_s(0.0))
 
 
 def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
@@ -70,34 +80,36 @@ def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
     scene = Scene()
     scene.learn_times()
     scene.send()
-    before = scene.expectation.finish(0.0)
+    before = scene.finish_predictor.finish_at(0.0)
     scene.upstream.up = False
-    assert before == scene.expectation.finish(0.0)
-    scene.expectation.changed()
-    assert 0.0 == scene.expectation.finish(0.0)
+    assert before == scene.finish_predictor.finish_at(0.0)
+    scene.finish_predictor.invalidate()
+    assert 0.0 == scene.finish_predictor.finish_at(0.0)
 
 
 def test_a_promise_that_is_too_late_is_a_refusal() -> None:
-    """What is promised is written down; whose deadline is before it is refused."""
+    """What is predicted_finish is written down; whose deadline is before it is refused."""
     scene = Scene()
     scene.learn_times()
     scene.send()
     patient, hasty = (Request(n, "k", 0.0, deadline=limit) for n, limit in ((2, 0.21), (3, 0.19)))
-    assert not scene.expectation.refuses(patient, 0.0)
-    assert 2 * EXEC_S == pytest.approx(patient.promised)
-    assert scene.expectation.refuses(hasty, 0.0)
+    assert not scene.finish_predictor.refuses(patient, 0.0)
+    assert 2 * EXEC_S == pytest.approx(patient.predicted_finish)
+    assert scene.finish_predictor.refuses(hasty, 0.0)
     assert 1 == scene.shedding.late
 
 
 def test_a_broken_promise_widens_the_margin() -> None:
-    """Who was answered later than promised makes the next ones be promised less."""
+    """Who was answered later than predicted_finish makes the next ones be predicted_finish less."""
     scene = Scene()
     scene.learn_times()
     scene.send()
     rider = Request(2, "k", 0.0, deadline=1.0)
-    assert not scene.expectation.refuses(rider, 0.0)
-    scene.expectation.learn([rider], rider.promised + 0.05, EXEC_S)
+    assert not scene.finish_predictor.refuses(rider, 0.0)
+    scene.finish_predictor.learn([rider], rider.predicted_finish + 0.05, EXEC_S)
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s)
-    assert scene.expectation.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
-    scene.expectation.learn([Request(4, "k", 0.0)], 9.0, EXEC_S)  # nobody promised him anything
+    assert scene.finish_predictor.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
+    scene.finish_predictor.learn(
+        [Request(4, "k", 0.0)], 9.0, EXEC_S
+    )  # nobody predicted_finish him anything
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s, rel=0.05)

@@ -24,7 +24,7 @@ WINDOW = FixedWindow(FixedWindow.Params())
 def batcher(at_once: int, policy: BatchPolicy = DEADLINE) -> Batcher:
     """A batcher with one instance."""
     made = Batcher(policy, batch_max=4, queue_max=100)
-    made.upstreams.add(Upstream("a", 4, up=True, at_once=at_once))
+    made.upstreams.add(Upstream("a", 4, up=True, concurrency=at_once))
     return made
 
 
@@ -32,7 +32,7 @@ def sizes(made: Batcher, count: int, now: float = 0.0) -> list[int]:
     """Let so many come, and return the sizes of the batches that leave."""
     for number in range(count):
         made.admit(Request(number, "k", now), now)
-    return [batch.seats for batch in made.step(now).send]
+    return [batch.item_count for batch in made.step(now).send]
 
 
 @pytest.mark.parametrize("policy", [DEADLINE, WINDOW], ids=["deadline", "fixed"])
@@ -94,7 +94,7 @@ def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
 def test_who_may_be_deadly_waits_until_an_instance_has_nothing_else() -> None:
     """Busy ones are given no more until one of them is idle; then all go on as ever."""
     made = batcher(2)
-    made.upstreams.add(Upstream("b", 4, up=True, at_once=2))
+    made.upstreams.add(Upstream("b", 4, up=True, concurrency=2))
     sent = []
     for number in range(3):
         made.admit(Request(number, "k", 0.0), 0.0)
@@ -121,9 +121,9 @@ def test_nobody_is_promised_a_time_while_there_is_room() -> None:
     for _ in range(10):
         upstream.exec_time.observe(1, 0.1)
     sizes(made, 1)
-    early = made.expectation.finish(0.0)
+    early = made.finish_predictor.finish_at(0.0)
     made.admit(Request(7, "k", 0.0), 0.0)
     made.step(0.0)
 
     assert 0.0 == early
-    assert 0.2 == pytest.approx(made.expectation.finish(0.0))
+    assert 0.2 == pytest.approx(made.finish_predictor.finish_at(0.0))
