@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _OUT = Path(__file__).parent / "results" / "overload.jsonl"
-_MODES = ("off", "dark", "on")
+_MODES = ("off", "observe", "on")
 _TIMES = (0.5, 0.9, 1.0, 2.0, 5.0, 20.0)
 _BEFORE_S, _AFTER_S = 1.0, 2.0
 _SETTLING_S = 0.3  # of the overload, which are not counted

@@ -74,9 +74,9 @@ def integer(expected: str, accepts: Callable[[int], bool]) -> Kind:
     return Kind(expected, lambda text: int(_matching(pattern, text)), accepts, str)
 
 
-def choice(*words: str) -> Kind:
-    """One of a few words."""
-    return Kind(" or ".join(words), str, lambda word: word in words, str)
+def choice(*words: str, **older: str) -> Kind:
+    """One of a few words; ``older`` names of them are read, too."""
+    return Kind(" or ".join(words), lambda text: older.get(text, text), words.__contains__, str)
 
 
 def name(expected: str) -> Kind:

@@ -90,11 +90,11 @@ class FunctionSettings:
     )
     shed: str | None = setting(
         "shed",
-        setting_types.choice("dark", "on", "off"),
+        setting_types.choice("observe", "on", "off", dark="observe"),
         None,
-        "Refuse on arrival requests that are predicted to be late: `on`, `off`, or `dark`, which "
-        "counts what would be refused and serves it.",
-        unset="`on` with an objective, else `dark`",
+        "Refuse on arrival requests that are predicted to be late: `on`, `off`, or `observe`, "
+        "which counts what would be refused and serves it.",
+        unset="`on` with an objective, else `observe`",
     )
     shed_cap: float = setting(
         "shed.cap",
@@ -164,7 +164,7 @@ class FunctionSettings:
     @property
     def shedding(self) -> str:
         """What `shed` comes to: an objective that is set is to be kept."""
-        return self.shed or ("dark" if self.objective_s is None else "on")
+        return self.shed or ("observe" if self.objective_s is None else "on")
 
     @classmethod
     def from_labels(

@@ -45,7 +45,7 @@ class Scenario:
     instances: tuple[float, ...] = (1.0,)
     batch_max: int = 8
     queue_max: int = 1024
-    shed: str = "dark"
+    shed: str = "observe"
     base_s: float = 0.01
     per_item_s: float = 0.001
     slow_after: int | None = None
@@ -104,7 +104,7 @@ def drawn(seed: int) -> Scenario:
         instances=random.choice([(1.0,), (1.0,), (0.5, 0.5), (0.7, 0.2, 0.1)]),
         batch_max=batch_max,
         queue_max=random.choice([1024, 1024, 7]),
-        shed=random.choice(["dark", "on", "off"]),
+        shed=random.choice(["observe", "on", "off"]),
         base_s=base_s,
         per_item_s=base_s * random.choice([0.0, 0.1, 1.0]),
         slow_after=random.choice([None, None, 9]),

@@ -100,7 +100,8 @@ class Admin:
                 "up": instance.up,
                 "reason": instance.reason,
                 "in_flight": instance.upstream.in_flight,
-                "seats_served": instance.upstream.items_sent,
+                "items_sent": instance.upstream.items_sent,
+                "seats_served": instance.upstream.items_sent,  # its older name
                 "exec_s": instance.upstream.exec_time.mean(instance.upstream.batch_max) or None,
             }
             for instance in self._upstreams

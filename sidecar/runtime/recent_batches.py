@@ -32,7 +32,7 @@ class _Entry(NamedTuple):
     instance_class: str
     closed: str
     outcome: str
-    seats: int
+    items: int
     sent: float
     expected_s: float
     exec_s: float
@@ -80,6 +80,7 @@ class RecentBatches:
 def _to_dict(entry: _Entry) -> dict[str, Any]:
     data = entry._asdict()
     sent, requests = data.pop("sent"), data.pop("requests")
+    data["seats"] = entry.items  # its older name
     data["expected_s"] = entry.expected_s or None
     data["wait_s"] = max((sent - arrived for *_, arrived in requests), default=0.0)
     data["requests"] = [

@@ -108,6 +108,11 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
     assert read == FunctionSettings.from_env(read.to_env())
 
 
+def test_the_older_name_of_a_choice_is_read() -> None:
+    """A stack file with ``shed: dark`` means the same as before."""
+    assert "observe" == FunctionSettings.from_labels({"com.carpool.shed": "dark"}).shed
+
+
 def test_a_long_value_may_be_an_annotation() -> None:
     """A value that a label cannot hold, such as one with a colon, is read from an annotation."""
     name = "com.carpool.batch.policy"

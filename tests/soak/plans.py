@@ -113,7 +113,7 @@ class LedgerCheck:
         self._answered |= answered
         checks = {
             "an unknown outcome": entry["outcome"] in _OUTCOMES,
-            "nobody in it": 0 < len(riders) <= entry["seats"],
+            "nobody in it": 0 < len(riders) <= entry["items"],
             "somebody twice in it": len(set(riders)) == len(riders),
             f"answered once more, {sorted(again)}": not again,
             "sent too often": 1 <= entry["attempt"] <= _ATTEMPTS_MAX,
@@ -125,7 +125,7 @@ class LedgerCheck:
     def _planned(self, entry: dict[str, Any]) -> bool:
         version = entry["plan_version"]
         if version is None:
-            return len(entry["requests"]) == 1 or entry["seats"] <= self._batch_max
+            return len(entry["requests"]) == 1 or entry["items"] <= self._batch_max
         return _agrees(entry, self._proposals[version - 1])
 
 
@@ -138,5 +138,5 @@ def _agrees(entry: dict[str, Any], proposal: dict[str, Any]) -> bool:
     sizes = {each["name"]: each["batch_size"] for each in plan["classes"]}
     weights = {route["app"]: route["weights"] for route in plan["routes"]}
     apps = {rider["app"] for rider in entry["requests"]}
-    fits = len(entry["requests"]) == 1 or entry["seats"] <= sizes[homes[0]]
+    fits = len(entry["requests"]) == 1 or entry["items"] <= sizes[homes[0]]
     return fits and all(homes[0] in weights.get(app, weights["*"]) for app in apps)

@@ -58,7 +58,7 @@ async def test_a_plan_sends_applications_where_it_says(
         entries = await door.get("/v1/batches?limit=2")
         assert ["big", "big"] == [entry["instance_class"] for entry in entries]
         assert [["car"], ["car"]] == [[r["app"] for r in e["requests"]] for e in entries]
-        served = {i["class"]: i["seats_served"] for i in await door.get("/v1/instances")}
+        served = {i["class"]: i["items_sent"] for i in await door.get("/v1/instances")}
         assert {"small": 1, "big": 2} == served
 
 

@@ -96,5 +96,5 @@ async def test_each_application_keeps_its_own_window(
         answers = await asyncio.gather(*riders)
         assert [f"{n}".encode() for n in range(size)] == [answer.body for answer in answers]
         (full,) = await door.get("/v1/batches?limit=1")
-        assert ("full", size, shared) == (full["closed"], full["seats"], full["instance_class"])
+        assert ("full", size, shared) == (full["closed"], full["items"], full["instance_class"])
         assert full["wait_s"] <= LATE_S
