@@ -128,7 +128,7 @@ def _shed_early(
     """Refuse before parsing; but not the batches of fronts, which have refused already."""
     objective_s = settings.objective_s
     if settings.shedding == "on" and objective_s is not None and not options.is_instance:
-        batch_loop.shed(server, objective_s, settings.batch_max)
+        batch_loop.shed_early(server, objective_s, settings.batch_max)
 
 
 def _start_function(
@@ -166,7 +166,7 @@ def _start_function(
         batch_loop.changed()
 
     child = Child(launch, ended)
-    local.own(child.hung, options.silence_max_s)
+    local.restart_with(child.hung, options.silence_max_s)
     batch_loop.readiness.failing = lambda: child.failing
     child.start()
     return child

@@ -1,7 +1,7 @@
-"""The operator's side door: the plan in force, the last batches, the instances.
+"""The admin API for operators: the plan in force, the last batches, the instances.
 
-It listens apart from requests, because what the main listener answers, the gateway shows to
-all its callers. A loopback address or a Unix socket needs no token; any other does.
+It has an address of its own, because the gateway shows what the main one answers to all its
+callers. A loopback address or a Unix socket needs no token; any other does.
 
     GET /v1/plan               the plan in force, or null
     PUT /v1/plan               {"plan": PLAN, "instances": {CLASS: [ADDRESS, ...]}}
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin"]
 
-_BATCHES = 100
+_DEFAULT_LIMIT = 100
 
 
 class Admin:
-    """The HTTP application of the side door.
+    """The HTTP application of the admin API.
 
     Args:
         function: name that a plan must be for; empty: any.
@@ -135,7 +135,7 @@ def _proposal(body: bytes) -> tuple[Plan, dict[str, list[str]] | None]:
 
 
 def _limit(query: str) -> int:
-    text = parse_qs(query).get("limit", [str(_BATCHES)])[-1]
+    text = parse_qs(query).get("limit", [str(_DEFAULT_LIMIT)])[-1]
     if not (text.isdecimal() and len(text) <= 6):  # noqa: PLR2004 - no ring is that long
         msg = f"limit = {text[:80]!r}: expected a number of batches"
         raise BadRequest(msg)

@@ -1,13 +1,13 @@
-"""The loop between sockets and the core: events in, actions out, one step per loop iteration.
+"""The loop that drives the batcher: events in, actions out, one step per event-loop iteration.
 
 Every event marks the batcher dirty; one `step` runs at the end of the same event-loop iteration,
 so that every request that was readable in it can join the batch. Only a batch that is full already
 leaves at once. There is no timer while nothing waits, and no task per request: one per batch.
 
-When thousands of sockets are readable, an iteration takes long, and what it reads has lain in its
-socket for up to the length of the one before, half of it on average. Requests are charged for that,
-or a sidecar that cannot keep up would take every one of them for fresh; but for no more than half
-of the objective, or after a long stall no request would be fresh enough ever again.
+When thousands of sockets are readable, an iteration takes long, and what it reads has waited in its
+socket for up to the length of the one before, half of it on average. That wait counts against a
+request's deadline, or a sidecar that cannot keep up would take every request for fresh; but no more
+of it than half of the objective, or after a long stall every request would be late for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from carpool.http.exchange import encode_answer
 from carpool.http.intake import Intake
 from sidecar.core.batch import Refusal
 from sidecar.runtime import variant_routing
-from sidecar.runtime.ingress import WAY
+from sidecar.runtime.ingress import RETURN_SHARE
 from sidecar.runtime.readiness import Readiness
 from sidecar.runtime.sender import Sender
 
@@ -47,7 +47,7 @@ __all__ = ["QUANTUM", "BatchLoop"]
 
 _NOT_BEGUN = ((wire.NOT_BEGUN_HEADER, "true"),)
 QUANTUM = 1 / 16  # of the objective; after an iteration that took longer, requests are parked
-_RESTED_S = 0.002  # the loop waited so long for an event that nothing lay unread
+_IDLE_S = 0.002  # the loop waited so long for an event that nothing was unread
 
 
 class BatchLoop:
@@ -63,11 +63,11 @@ class BatchLoop:
 
     Attributes:
         readiness: what probes are told, and callers while the function cannot be started.
-        load: counts what there is to do, for a scaler; None without one.
-        front: speaks with the scaler, where plans come from there; None elsewhere.
+        load: counts the load for a scaler; None without one.
+        front: reports to the scaler and follows its plans; None where this is no front.
         cold_start: holds requests while no instance can be reached; None where they are not held.
-        starving: called when a request begins to wait while no instance can be reached.
-        relay: takes whole batches that another sidecar has formed; None in a front.
+        on_starving: called when requests wait and no instance can be reached any more.
+        relay: passes whole batches of a front on to the handler; None where there is no front.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class BatchLoop:
         self._now = time.monotonic  # the loop's own axis; its clock stands still in an iteration
         self._stepping = False
         self._began = self._ended = 0.0
-        self._unread_s = 0.0  # of what is read in this iteration, on average
+        self._unread_s = 0.0  # average wait in their sockets of requests read in this iteration
         self._objective_s = math.inf
-        self._told: dict[Refusal, errors.Answer] = {}  # in this iteration: many are told the same
+        self._refusal_answers: dict[Refusal, errors.Answer] = {}  # of this iteration
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = math.inf
         self._starved = False
@@ -98,17 +98,17 @@ class BatchLoop:
         self.load: Load | None = None
         self.front: Front | None = None
         self.cold_start: ColdStart | None = None
-        self.starving: Callable[[], None] = lambda: None
+        self.on_starving: Callable[[], None] = lambda: None
         self.relay: Relay | None = None
         self._intake: Intake | None = None
         metrics.watch(batcher)
 
-    def shed(self, server: Server, objective_s: float, batch_max: int) -> None:
-        """Park what ``server`` reads and cannot serve in time.
+    def shed_early(self, server: Server, objective_s: float, batch_max: int) -> None:
+        """Park unparsed what ``server`` reads while more arrives than can be served in time.
 
         Args:
             server: whose application this is.
-            objective_s: the function's longest.
+            objective_s: the longest objective of the function.
             batch_max: how many requests fill a batch.
         """
         self._objective_s, loop = objective_s, self._loop
@@ -144,7 +144,7 @@ class BatchLoop:
         if target.startswith("/_/") or target == "/metrics":
             self.readiness.answer(exchange)
             return
-        if self.relay is not None and self.relay.takes(exchange):
+        if self.relay is not None and self.relay.accepts(exchange):
             return
         if self.readiness.failing():
             exchange.fail(self.readiness.does_not_start(), _NOT_BEGUN)
@@ -154,7 +154,7 @@ class BatchLoop:
         request = self._ingress.read(exchange, self._unread_s + waited_s)
         objection = None
         if request.demand is not None or self._upstreams.variant_router is not None:
-            objection = self._chosen(request)
+            objection = self._choose_variant(request)
         if self.load:
             self.load.arrived(request.app, exchange.received)
         if objection is not None:
@@ -167,12 +167,12 @@ class BatchLoop:
         if refusal:
             self._refuse(exchange, refusal)
             return
-        exchange.on_gone = partial(self._gone, request)
+        exchange.on_gone = partial(self._caller_left, request)
         if self._batcher.has_full_batch:
             self.step_now()
 
-    def _chosen(self, request: Request) -> CarpoolError | None:
-        """Settle which variants may serve a request; why none can, if none can."""
+    def _choose_variant(self, request: Request) -> CarpoolError | None:
+        """Choose the variants that may serve a request; the error if none can."""
         began = time.perf_counter()
         variant_routing.admitted(request, self._upstreams, planned=self.front is not None)
         demand, variant_router = request.demand, self._upstreams.variant_router
@@ -188,18 +188,18 @@ class BatchLoop:
         if self._intake is not None:
             self._intake.parking = True
         self._metrics.refused(refusal.value)
-        answer = self._telling(refusal)
+        answer = self._refusal_answer(refusal)
         exchange.reply(answer.status, answer.body, headers=answer.headers)
 
-    def _telling(self, refusal: Refusal) -> errors.Answer:
-        answer = self._told.get(refusal)
+    def _refusal_answer(self, refusal: Refusal) -> errors.Answer:
+        answer = self._refusal_answers.get(refusal)
         if answer is None:
-            answer = self._told[refusal] = errors.answer(self._refusal(refusal))
+            answer = self._refusal_answers[refusal] = errors.answer(self._refusal_error(refusal))
         return answer
 
     def _refuses(self, waited_s: float) -> bool:
-        """Whether an interactive request that was parked for so long would be refused now."""
-        left_s = (self._objective_s - self._unread_s - waited_s) * (1 - WAY)
+        """Whether an interactive request would be refused now that was parked for ``waited_s``."""
+        left_s = (self._objective_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
         return self._batcher.admission.would_refuse(left_s, self._now())
 
     def _refuse_unparsed(self) -> errors.Answer | None:
@@ -212,9 +212,9 @@ class BatchLoop:
         self._metrics.refused(refusal.value)
         if self.load:
             self.load.arrived("*", now)
-        return self._telling(refusal)
+        return self._refusal_answer(refusal)
 
-    def _refusal(self, refusal: Refusal) -> CarpoolError:
+    def _refusal_error(self, refusal: Refusal) -> CarpoolError:
         if refusal is Refusal.EXPIRED:
             return DeadlineMissed("the deadline had passed on arrival")
         batcher = self._batcher
@@ -224,7 +224,7 @@ class BatchLoop:
             return Overloaded(msg, clear_s)
         return QueueFull(f"{waiting} requests wait already", clear_s)
 
-    def _gone(self, request: Request) -> None:
+    def _caller_left(self, request: Request) -> None:
         self._batcher.cancel(request)
         self._metrics.ended("cancelled")
 
@@ -236,8 +236,8 @@ class BatchLoop:
             self._stepping = True
             self._loop.call_soon(self._end_of_iteration)
             self._began = since if since is not None else self._now()
-            waited = self._began - self._ended > _RESTED_S
-            self._unread_s = 0.0 if waited else self._unread_s
+            idle = self._began - self._ended > _IDLE_S
+            self._unread_s = 0.0 if idle else self._unread_s
 
     def _end_of_iteration(self) -> None:
         self._stepping = False
@@ -246,12 +246,12 @@ class BatchLoop:
         self._unread_s = min(took_s, self._objective_s) / 2
         if self._intake is not None and took_s > QUANTUM * self._objective_s:
             self._intake.parking = True
-        self._told.clear()
+        self._refusal_answers.clear()
         self.step_now()
         if self.front and self.front.starving is not self._starved:
             self._starved = not self._starved
             if self._starved:
-                self.starving()
+                self.on_starving()
 
     def step_now(self) -> None:
         """Do what the batcher wants done at this moment."""

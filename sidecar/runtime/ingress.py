@@ -1,11 +1,11 @@
 """From an HTTP exchange to a request of the core: compat key, deadline, and the head to pass on.
 
-The budget is the objective of the function (or of the application that the request
-names), less the time the request has spent already, and never longer than the caller's own
-``X-Timeout``. Time is spent since the gateway stamped it (a hint: clocks differ, so only a
-plausible stamp counts), or at least in its socket, unread. Background requests, those of
-``X-Carpool-Class: batch``, have no objective, only what they ask for. A small part of the budget is
-left for what is not seen here, the answer's way to its caller: the deadline is so much earlier.
+The budget of a request is the objective of the function (or of the application that the request
+names), less the time that has passed already, and never longer than the caller's own ``X-Timeout``.
+Time has passed since the gateway's stamp (a hint: clocks differ, so only a plausible stamp counts),
+or at least while the request was unread in its socket. Background requests, those of
+``X-Carpool-Class: batch``, have no objective, only the limit that they bring. A small share of the
+budget is reserved for sending the answer back: the deadline is that much earlier.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
 
-__all__ = ["WAY", "Ingress", "Payload", "Template", "fingerprint"]
+__all__ = ["RETURN_SHARE", "Ingress", "Payload", "Template", "fingerprint"]
 
-# What a handler may want to know of a request. The rest (hop-by-hop fields, proxies' notes) would
-# only make heads differ, and every distinct head is parsed again on the other side.
+# Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
+# heads differ, and every distinct head is parsed again on the other side.
 _PASSED = frozenset(
     (b"accept", b"content-type", b"inference-header-content-length", b"x-carpool-app")
 )
@@ -43,16 +43,18 @@ _KNOWN = _REPEATED | _PASSED_ONCE | {b"x-start-time"}
 
 _CLASSES = {b"interactive": False, b"batch": True}
 _OLDEST_STAMP_S = 300.0
-WAY = 1 / 16  # of the budget, which is kept for the way back
-_HERE = 1 - WAY
+RETURN_SHARE = 1 / 16  # of the budget, reserved for sending the answer back
+_DEADLINE_SHARE = 1 - RETURN_SHARE
 _TEMPLATES_MAX = 1024
-_TEMPLATE_BYTES_MAX = 2048  # of target and headers; larger ones do not repeat, and would be hoarded
+_TEMPLATE_BYTES_MAX = (
+    2048  # of target and headers; larger ones do not repeat, and would fill memory
+)
 
 _Pairs = list[tuple[bytes, bytes]]
 
 
 class Template(NamedTuple):
-    """What requests with the same target and the same repeated headers have in common."""
+    """What requests with the same target and the same repeated headers share; computed once."""
 
     key: tuple[str, str, bytes]
     head: bytes
@@ -61,11 +63,11 @@ class Template(NamedTuple):
     objective_s: float
     timeout_s: float  # the caller's own limit, from its arrival on
     explain: bool
-    said: Demand | None  # by its headers
-    demand: Demand | None  # that, with what its application asks for in any case
-    names: tuple[str, str]
+    header_demand: Demand | None  # what its headers require
+    demand: Demand | None  # that, with what its application requires
+    names: tuple[str, str]  # of the model and version in the path
     json_length: bytes
-    least: Demand | None  # what its application asks for in any case
+    app_demand: Demand | None  # what its application requires
 
 
 class Payload(NamedTuple):
@@ -78,7 +80,7 @@ class Payload(NamedTuple):
 
 
 def fingerprint(request: Request) -> int:
-    """What makes a request recognisable when a caller sends it again: target and body."""
+    """Equal for a request that a caller sends again: of method, target and body."""
     exchange = request.payload.exchange
     return hash((exchange.method, exchange.target, exchange.body))
 
@@ -126,10 +128,10 @@ class Ingress:
                 self._templates[key] = template
         demand = template.demand
         if template.names[0]:
-            said = variant_headers.in_body(exchange.body, template.json_length)
-            if said is not None:
-                said = variant_headers.stricter(template.said, said)
-                demand = self._complete(said, template.app, template.objective_s)
+            in_body = variant_headers.in_body(exchange.body, template.json_length)
+            if in_body is not None:
+                both = variant_headers.stricter(template.header_demand, in_body)
+                demand = self._complete(both, template.app, template.objective_s)
         objective_s = template.objective_s if demand is None else demand.latency_s
         objective_s, head, call_id = objective_s - unread_s, template.head, ""
         if once:
@@ -144,7 +146,7 @@ class Ingress:
             self._ids,
             template.key,
             arrived,
-            deadline=arrived + budget_s * _HERE,
+            deadline=arrived + budget_s * _DEADLINE_SHARE,
             item_count=count_items(exchange.target, exchange.body),
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
@@ -163,7 +165,7 @@ class Ingress:
         background = _background(read(b"x-carpool-class", b"interactive"))
         timeout = read(b"x-timeout")
         objective_s = math.inf if background else self._objective_s(app)
-        said = variant_headers.in_headers(headers)
+        header_demand = variant_headers.in_headers(headers)
         return Template(
             key=(method, target.partition("?")[0], read(b"content-type", b"")),
             head=head,
@@ -172,17 +174,17 @@ class Ingress:
             objective_s=objective_s,
             timeout_s=_timeout_s(timeout.decode("latin-1")) if timeout is not None else math.inf,
             explain=read(b"x-carpool-explain") == b"1",
-            said=said,
-            demand=self._complete(said, app, objective_s),
+            header_demand=header_demand,
+            demand=self._complete(header_demand, app, objective_s),
             names=variant_headers.names(target),
             json_length=read(b"inference-header-content-length", b""),
-            least=self._complete(Demand(), app, objective_s),
+            app_demand=self._complete(Demand(), app, objective_s),
         )
 
     def _complete(self, demand: Demand | None, app: str, objective_s: float) -> Demand | None:
-        """A demand with what its application asks for in any case, and an objective.
+        """A demand with what its application requires, and an objective.
 
-        A request that names a latency may wait longer than is usual.
+        A latency that the request names replaces the objective, even if it is longer.
         """
         if demand is None:
             return None

@@ -1,4 +1,4 @@
-"""What the sidecar counts. Names and label sets are closed: everything exported is listed here.
+"""The sidecar's metrics. Names and label sets are closed: everything exported is listed here.
 
 Counting happens on the request path, so it is plain additions; Prometheus objects are made only
 when they are asked for.
@@ -24,7 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "Metrics"]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_MOMENTS = (1e-6, 2e-6, 3e-6, 5e-6, 7.5e-6, 1e-5, 1.5e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 1e-3, 0.01)
+_SHORT_SECONDS = (
+    1e-6,
+    2e-6,
+    3e-6,
+    5e-6,
+    7.5e-6,
+    1e-5,
+    1.5e-5,
+    2e-5,
+    3e-5,
+    5e-5,
+    1e-4,
+    2e-4,
+    1e-3,
+    0.01,
+)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -59,7 +74,7 @@ class Metrics(Collector):
         self.wait = Histogram(_SECONDS)
         self.execution = Histogram(_SECONDS)
         self.size = Histogram(_SIZES)
-        self.selection = Histogram(_MOMENTS)
+        self.selection = Histogram(_SHORT_SECONDS)
         self.requests: dict[str, int] = {}
         self.refusals: dict[str, int] = {}
         self.closed: dict[str, int] = {}
@@ -85,9 +100,9 @@ class Metrics(Collector):
         """Ask ``refused`` which answers of the scaler were not followed, by reason."""
         self._refused_plans = refused
 
-    def ended(self, fate: str, count: int = 1) -> None:
+    def ended(self, state: str, count: int = 1) -> None:
         """Count requests that came to an end, by terminal state."""
-        self.requests[fate] = self.requests.get(fate, 0) + count
+        self.requests[state] = self.requests.get(state, 0) + count
 
     def refused(self, reason: str) -> None:
         """Count a request that was not admitted."""
@@ -117,8 +132,8 @@ class Metrics(Collector):
         yield _histogram("batch_wait_seconds", "Wait before departure", self.wait)
         yield _histogram("batch_execution_seconds", "Batch sent to batch answered", self.execution)
         yield _histogram("batch_size", "Requests in a batch", self.size)
-        said = "Finding the variant for a request that says what it needs"
-        yield _histogram("batch_selection_seconds", said, self.selection)
+        text = "Finding the variant for a request that says what it needs"
+        yield _histogram("batch_selection_seconds", text, self.selection)
         yield _counter("batch_requests", "Requests by terminal state", "state", self.requests)
         yield _counter("batch_refusals", "Refused requests by reason", "reason", self.refusals)
         yield _counter("batch_closed", "Batches by why they closed", "reason", self.closed)
@@ -146,8 +161,8 @@ class Metrics(Collector):
         if self._server:
             held_bytes, closed = self._server.held_bytes, self._server.closed
         yield _gauge("batch_held_bytes", "Requests and answers in memory", held_bytes)
-        said = "Connections closed for want of room or memory"
-        yield _counter("batch_connections_closed", said, "reason", closed)
+        text = "Connections closed for want of room or memory"
+        yield _counter("batch_connections_closed", text, "reason", closed)
 
 
 def _histogram(name: str, text: str, histogram: Histogram) -> Metric:

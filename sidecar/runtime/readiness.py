@@ -1,7 +1,6 @@
-"""Whether callers may come, and if not why: what the sidecar answers about itself.
+"""Health, readiness and metrics: the sidecar's answers about itself.
 
-Probes are answered here at once and never wait in the queue. Nothing here knows requests of the
-function, and nothing changes by being asked.
+Probes are answered at once and never wait in the queue. Answering changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Readiness:
     Attributes:
         draining: the sidecar is about to stop.
         failing: tells why the function cannot be started; empty while it can.
-        waits_for: tells why a front is not ready yet; None where instances are not the scaler's.
+        front_not_ready: tells why a front is not ready yet; None where this is no front.
     """
 
     def __init__(self, upstreams: FunctionUpstreams, metrics: Metrics) -> None:
@@ -40,7 +39,7 @@ class Readiness:
         self._metrics = metrics
         self.draining = False
         self.failing: Callable[[], str] = str
-        self.waits_for: Callable[[], str] | None = None
+        self.front_not_ready: Callable[[], str] | None = None
 
     def answer(self, exchange: Exchange) -> None:
         """Answer a request that is for the sidecar itself.
@@ -76,8 +75,8 @@ class Readiness:
     def _not_ready(self) -> str:
         if self.draining:
             return "draining"
-        if self.waits_for:
-            return self.waits_for()
+        if self.front_not_ready:
+            return self.front_not_ready()
         now = time.monotonic()
         if any(instance.upstream.available(now) for instance in self._upstreams):
             return ""

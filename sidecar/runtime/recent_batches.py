@@ -1,7 +1,7 @@
-"""The last batches, and why each left when it did: a ring, for operators.
+"""A ring buffer of the last batches, with why each closed, for operators.
 
-Entries keep ids and figures, never a request's body, so that the ring's size is bounded whatever
-callers send.
+Entries keep ids and figures, never a request's body, so that its size is bounded whatever callers
+send.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Whole batches for this sidecar's own handler, formed by the sidecar in front of several.
+"""Passes whole batches that a front has formed on to this sidecar's own handler.
 
 Batches are passed on unchanged, past the queue, as the front has scheduled them already. Only a
-front of this function may send them: it shows a key that is made from the token both have. Answers
-go back unchanged, too. If the handler closes the connection, so does the relay, and the front sees
-the same as at the handler itself. If the front disconnects, the handler goes on with the batch, and
-is still restarted if it hangs.
+front of this function may send them: it presents a key that is derived from the token both have.
+Answers go back unchanged, too. If the handler closes the connection, so does the relay, and the
+front sees the same as at the handler itself. If the front disconnects, the handler goes on with the
+batch, and is still restarted if it hangs.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Relay:
     Args:
         local: The instance beside this sidecar.
         exec_timeout_s: How long one batch may take.
-        key: What a batch must show; empty: nothing.
+        key: What a batch must present; empty: nothing.
     """
 
     def __init__(self, local: Instance, exec_timeout_s: float, key: str) -> None:
         self._local = local
         self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
         self._key = key.encode()
-        self._told = False
+        self._warned = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def takes(self, exchange: Exchange) -> bool:
-        """Whether ``exchange`` is a whole batch; if so it is on its way, or refused."""
+    def accepts(self, exchange: Exchange) -> bool:
+        """Pass ``exchange`` on, or refuse it, if it is a whole batch; False if it is not one."""
         if exchange.target != "/" or exchange.header(b"content-type") != _BATCH:
             return False
         if not hmac.compare_digest(exchange.header(_KEY) or b"", self._key):
@@ -65,8 +65,8 @@ class Relay:
         return True
 
     def _refuse(self, exchange: Exchange) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             log.warning("a batch was refused: its sender does not have this function's token")
         text = f"expected {wire.KEY_HEADER}: whole batches are taken from this function's front"
         exchange.reply(403, errors.body(text))
@@ -85,7 +85,7 @@ class Relay:
             exchange.fail(error)
         except CarpoolError as error:
             log.warning("the handler broke off: %s", error)
-            local.lost(str(error))
+            local.unreachable(str(error))
             exchange.abort()
         else:
             if hung(response):
@@ -97,8 +97,8 @@ class Relay:
                 for name, value in response.headers
                 if name not in _NOT_PASSED
             ]
-            kind = (response.header(b"content-type") or b"").decode("latin-1")
-            exchange.reply(response.status, response.body, kind, headers)
+            content_type = (response.header(b"content-type") or b"").decode("latin-1")
+            exchange.reply(response.status, response.body, content_type, headers)
 
     async def _response(self, exchange: Exchange) -> Response:
         local = self._local

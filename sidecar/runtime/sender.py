@@ -1,7 +1,7 @@
-"""Batches on their way: each is sent to its instance, and every member gets its own answer.
+"""Sends batches to their instances, and answers each request in them.
 
-There is one task for each batch, and none for a request. What a failed batch means for its members
-the core decides; here callers are told. When batches leave is not known here.
+There is one task for each batch, and none for a request. What a failed batch means for its requests
+is decided in the core, and so is when batches leave.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FAILED_FROM = 500  # an item's status from which it counts as failed by the fun
 
 
 class Driver(Protocol):
-    """What makes the batcher step."""
+    """The batch loop, as the sender needs it: it makes the batcher step."""
 
     load: Load | None
 
@@ -50,7 +50,7 @@ class Driver(Protocol):
 
 
 class Sender:
-    """Sends batches, and answers their members.
+    """Sends batches, and answers the requests in them.
 
     Args:
         driver: makes the batcher step.
@@ -92,15 +92,15 @@ class Sender:
         self,
         requests: Iterable[Request],
         error: CarpoolError,
-        fate: str,
+        state: str,
         headers: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Tell callers that they get no answer; count them under ``fate``."""
+        """Answer ``requests`` with ``error``, and count them under the terminal state ``state``."""
         status, body, own = errors.answer(error)
         own = (*headers, *own)
         for request in requests:
             request.payload.exchange.reply(status, body, headers=own)
-            self._metrics.ended(fate)
+            self._metrics.ended(state)
 
     async def _send(self, batch: Batch, instance: Instance, call: batch_call.BatchCall) -> None:
         metrics = self._metrics
@@ -118,7 +118,7 @@ class Sender:
         else:
             self._answered(batch, answers)
             instance.answered(batch.exec_s)
-        self._upstreams.let_go()
+        self._upstreams.close_departed()
         self._driver.step_soon()
 
     def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
@@ -133,7 +133,7 @@ class Sender:
         self._metrics.execution.observe(batch.exec_s)
         self._metrics.padded(*answers.padding)
         self._recent.record(batch, "answered")
-        explained = _explained(batch)
+        explanation = _explanation(batch)
         variant = batch.upstream.variant
         chosen = ((_VARIANT_HEADER, variant),) if variant else ()
         failures = 0
@@ -144,7 +144,7 @@ class Sender:
             headers = (*head.headers, *chosen) if chosen else head.headers
             if request.payload.template.explain:
                 wait = ("x-carpool-wait-seconds", f"{batch.sent - request.arrived:.6f}")
-                headers = (*headers, *explained, wait)
+                headers = (*headers, *explanation, wait)
             request.payload.exchange.reply(status, body, head.content_type, headers)
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
@@ -152,7 +152,7 @@ class Sender:
     def _broken(self, batch: Batch, instance: Instance, error: CarpoolError) -> None:
         self._metrics.broken += 1
         if isinstance(error, ConnectionFailed):
-            instance.lost(str(error))
+            instance.unreachable(str(error))
         fault = _fault(error)
         failed = self._batcher.broken(batch, fault, self._now())
         if fault is Fault.HUNG:
@@ -161,16 +161,16 @@ class Sender:
         self.end(failed, error, "failed")
 
 
-def _explained(batch: Batch) -> list[tuple[str, str]]:
-    """Headers about the batch, for callers that asked."""
-    told = {
+def _explanation(batch: Batch) -> list[tuple[str, str]]:
+    """Headers about the batch, for callers that sent ``X-Carpool-Explain``."""
+    facts = {
         "batch": len(batch.requests),
         "closed": batch.close_reason.value,
         "exec-seconds": f"{batch.exec_s:.6f}",
         "expected-seconds": f"{batch.expected_s:.6f}" if batch.expected_s else "",
         "plan": batch.plan if batch.plan is not None else "",
     }
-    return [(f"x-carpool-{name}", str(value)) for name, value in told.items() if value != ""]
+    return [(f"x-carpool-{name}", str(value)) for name, value in facts.items() if value != ""]
 
 
 def _fault(error: CarpoolError) -> Fault:

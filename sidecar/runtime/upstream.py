@@ -1,13 +1,13 @@
-"""One instance behind a sidecar: connections to it, whether it is ready, and whether it hangs.
+"""One instance behind a sidecar: its connections, its readiness, and whether it hangs.
 
 An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
 delivered or a probe is not answered. A handler answers probes while its model computes, unless that
-keeps the interpreter to itself; so while it has a batch, a probe is given as long as batches take.
+keeps the interpreter busy; so while it has a batch, a probe is given as long as batches take.
 
-It hangs if it has not answered a batch within ``exec_timeout``, or has answered no probe for some
-time with no batch to excuse it. Where its process is this sidecar's own, it gets no further batch
-from then on, and is restarted when the others that it holds have come back, or after a grace.
-Where it is not, `sidecar.core.dispatch` ejects it. Nothing here decides what is sent where.
+An instance hangs if it has not answered a batch within ``exec_timeout``, or has answered no probe
+for some time without having a batch. If its process is a child of this sidecar, it gets no further
+batch from then on, and is restarted when the others that it holds have come back, or after a grace
+period. If not, `sidecar.core.dispatch` ejects it. Nothing here decides what is sent where.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Instance"]
 
-_STARTING_S = 0.02
-_STARTING_MAX_S = 0.25
-_UP_S = 2.0
+_FIRST_PAUSE_S = 0.02  # between probes while it is not up
+_PAUSE_MAX_S = 0.25
+_UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
-_GRACE_S = 5.0  # for the other batches of one that hangs
-_LONGEST_KEPT = 0.9  # of the longest batch, with each that follows
+_GRACE_S = 5.0  # for the other batches of an instance that hangs
+_LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -43,14 +43,14 @@ class Instance:
         upstream: what the core knows of it; its name is the address.
         on_change: called with the instance when it came up, went down or fell silent.
         answer_bytes: largest answer that is taken from it.
-        key: what it asks to be shown with each batch; empty: nothing.
+        key: what has to be presented with each batch; empty: nothing.
 
     Attributes:
         headers: of every batch's POST.
         reason: why it is not up.
-        since: when it came to be known here.
+        since: when it was added.
         silent: it has answered probes before, and not the last one.
-        relayed: batches that it has of other sidecars.
+        relayed: batches that it holds for other sidecars.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Instance:
         """Whether it is ready."""
         return self.upstream.up
 
-    def own(self, restart: Callable[[str], None], silence_max_s: float) -> None:
-        """Its process is ours: ``restart``, told why, ends it and has it started again.
+    def restart_with(self, restart: Callable[[str], None], silence_max_s: float) -> None:
+        """Its process is a child: ``restart``, given the reason, ends it and starts it again.
 
         Args:
             restart: may be called again until `ended`.
@@ -97,20 +97,20 @@ class Instance:
 
     def answered(self, exec_s: float) -> None:
         """It answered a batch after so many seconds."""
-        self._longest_s = max(exec_s, _LONGEST_KEPT * self._longest_s)
+        self._longest_s = max(exec_s, _LONGEST_DECAY * self._longest_s)
 
-    def lost(self, reason: str) -> None:
+    def unreachable(self, reason: str) -> None:
         """It did not take a batch: down until it answers a probe."""
-        self._become(up=False, reason=reason, silent=self.silent)
+        self._set_state(up=False, reason=reason, silent=self.silent)
         self._wake.set()
 
     def hung(self, reason: str) -> None:
-        """It did not answer a batch in time: restarted if it is ours, else looked at at once."""
+        """It did not answer a batch in time: restart it if it is a child, else probe it at once."""
         self.reason = reason
         self._wake.set()
         if self._restart and self._hung_at is None:
             self._hung_at = self._loop.time()
-            self._become(up=False, reason=reason, silent=self.silent)
+            self._set_state(up=False, reason=reason, silent=self.silent)
             self._end_hung()
 
     def ended(self, reason: str) -> None:
@@ -118,7 +118,7 @@ class Instance:
         self._hung_at = None
         self._silence = Silence()
         self._longest_s = 0.0
-        self._become(up=False, reason=reason, silent=False)
+        self._set_state(up=False, reason=reason, silent=False)
         self._wake.set()
 
     def close(self) -> None:
@@ -128,39 +128,39 @@ class Instance:
         self.pool.close()
 
     async def _probe_forever(self) -> None:
-        pause_s = _STARTING_S
+        pause_s = _FIRST_PAUSE_S
         while True:
             if self._hung_at is None:
-                await self._look()
+                await self._check()
             else:
                 self._end_hung()
             pause_s = (
-                _UP_S if self.up else min(_STARTING_MAX_S, 1.5 * min(pause_s, _STARTING_MAX_S))
+                _UP_PAUSE_S if self.up else min(_PAUSE_MAX_S, 1.5 * min(pause_s, _PAUSE_MAX_S))
             )
             self._wake.clear()
             try:
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
-                pause_s = _STARTING_S
+                pause_s = _FIRST_PAUSE_S
             except TimeoutError:
                 pass
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         asked, silence = self._loop.time(), self._silence
         up, reason, answered = await self._probe()
         if self._hung_at is not None or silence is not self._silence:
-            return  # it was found to hang meanwhile, or this was its predecessor
+            return  # it was found to hang meanwhile, or was restarted
         if answered:
             silence.answered()
         else:
             silence.missed(asked)
-        self._become(up=up, reason=reason, silent=not silence.broken)
-        if not self._holding and silence.too_long(self._silence_max_s, self._loop.time()):
+        self._set_state(up=up, reason=reason, silent=not silence.broken)
+        if not self._batches_held and silence.too_long(self._silence_max_s, self._loop.time()):
             self.hung(f"it answered no probe for {self._silence_max_s:g} s")
 
     async def _probe(self) -> tuple[bool, str, bool]:
         """Whether it is ready, why not, and whether it answered at all."""
-        timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._holding else 0.0)
+        timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._batches_held else 0.0)
         try:
             response = await self.pool.request(
                 "GET", "/_/ready", wire.PROBE_HEADERS, timeout_s=timeout_s
@@ -170,24 +170,26 @@ class Instance:
         except TimeoutError:
             return False, "it does not answer probes", False
         if response.status == 200:  # noqa: PLR2004 - the one status that means ready
-            self.upstream.concurrency = _at_once(response.header(wire.AT_ONCE_HEADER.encode()))
+            self.upstream.concurrency = _concurrency(response.header(wire.AT_ONCE_HEADER.encode()))
             return True, "", True
         if response.header(b"x-openfaas-internal") == b"of-watchdog":
             return False, "the handler behind the watchdog does not answer", False
         return False, response.body[:200].decode("utf-8", "replace") or "not ready", True
 
     @property
-    def _holding(self) -> int:
+    def _batches_held(self) -> int:
         """Batches that it has."""
         return self.upstream.in_flight + self.relayed
 
     def _end_hung(self) -> None:
-        """Have it restarted, unless it may still answer other batches."""
+        """Restart it, unless it may still answer other batches."""
         assert self._hung_at is not None  # noqa: S101 - it hangs
-        if self._restart and not (self._holding and self._loop.time() < self._hung_at + _GRACE_S):
+        if self._restart and not (
+            self._batches_held and self._loop.time() < self._hung_at + _GRACE_S
+        ):
             self._restart(self.reason)
 
-    def _become(self, *, up: bool, reason: str, silent: bool) -> None:
+    def _set_state(self, *, up: bool, reason: str, silent: bool) -> None:
         changed = (self.upstream.up, self.silent) != (up, silent)
         if up and not self.upstream.up:
             self.upstream.came_up()
@@ -197,6 +199,6 @@ class Instance:
             self._on_change(self)
 
 
-def _at_once(header: bytes | None) -> int:
+def _concurrency(header: bytes | None) -> int:
     """How many batches a ready instance says it works on at once: one if it says nothing."""
     return min(max(1, int(header)), _CONNECTIONS - 1) if header and header.isdigit() else 1

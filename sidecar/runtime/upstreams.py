@@ -1,11 +1,11 @@
 """The instances behind a sidecar, and the plan that they serve under.
 
-Without a plan every instance is alike and the function's own batch policy decides. A plan says
-which class each address belongs to, how large its batches are, which applications go there, and
-how long a request of each may wait; that is a window by application over the plan's routes. Plans
-replace each other under load: waiting requests go on under the new one, and an instance that is not
-in it any more finishes its batches and is let go. Whether instances of variants are overloaded or
-interfered with, the scaler tells; that holds for a while, and then all are taken for well again.
+Without a plan all instances are alike and the function's own batch policy decides. A plan says
+which class each address belongs to, how large its batches are, which applications go there, and how
+long a request of each may wait. Plans replace each other under load: waiting requests go on under
+the new one, and an instance that is not in it any more finishes its batches and is closed. The
+scaler also reports which instances are overloaded or interfered with; that holds for a while, and
+then all are taken for well again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionUpstreams"]
 
-_HOLDS_S = 10.0  # what the scaler said of instances; it says it anew with every answer
+_CONDITIONS_HOLD_S = 10.0  # the scaler repeats them with every answer
 
 
 class FunctionUpstreams:
@@ -44,7 +44,7 @@ class FunctionUpstreams:
         answer_bytes: largest answer to a batch.
 
     Attributes:
-        key: what the instances ask to be shown with each batch; set before there is any.
+        key: what has to be presented with each batch; set before there is any instance.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
         variant_router: chooses among the plan's variants; None where it has none.
@@ -96,29 +96,32 @@ class FunctionUpstreams:
             msg = f"version = {plan.version}: expected more than {self.plan.version}, now in force"
             raise Conflict(msg)
         members = _members(plan, addresses, list(self._by_address))
-        kinds = [_kind(instance_class) for instance_class in plan.classes]
-        self._exec_times = {kind: self._exec_times.get(kind, ExecTime()) for kind in kinds}
+        known = self._exec_times
+        keys = [_exec_time_key(instance_class) for instance_class in plan.classes]
+        self._exec_times = {key: known.get(key, ExecTime()) for key in keys}
         upstreams = [self._member(*member) for member in members.items()]
         self.plan = plan
         for gone in self._by_address.keys() - members.keys():
             self._leaving.append(self._by_address.pop(gone))
-        self._choose_from(plan)
+        self._offer_variants(plan)
         routes = routes_of(plan)
         self._batcher.replan(policy_of(plan), routes, upstreams, plan.version, self.variant_router)
-        self.let_go()
+        self.close_departed()
 
-    def judged(self, conditions: Mapping[str, State]) -> None:
+    def set_conditions(self, conditions: Mapping[str, State]) -> None:
         """Take over the scaler's view of the instances: these states, the others well."""
         if self._forget:
             self._forget.cancel()
             self._forget = None
         if conditions:
-            self._forget = asyncio.get_running_loop().call_later(_HOLDS_S, self.judged, {})
+            self._forget = asyncio.get_running_loop().call_later(
+                _CONDITIONS_HOLD_S, self.set_conditions, {}
+            )
         if conditions != self._conditions:
             self._conditions = conditions
-            self._look()
+            self._apply_conditions()
 
-    def let_go(self) -> None:
+    def close_departed(self) -> None:
         """Close the instances that left the plan and hold no batch any more."""
         if self._leaving:
             for instance in [i for i in self._leaving if not i.upstream.in_flight]:
@@ -146,7 +149,7 @@ class FunctionUpstreams:
         upstream.batch_max = instance_class.batch_size
         upstream.instance_class = instance_class.name
         upstream.variant = instance_class.variant
-        upstream.exec_time = self._exec_times[_kind(instance_class)]
+        upstream.exec_time = self._exec_times[_exec_time_key(instance_class)]
         if not known:
             self._join(upstream)
         return upstream
@@ -156,39 +159,39 @@ class FunctionUpstreams:
         self._by_address[upstream.name] = instance
         instance.watch()
 
-    def _choose_from(self, plan: Plan) -> None:
-        """Have a choice among what the plan offers, with the instances as they are."""
+    def _offer_variants(self, plan: Plan) -> None:
+        """Let requests choose among the variants of ``plan``, with the instances as they are."""
         if not plan.variants:
             self.variant_router = None
         elif self.variant_router is None or plan.variants != self._offered:
             self.variant_router = VariantRouter(plan.variants)
         self._offered = plan.variants
-        self._look(again=False)
+        self._apply_conditions(reroute=False)
 
-    def _look(self, *, again: bool = True) -> None:
-        """Apply the instances' states; route the waiting requests again if that is news."""
+    def _apply_conditions(self, *, reroute: bool = True) -> None:
+        """Note the instances' states; ``reroute`` the waiting requests if any has changed."""
         by_class: defaultdict[str, list[Upstream]] = defaultdict(list)
         for instance in self:
             if instance.up:
                 by_class[instance.upstream.instance_class].append(instance.upstream)
         states = {}
         for name, upstreams in by_class.items():
-            said = {u: self._conditions.get(u.name, State.ACTIVE) for u in upstreams}
-            well = State.ACTIVE in said.values()
-            for upstream, state in said.items():
+            state_of = {u: self._conditions.get(u.name, State.ACTIVE) for u in upstreams}
+            well = State.ACTIVE in state_of.values()
+            for upstream, state in state_of.items():
                 states[name, upstream.name] = state
                 upstream.overloaded = state is State.OVERLOADED
                 upstream.interfered = state is State.INTERFERED and well
-        if self.variant_router and self.variant_router.see(states) and again:
+        if self.variant_router and self.variant_router.see(states) and reroute:
             self._batcher.reroute()
 
     def _changed(self, instance: Instance) -> None:
         self._batcher.mark_silent(instance.upstream, silent=instance.silent)
-        self._look()
+        self._apply_conditions()
         self.on_change(instance)
 
 
-def _kind(instance_class: InstanceClass) -> InstanceClass:
+def _exec_time_key(instance_class: InstanceClass) -> InstanceClass:
     """What determines an execution time: everything but how many there are."""
     return replace(instance_class, replicas=0)
 

@@ -52,7 +52,7 @@ def admitted(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -
     if version not in ("", _ONLY) and not named:
         raise _unknown(version, list(known))
     if named and demand is None:
-        demand = (request.payload.template.least or Demand())._replace(variant=named)
+        demand = (request.payload.template.app_demand or Demand())._replace(variant=named)
     elif named:
         demand = stricter(demand, Demand(variant=named))
     if demand is not None:

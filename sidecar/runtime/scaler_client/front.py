@@ -82,7 +82,7 @@ class Front:
         """Whether requests wait, and no instance can be reached."""
         return self._batcher.queued > 0 and not any(instance.up for instance in self._upstreams)
 
-    def waits_for(self) -> str:
+    def not_ready(self) -> str:
         """Why it is not ready yet; empty once it was: from then on it holds requests."""
         if self._settled:
             return ""
@@ -131,13 +131,13 @@ class Front:
         """
         plan = answer.plan
         if plan is None:
-            self._upstreams.judged(_states(answer))
+            self._upstreams.set_conditions(_states(answer))
             return
         if plan.function != self._function:
             message = f"a plan for {plan.function!r}: expected {self._function!r}"
             raise BadRequest(message)
         self._upstreams.apply(plan, answer.instances)
-        self._upstreams.judged(_states(answer))
+        self._upstreams.set_conditions(_states(answer))
         self._revision = answer.revision
         self._write_down(answer)
         self._changed()

@@ -74,10 +74,10 @@ def front(
     if options.plan_folder:
         speaker.remember(Path(options.plan_folder) / "plan.json")
     sync = Sync(options.scaler, options.scaler_token, speaker)
-    batch_loop.load, batch_loop.front, batch_loop.starving = load, speaker, sync.urgent
+    batch_loop.load, batch_loop.front, batch_loop.on_starving = load, speaker, sync.urgent
     batch_loop.cold_start = ColdStart(batcher, upstreams, _timeout_s)
     load.on_surge = sync.urgent
-    batch_loop.readiness.waits_for = speaker.waits_for
+    batch_loop.readiness.front_not_ready = speaker.not_ready
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)
 

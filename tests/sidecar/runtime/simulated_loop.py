@@ -19,7 +19,7 @@ from sidecar.core.dispatch import Upstream
 from sidecar.core.request import Request
 from sidecar.policies.deadline import Deadline
 from sidecar.runtime.batch_loop import QUANTUM
-from sidecar.runtime.ingress import WAY
+from sidecar.runtime.ingress import RETURN_SHARE
 from sidecar.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Loop:
             next(self._ids),
             "k",
             now,
-            deadline=now + (self._slo_s - waited_s) * (1 - WAY),
+            deadline=now + (self._slo_s - waited_s) * (1 - RETURN_SHARE),
             payload=connection,
         )
         if self.batcher.admit(request, now):
@@ -223,7 +223,7 @@ class Loop:
         return b"refused" if self.batcher.admission.refuse_unparsed(self.clock.now) else b""
 
     def _refuses(self, waited_s: float) -> bool:
-        left_s = (self._slo_s - self._unread_s - waited_s) * (1 - WAY)
+        left_s = (self._slo_s - self._unread_s - waited_s) * (1 - RETURN_SHARE)
         return self.batcher.admission.would_refuse(left_s, self.clock.now)
 
     def _step(self) -> None:

@@ -46,7 +46,7 @@ async def overloadable(clock: FakeClock) -> AsyncIterator[Server]:
     )
     server = await serve(batch_loop, listen="127.0.0.1:0")
     server.now = batch_loop._now = clock
-    batch_loop.shed(server, OBJECTIVE_S, batch_max=4)
+    batch_loop.shed_early(server, OBJECTIVE_S, batch_max=4)
     try:
         yield server
     finally:
