@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["DurationError", "format", "parse"]
+__all__ = ["DurationError", "format", "parse", "parse_lenient"]
 
 _UNIT_NS = {
     "ns": 1,
@@ -49,6 +49,16 @@ def parse(text: str) -> float:
         raise DurationError(message)
     seconds = float(total_ns / _UNIT_NS["s"])
     return -seconds if text[0] == "-" else seconds
+
+
+def parse_lenient(text: str) -> float:
+    """Seconds as of-watchdog and the gateway read them: whole seconds without a unit, too.
+
+    Raises:
+        DurationError: the text is neither.
+    """
+    whole = text.isascii() and text.isdecimal() and len(text) <= _MAX_TEXT
+    return float(text) if whole else parse(text)
 
 
 def format(seconds: float) -> str:  # noqa: A001  read as durations.format, the twin of parse

@@ -9,9 +9,12 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import durations
+from carpool import address, durations
+from carpool.errors import ConfigError
 from carpool.validation import rules
 from carpool.validation.problems import Problems
 
@@ -19,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = ["App", "Kind", "apps", "choice", "decimal", "document", "duration", "integer", "memory"]
-__all__ += ["cores", "name"]
+__all__ += ["addresses", "cores", "flag", "mebibytes", "name", "path", "socket_address", "text"]
+__all__ += ["lenient_duration", "time_limit"]
 
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|Ki|Mi|Gi)?B?")
 _BYTES_PER_MB = 10**6
+_ADDRESS = "HOST:PORT, as in 127.0.0.1:8080, or unix:/path"
 _MAX_TEXT = 64  # characters of a number; what is longer is not one a person wrote
 
 
@@ -58,6 +63,23 @@ def duration(expected: str, accepts: Callable[[float], bool]) -> Kind:
     return Kind(expected, durations.parse, accepts, durations.format)
 
 
+def lenient_duration(expected: str, accepts: Callable[[float], bool]) -> Kind:
+    """Seconds in Go syntax, or a number of whole ones as of-watchdog takes them."""
+    return Kind(expected, durations.parse_lenient, accepts, durations.format)
+
+
+def time_limit() -> Kind:
+    """Seconds as of-watchdog takes them; 0 is no limit, which is ``inf``."""
+
+    def read(text: str) -> float:
+        return durations.parse_lenient(text) or math.inf
+
+    def write(seconds: float) -> str:
+        return "0" if seconds == math.inf else durations.format(seconds)
+
+    return Kind("a duration such as 30s, or 0 for no limit", read, lambda v: v > 0, write)
+
+
 def decimal(expected: str, accepts: Callable[[float], bool]) -> Kind:
     """A finite number, written plainly: no ``nan``, no ``1_000``, no blanks."""
     pattern = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -77,6 +99,57 @@ def integer(expected: str, accepts: Callable[[int], bool]) -> Kind:
 def choice(*words: str, **older: str) -> Kind:
     """One of a few words; ``older`` names of them are read, too."""
     return Kind(" or ".join(words), lambda text: older.get(text, text), words.__contains__, str)
+
+
+def flag() -> Kind:
+    """True or false."""
+    words = {"true": True, "false": False}
+
+    def read(text: str) -> bool:
+        if text not in words:
+            raise ValueError(text)
+        return words[text]
+
+    return Kind(
+        "true or false", read, lambda value: isinstance(value, bool), lambda v: str(v).lower()
+    )
+
+
+def text() -> Kind:
+    """Any text."""
+    return Kind("a text", str, lambda value: isinstance(value, str), str)
+
+
+def path() -> Kind:
+    """A file or folder, which need not be there."""
+    return Kind("a path", Path, lambda value: isinstance(value, Path), str)
+
+
+def socket_address() -> Kind:
+    """Where a process listens or is reached, kept as text."""
+
+    def read(text: str) -> str:
+        try:
+            address.parse(text)
+        except ConfigError as error:
+            raise ValueError(text) from error
+        return text
+
+    return Kind(_ADDRESS, read, lambda value: isinstance(value, str), str)
+
+
+def addresses() -> Kind:
+    """Several of them, separated by commas."""
+
+    def read(text: str) -> tuple[str, ...]:
+        problems = Problems()
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        for part in parts:
+            problems.attempt(partial(address.parse, part, ""))
+        problems.raise_if_any()
+        return tuple(parts)
+
+    return Kind(f"{_ADDRESS}, each", read, lambda value: isinstance(value, tuple), ",".join)
 
 
 def name(expected: str) -> Kind:
@@ -106,6 +179,18 @@ def memory() -> Kind:
 
     expected = "a size of at least 1MB such as 512Mi, 2Gi or 500MB"
     return Kind(expected, read, lambda size_mb: math.isfinite(size_mb) and size_mb >= 1, _megabytes)
+
+
+def mebibytes() -> Kind:
+    """Bytes, written as a whole number of MiB."""
+    whole = integer("a whole number of at least 1", lambda value: value >= 1)
+    mib = _BYTES["Mi"]
+    return Kind(
+        whole.expected,
+        lambda text: whole.read(text) * mib,
+        lambda v: v > 0,
+        lambda v: str(v // mib),
+    )
 
 
 def document(expected: str) -> Kind:

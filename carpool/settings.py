@@ -8,7 +8,6 @@ Nothing here resolves a policy's name or reads the process's environment by itse
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -222,13 +221,9 @@ class FunctionSettings:
         return settings
 
 
-@functools.cache
 def rows() -> tuple[Row, ...]:
-    """The settings table, one row a field, in the order of the documentation."""
-    return tuple(
-        dataclasses.replace(field.metadata["row"], field=field.name)
-        for field in dataclasses.fields(FunctionSettings)
-    )
+    """The settings of a function, in the order of the documentation."""
+    return setting_spec.rows(FunctionSettings)
 
 
 def _contradictions(settings: FunctionSettings, problems: Problems) -> None:

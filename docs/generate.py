@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from carpool import plugins, settings
+from carpool import plugins, setting_spec, settings
 from faas_stack.doctor import rules
 from sidecar.conformance.promises import PROMISES
+from sidecar.options import Options
+from watchdog_plugin.settings import HandlerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +44,15 @@ def settings_table() -> str:
             for row in settings.rows()
         ],
     )
+
+
+def variables_table(declared: Any) -> str:  # noqa: ANN401  a dataclass that declares them
+    """The environment variables of a process as a Markdown table, one row each."""
+    rows = []
+    for row in setting_spec.rows(declared):
+        default = f"`{row.default_text}`" if row.default_text and not row.unset else row.unset
+        rows.append((f"`{row.env}`", default, row.kind.expected, row.meaning))
+    return _table(("variable", "default", "expected", "meaning"), rows)
 
 
 def parameters_table(kind: plugins.Kind) -> str:
@@ -85,6 +96,8 @@ PAGES: dict[str, list[Callable[[], str]]] = {
     "scaling.md": [partial(parameters_table, "scale")],
     "doctor.md": [checks_table],
     "prewarm.md": [partial(parameters_table, "prewarm")],
+    "sidecar.md": [partial(variables_table, Options)],
+    "handler.md": [partial(variables_table, HandlerSettings)],
 }
 
 

@@ -6,14 +6,14 @@ process, read from the environment beside the watchdog's own variables.
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from carpool import address, durations
+from carpool import address, setting_spec, setting_types
 from carpool.liveness import LIMIT_S
+from carpool.setting_spec import variable
 from carpool.validation.problems import Problems
 
 if TYPE_CHECKING:
@@ -27,56 +27,120 @@ _SECRETS = "/var/openfaas/secrets"
 
 _PREFIX = "sidecar_"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_WATCHDOG = ("auto", "on", "off")
+_MIB = 1024 * 1024
+_TEXT = setting_types.text()
+_ADDRESS = setting_types.socket_address()
+_LIMIT = setting_types.time_limit()
+_PORT = setting_types.integer("a whole number from 1 to 65535", lambda v: 1 <= v <= 65535)  # noqa: PLR2004
+_BYTES = setting_types.integer("a whole number from 1 to 4294967296", lambda v: 1 <= v <= 2**32)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a sidecar process; `from_env` names the variables.
+    """Options of a sidecar process."""
 
-    Attributes:
-        listen: where requests come in.
-        upstreams: addresses of handlers started elsewhere; empty: start our own.
-        fprocess: command of the handler, split on spaces, no shell.
-        watchdog: ``auto`` (of-watchdog where ``fwatchdog`` is on the PATH), ``on`` or ``off``.
-        watchdog_port, handler_port: loopback ports, used with the watchdog only.
-        exec_timeout_s: how long one batch may take; ``inf``: as long as it likes.
-        silence_max_s: how long the handler may answer no probe, while it has no batch, before it
-            is restarted; ``inf``: for ever.
-        scaler: where the scaler takes syncs (`sidecar.runtime.scaler_client.sync`); empty: none.
-        scaler_token: what the scaler is shown, and must prove to know.
-        function: what the user calls, as the scaler knows it.
-        instance_class: the plan's class that this is an instance of; empty: it is the front of a
-            function whose instances are elsewhere, if there is a scaler, and else on its own.
-        plan_folder: where a front writes its last plan down, to go on with it after a restart;
-            its own alone. Empty: nowhere.
-        announce: where other sidecars reach this one; empty: where it listens.
-        admin: where operators come in (`sidecar.runtime.admin`); empty: nowhere.
-        admin_token: what they must present; required where ``admin`` is not of this machine alone.
-        drain_delay_s: how long to go on accepting after SIGTERM, for routers that learn late.
-        body_max_bytes: largest request, and largest batch unless it is a single request.
-        answer_max_bytes: largest answer to a batch, and so to a request.
-    """
-
-    listen: str = "0.0.0.0:8080"
-    upstreams: tuple[str, ...] = ()
-    fprocess: str = ""
-    watchdog: str = "auto"
-    watchdog_port: int = 8082
-    handler_port: int = 5000
-    exec_timeout_s: float = 30.0
-    silence_max_s: float = LIMIT_S
-    scaler: str = ""
-    scaler_token: str = ""
-    function: str = ""
-    instance_class: str = ""
-    plan_folder: str = ""
-    announce: str = ""
-    admin: str = ""
-    admin_token: str = ""
-    drain_delay_s: float = 0.0
-    body_max_bytes: int = 64 * 1024 * 1024
-    answer_max_bytes: int = 64 * 1024 * 1024
+    fprocess: str = variable("fprocess", _TEXT, "", "the handler's command, split on blanks")
+    listen: str = variable("sidecar_listen", _ADDRESS, "0.0.0.0:8080", "where requests come in")
+    watchdog: str = variable(
+        "sidecar_watchdog",
+        setting_types.choice("auto", "on", "off"),
+        "auto",
+        "of-watchdog between sidecar and handler; `auto`: where `fwatchdog` is on the PATH",
+    )
+    upstreams: tuple[str, ...] = variable(
+        "sidecar_upstreams",
+        setting_types.addresses(),
+        (),
+        "addresses of handlers that run elsewhere, separated by commas; then none is started",
+    )
+    body_max_bytes: int = variable(
+        "sidecar_body_max_bytes",
+        _BYTES,
+        64 * _MIB,
+        "largest request, and largest batch unless it is a single request",
+    )
+    answer_max_bytes: int = variable(
+        "sidecar_answer_max_bytes",
+        _BYTES,
+        64 * _MIB,
+        "largest answer to a batch, and so to a request",
+    )
+    scaler: str = variable(
+        "sidecar_scaler",
+        _ADDRESS,
+        "",
+        "address of the [scaler](scaler.md): then this is the front of a function whose instances "
+        "are elsewhere, or with `sidecar_class` one of them",
+    )
+    scaler_token: str = variable(
+        "sidecar_scaler_token",
+        _TEXT,
+        "",
+        "what the scaler is shown, and proves to know; a front's batches and its instances' trust "
+        "in them are made from it",
+        unset=f"the secret `{SCALER_SECRET}`",
+    )
+    function: str = variable(
+        "sidecar_function",
+        _TEXT,
+        "",
+        "what the user calls, as the scaler knows it; the scaler sets it",
+        unset="`OPENFAAS_NAME`",
+    )
+    instance_class: str = variable(
+        "sidecar_class",
+        _TEXT,
+        "",
+        "the class of which this is an instance; the scaler sets it",
+    )
+    plan_folder: str = variable(
+        "sidecar_plan_folder",
+        _TEXT,
+        "",
+        "where a front writes its last plan down, to go on with it after a restart; a folder of "
+        "its own, or `tmp` for `$TMPDIR`",
+    )
+    announce: str = variable(
+        "sidecar_announce",
+        _ADDRESS,
+        "",
+        "where the fronts reach this instance",
+        unset="where it listens",
+    )
+    admin: str = variable(
+        "sidecar_admin", _ADDRESS, "", "where operators come in; nowhere by default"
+    )
+    admin_token: str = variable(
+        "sidecar_admin_token",
+        _TEXT,
+        "",
+        "what they must present; required unless `sidecar_admin` is of this machine alone",
+    )
+    drain_delay_s: float = variable(
+        "sidecar_drain_delay",
+        setting_types.lenient_duration("a duration such as 30s", lambda v: v >= 0),
+        0.0,
+        "how long to go on accepting after SIGTERM, for routers that learn late",
+    )
+    watchdog_port: int = variable(
+        "sidecar_watchdog_port", _PORT, 8082, "loopback port of the watchdog"
+    )
+    handler_port: int = variable(
+        "sidecar_handler_port", _PORT, 5000, "loopback port of the handler behind the watchdog"
+    )
+    exec_timeout_s: float = variable(
+        "exec_timeout",
+        _LIMIT,
+        30.0,
+        "longest execution of a batch, after which the handler is restarted. The watchdog's own "
+        "variable, which it gets a second longer",
+    )
+    silence_max_s: float = variable(
+        "sidecar_silence_max",
+        _LIMIT,
+        LIMIT_S,
+        "how long the handler may answer no probe, while it has no batch, before it is restarted",
+    )
 
     @property
     def is_front(self) -> bool:
@@ -95,126 +159,35 @@ class Options:
         Raises:
             ConfigError: every unknown name and ill-formed value, at once.
         """
-        reader = _Reader(env)
-        defaults = cls()
-        options = cls(
-            listen=reader.address("sidecar_listen", defaults.listen),
-            upstreams=reader.addresses("sidecar_upstreams"),
-            fprocess=env.get("fprocess", "").strip(),
-            watchdog=reader.choice("sidecar_watchdog", _WATCHDOG, defaults.watchdog),
-            watchdog_port=reader.whole("sidecar_watchdog_port", defaults.watchdog_port, 65535),
-            handler_port=reader.whole("sidecar_handler_port", defaults.handler_port, 65535),
-            exec_timeout_s=reader.limit("exec_timeout", defaults.exec_timeout_s),
-            silence_max_s=reader.limit("sidecar_silence_max", defaults.silence_max_s),
-            scaler=reader.address("sidecar_scaler", ""),
-            scaler_token=reader.secret("sidecar_scaler_token", SCALER_SECRET),
-            function=reader.text("sidecar_function") or env.get("OPENFAAS_NAME", ""),
-            instance_class=reader.text("sidecar_class"),
-            plan_folder=reader.folder("sidecar_plan_folder"),
-            announce=reader.address("sidecar_announce", ""),
-            admin=reader.side_door("sidecar_admin", "sidecar_admin_token"),
-            admin_token=env.get("sidecar_admin_token", "").strip(),
-            drain_delay_s=reader.duration("sidecar_drain_delay", defaults.drain_delay_s),
-            body_max_bytes=reader.whole("sidecar_body_max_bytes", defaults.body_max_bytes, 2**32),
-            answer_max_bytes=reader.whole(
-                "sidecar_answer_max_bytes", defaults.answer_max_bytes, 2**32
-            ),
+        problems = Problems()
+        said = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
+        folder = env.get("TMPDIR", "") if said.plan_folder == "tmp" else said.plan_folder
+        options = replace(
+            said,
+            scaler_token=said.scaler_token or _secret(env),
+            function=said.function or env.get("OPENFAAS_NAME", ""),
+            plan_folder=folder,
         )
-        reader.require_function(options)
-        reader.finish()
+        _check(options, problems)
+        problems.raise_if_any()
         return options
 
 
-class _Reader:
-    """Typed look-ups that collect what is wrong."""
+def _secret(env: Mapping[str, str]) -> str:
+    """The scaler's token among the function's secrets, where it has it."""
+    folder = Path(env.get("secret_mount_path", "").strip() or _SECRETS)
+    with suppress(OSError, UnicodeDecodeError):
+        return (folder / SCALER_SECRET).read_text(encoding="utf-8").strip()
+    return ""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = env
-        self._problems = Problems()
-        self._asked: set[str] = set()
 
-    def text(self, name: str) -> str:
-        self._asked.add(name)
-        return self._env.get(name, "").strip()
-
-    def secret(self, name: str, file: str) -> str:
-        """The variable, or else the function's secret of that name, where it has it."""
-        if text := self.text(name):
-            return text
-        folder = Path(self._env.get("secret_mount_path", "").strip() or _SECRETS)
-        with suppress(OSError, UnicodeDecodeError):
-            return (folder / file).read_text(encoding="utf-8").strip()
-        return ""
-
-    def folder(self, name: str) -> str:
-        """A folder; ``tmp`` is the one for temporary files, where every process has its own."""
-        text = self.text(name)
-        if text == "tmp":
-            text = self._env.get("TMPDIR", "")
-        if text and not Path(text).is_dir():
-            self._problems.add(name, text, "an existing folder")
-            return ""
-        return text
-
-    def require_function(self, options: Options) -> None:
-        if options.scaler and not options.function:
-            expected = "the function's name, as there is a scaler"
-            self._problems.add("sidecar_function", "", expected)
-
-    def address(self, name: str, default: str) -> str:
-        text = self.text(name) or default
-        return text if not text or self._is_address(name, text) else default
-
-    def side_door(self, name: str, token_name: str) -> str:
-        """An address open to all only if there is a token to show."""
-        text, token = self.text(name), self.text(token_name)
-        if not text or not self._is_address(name, text):
-            return ""
-        where = address.parse(text)
-        if not (where.path or token or where.host in _LOOPBACK):
-            expected = "a loopback address or unix:PATH, or a token"
-            self._problems.add(name, text, expected, f"set {token_name}")
-        return text
-
-    def addresses(self, name: str) -> tuple[str, ...]:
-        texts = [text.strip() for text in self.text(name).split(",") if text.strip()]
-        return tuple(text for text in texts if self._is_address(name, text))
-
-    def _is_address(self, name: str, text: str) -> bool:
-        return self._problems.attempt(lambda: address.parse(text, name)) is not None
-
-    def choice(self, name: str, known: tuple[str, ...], default: str) -> str:
-        text = self.text(name) or default
-        if text not in known:
-            self._problems.add(name, text, f"one of {', '.join(known)}")
-        return text
-
-    def whole(self, name: str, default: int, largest: int) -> int:
-        text = self.text(name)
-        if text and not (text.isdecimal() and 0 < int(text) <= largest):
-            self._problems.add(name, text, f"a whole number from 1 to {largest}")
-            return default
-        return int(text) if text else default
-
-    def duration(self, name: str, default: float) -> float:
-        text = self.text(name)
-        try:
-            if text.isdecimal():  # the watchdog takes plain seconds too
-                return float(text)
-            return durations.parse(text) if text else default
-        except ValueError:
-            self._problems.add(name, text, "a duration such as 30s")
-            return default
-
-    def limit(self, name: str, default: float) -> float:
-        """A duration, of which 0 means that there is no limit, as for the watchdog."""
-        limit_s = self.duration(name, default)
-        if limit_s < 0:
-            self._problems.add(name, self.text(name), "a duration, or 0 for no limit")
-        return limit_s or math.inf
-
-    def finish(self) -> None:
-        for name, value in sorted(self._env.items()):
-            if name.startswith(_PREFIX) and name not in self._asked:
-                self._problems.unknown(name, self._asked, value)
-        self._problems.raise_if_any()
+def _check(options: Options, problems: Problems) -> None:
+    """What no option can know alone, or that is not there on this machine."""
+    if options.plan_folder and not Path(options.plan_folder).is_dir():
+        problems.add("sidecar_plan_folder", options.plan_folder, "an existing folder")
+    if options.scaler and not options.function:
+        problems.add("sidecar_function", "", "the function's name, as there is a scaler")
+    where = address.parse(options.admin) if options.admin else None
+    if where and not (where.path or options.admin_token or where.host in _LOOPBACK):
+        expected = "a loopback address or unix:PATH, or a token"
+        problems.add("sidecar_admin", options.admin, expected, "set sidecar_admin_token")

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from carpool import wire
+from carpool import address, wire
 from carpool.errors import CarpoolError
 from watchdog_plugin import loading, logs
 from watchdog_plugin.batch_runner import AtOnce, BatchRunner, ModelLock, ModelThread
@@ -69,7 +69,7 @@ def _check(settings: HandlerSettings) -> int:
 def _serve(settings: HandlerSettings) -> int:
     service, model_thread = Service(settings.key, settings.answer_max_bytes), ModelThread()
     limits = Limits(body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES)
-    server = Server(settings.listen, service, limits)
+    server = Server(address.parse(settings.listen), service, limits)
     lifecycle = Lifecycle(
         exit_on_term=settings.exit_on_term, quiet_s=server.quiet_s, clean_up=server.close
     )

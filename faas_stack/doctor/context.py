@@ -5,7 +5,6 @@ Checks look at a `Case` and say what they find as `Problem`s; they read no file 
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from carpool import durations
 from carpool.errors import ConfigError
 from faas_stack import function_settings
+from sidecar.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from faas_stack.stack.stack_function import StackFunction
 
 __all__ = ["Case", "FunctionContext", "Surroundings", "duration_s"]
-
-_EXEC_TIMEOUT_S = 30.0  # the sidecar's default, which it hands on to the watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,10 @@ class FunctionContext:
     @property
     def exec_timeout_s(self) -> float:
         """How long one batch may take; ``inf`` where 0 says that there is no limit."""
-        text = self.function.environment.get("exec_timeout", "")
-        found = duration_s(text) if text else None
-        return _EXEC_TIMEOUT_S if found is None else found or math.inf
+        told = {k: v for k, v in self.function.environment.items() if k == "exec_timeout"}
+        with suppress(ConfigError):  # which is said elsewhere
+            return Options.from_env(told).exec_timeout_s
+        return Options().exec_timeout_s
 
     @property
     def objectives(self) -> dict[str, float]:
@@ -120,9 +119,7 @@ class Case:
 
 def duration_s(text: str) -> float | None:
     """Seconds as the watchdog and the gateway read them: whole seconds too; None if neither."""
-    if text.isascii() and text.isdecimal():
-        return float(text)
     try:
-        return durations.parse(text.strip())
+        return durations.parse_lenient(text.strip())
     except durations.DurationError:
         return None

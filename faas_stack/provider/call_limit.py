@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from carpool import durations
+from sidecar.options import Options
 
 if TYPE_CHECKING:
     from faas_stack.provider.deployment import Deployment
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_S", "call_limit_s"]
 
 GRACE_S = 1.0  # beyond a time limit that the replica knows too: it has more to say than we have
-_EXEC_S = 30.0  # of sidecar and of-watchdog alike, where a function sets none
+_EXEC_S = Options().exec_timeout_s  # of-watchdog has the same, where a function sets none
 _WAIT_S = 60.0  # in a sidecar's queue, of requests without an objective or for an instance to start
 _LIMITS = ("exec_timeout", "read_timeout", "write_timeout")
 
@@ -41,7 +42,7 @@ def _limit_s(text: str) -> float | None:
     """The seconds of a time limit as of-watchdog reads it, ``inf`` for none; None if it cannot."""
     text = text.strip()
     try:
-        limit_s = float(text) if text.isdecimal() else durations.parse(text)
+        limit_s = durations.parse_lenient(text)
     except ValueError:
         return None
     return limit_s if limit_s > 0 else math.inf

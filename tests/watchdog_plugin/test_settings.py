@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from carpool.address import Address
 from carpool.errors import ConfigError
-from watchdog_plugin.settings import ENVIRONMENT, HandlerSettings
+from watchdog_plugin.settings import HandlerSettings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
     """They are what the template counts on."""
     settings = HandlerSettings.from_env({"PATH": "/bin"})
-    assert Address("127.0.0.1", 5000, "") == settings.listen
+    assert "127.0.0.1:5000" == settings.listen
     assert (Path("function"), Path("function/model.onnx")) == (
         settings.function_dir,
         settings.model_path,
@@ -35,17 +34,10 @@ def test_whole_cores_are_threads(cpu: str, threads: int) -> None:
     assert 7 == HandlerSettings.from_env(told).threads
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("0.0.0.0:80", Address("0.0.0.0", 80, "")),
-        ("[::1]:80", Address("::1", 80, "")),
-        ("unix:/run/h.sock", Address("", 0, "/run/h.sock")),
-    ],
-)
-def test_addresses(text: str, address: Address) -> None:
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "[::1]:80", "unix:/run/h.sock"])
+def test_addresses(text: str) -> None:
     """TCP and Unix sockets."""
-    assert address == HandlerSettings.from_env({"handler_listen": text}).listen
+    assert text == HandlerSettings.from_env({"handler_listen": text}).listen
 
 
 def test_everything_wrong_is_told_together() -> None:
@@ -72,13 +64,5 @@ def test_variable_lengths_are_a_json_object_of_known_names() -> None:
     for bad in ("{", "5", "[]"):
         with pytest.raises(ConfigError, match=r"model_ragged = .*: expected a JSON object"):
             HandlerSettings.from_env({"model_ragged": bad})
-    with pytest.raises(ConfigError, match="did you mean 'model_ragged pad_value'"):
+    with pytest.raises(ConfigError, match=r"model_ragged pad_values = .*did you mean 'pad_value'"):
         HandlerSettings.from_env({"model_ragged": '{"ragged": {}, "pad_values": {}}'})
-
-
-def test_every_variable_is_documented() -> None:
-    """docs/handler.md shows the name, the default and the meaning of each."""
-    page = (Path(__file__).parents[2] / "docs" / "handler.md").read_text()
-    for name, (default, meaning) in ENVIRONMENT.items():
-        shown = f"`{default}`" if default else ""
-        assert f"| `{name}` | {shown} | {meaning} |" in page
