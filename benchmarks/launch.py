@@ -17,7 +17,8 @@ import numpy as np
 
 from benchmarks import usage
 from carpool.basic_auth import found
-from carpool.parent_death import tell_on_parent_death
+from carpool.process.child import end
+from carpool.process.parent_death import tell_on_parent_death
 
 if TYPE_CHECKING:
     from benchmarks.servers.recipe import Server, Setup
@@ -91,7 +92,7 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         if self._process:
-            _end(self._process)
+            end(self._process, signal.SIGTERM, grace_s=_STOP_S)
         if self._log:
             self._log.close()
 
@@ -196,14 +197,3 @@ def free_port() -> int:
             return port
     msg = "no free port"
     raise DidNotStart(msg)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the process itself, which ends its own; SIGKILL to whatever is left."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -28,8 +28,8 @@ from carpool.settings import FunctionSettings
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.functions import Functions
-from faas_stack.provider.local.process import ProcessLife
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
+from faas_stack.provider.local.process_runner import ProcessRunner
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack.assemble import BuildContext
 
@@ -183,8 +183,8 @@ async def _load(*functions: Function, span_s: float = _SLICE_S) -> list[Measured
 
 async def _keep_busy(function: Function, span_s: float) -> Measured:
     instance: Any = function.running.replicas[0].instance
-    assert isinstance(instance.life, ProcessLife)
-    root = instance.life.pid or 0
+    assert isinstance(instance.runner, ProcessRunner)
+    root = instance.runner.pid
     pool = Pool(instance.address, max_connections=_CALLERS)
     loop = asyncio.get_running_loop()
     answered_s: list[float] = []

@@ -27,7 +27,8 @@ from sidecar.policies.choice import build_policy
 from sidecar.policies.fixed import FixedWindow
 from sidecar.runtime.admin import Admin
 from sidecar.runtime.batch_loop import BatchLoop
-from sidecar.runtime.child_process import Child, plan_launch
+from sidecar.runtime.handler_launch import plan_launch
+from sidecar.runtime.handler_process import HandlerProcess
 from sidecar.runtime.ingress import Ingress, fingerprint
 from sidecar.runtime.metrics import Metrics
 from sidecar.runtime.recent_batches import RecentBatches
@@ -78,7 +79,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     ingress = Ingress(settings, time.time)
     patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, patience_s)
-    child = _start_function(batch_loop, upstreams, metrics, settings, options, env)
+    handler = _start_function(batch_loop, upstreams, metrics, settings, options, env)
     member = None
     if options.is_front:
         member = membership.front(options, batch_loop, batcher, upstreams, metrics)
@@ -118,8 +119,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     if side_door:
         await side_door.stop()
     upstreams.close()
-    if child:
-        await child.stop(_GRACE_S)
+    if handler:
+        await handler.stop(_GRACE_S)
 
 
 def _shed_early(
@@ -138,16 +139,16 @@ def _start_function(
     settings: FunctionSettings,
     options: Options,
     env: Mapping[str, str],
-) -> Child | None:
+) -> HandlerProcess | None:
     """Serve with the instances behind this sidecar, starting the local one if none is named.
 
     Those of a front are named by the scaler, later.
     """
-    child = None
+    handler = None
 
     def noticed(instance: Instance) -> None:
-        if child and instance.up:
-            child.became_ready()
+        if handler and instance.up:
+            handler.became_ready()
         batch_loop.changed()
 
     upstreams.on_change = noticed
@@ -165,11 +166,11 @@ def _start_function(
         local.ended("its process ended")  # a restart between two probes would be missed
         batch_loop.changed()
 
-    child = Child(launch, ended)
-    local.restart_with(child.hung, options.silence_max_s)
-    batch_loop.readiness.failing = lambda: child.failing
-    child.start()
-    return child
+    handler = HandlerProcess(launch, ended)
+    local.restart_with(handler.hung, options.silence_max_s)
+    batch_loop.readiness.failing = lambda: handler.failing
+    handler.start()
+    return handler
 
 
 def _configuration(env: Mapping[str, str]) -> tuple[FunctionSettings, Options]:

@@ -22,7 +22,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from carpool.parent_death import tell_on_parent_death
+from carpool.process.parent_death import tell_on_parent_death
 from watchdog_plugin import logs
 
 if TYPE_CHECKING:

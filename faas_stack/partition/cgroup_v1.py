@@ -10,9 +10,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import CONTROLLERS, killed_for_memory
+from carpool.process import leftovers
 from faas_stack.partition import amounts
 from faas_stack.partition.cgroups import Unusable
-from faas_stack.provider.local import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path

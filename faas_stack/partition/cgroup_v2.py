@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.cgroups import CONTROLLERS, killed_for_memory
+from carpool.process import leftovers
 from faas_stack.partition import amounts
 from faas_stack.partition.cgroups import Unusable
-from faas_stack.provider.local import leftovers
 
 if TYPE_CHECKING:
     from carpool.cgroups import Place

@@ -15,10 +15,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Protocol
 
+from carpool.process import leftovers
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
 from faas_stack.partition.cgroups import Unusable
-from faas_stack.provider.local import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ it is killed does no harm: sidecars go on with their last plan, and it starts ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import sys
@@ -17,12 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.address import parse
-from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.files import replace_file
+from carpool.process import exit_status
+from carpool.process.child import ChildProcess, Command
+from carpool.process.lines import read_lines
+from carpool.process.supervisor import Supervisor
 from carpool.settings import FunctionSettings
 from faas_stack.interrupts import say
-from faas_stack.provider.logs import LineCutter
 from scaler.stack_folder import STORE_FILE, URL_FILE
 
 if TYPE_CHECKING:
@@ -93,14 +94,13 @@ class ScalerProcess:
     Attributes:
         address: Where sidecars reach it.
         url: Where people reach it; empty until it is known.
-        pid: Of the process that runs; 0 while none does.
     """
 
     def __init__(self, needs: Needs) -> None:
         self._needs = needs
         self._port = needs.port
-        self._task: asyncio.Task[None] | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = ChildProcess()
+        self._supervisor = Supervisor(self._run, self._process, self._on_end)
         self._listens = asyncio.Event()
         self.address = f"unix:{needs.run_dir}/scaler"
         self.url = ""
@@ -108,7 +108,7 @@ class ScalerProcess:
     @property
     def pid(self) -> int:
         """Of the process that runs; 0 while none does."""
-        return self._process.pid if self._process and self._process.returncode is None else 0
+        return self._process.pid
 
     async def start(self) -> None:
         """Start it, and wait until it listens.
@@ -116,84 +116,62 @@ class ScalerProcess:
         Raises:
             ScalerFailed: it ended instead.
         """
-        self._task = asyncio.get_running_loop().create_task(self._keep())
-        listens = asyncio.get_running_loop().create_task(self._listens.wait())
-        await asyncio.wait({self._task, listens}, return_when=asyncio.FIRST_COMPLETED)
-        listens.cancel()
-        if self._task.done():
+        await self._supervisor.start_until(self._listens)
+
+    async def stop(self) -> None:
+        """End it in good order, or else at once."""
+        await self._supervisor.stop(_GRACE_S)
+
+    async def _run(self) -> str:
+        """One run, from its start to its end; what became of it.
+
+        Raises:
+            ScalerFailed: it cannot use its options, or cannot be started at first.
+        """
+        try:
+            await self._process.start(self._command(), self._pass_on)
+        except OSError as error:
+            outcome = f"cannot be started: {error}"
+            if not self._listens.is_set():
+                message = f"the scaler {outcome}"
+                raise ScalerFailed(message) from error
+            return outcome
+        code = await self._process.ended()
+        if code == _MISUSED and not self._listens.is_set():
             message = (
                 "the scaler does not start; what it said is above (what it calls --listen is "
                 "--scaler-port of carpool up)"
             )
             raise ScalerFailed(message)
+        return f"ended with {exit_status.in_words(code)}"
 
-    async def stop(self) -> None:
-        """End it in good order, or else at once."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._process and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_S):
-                    await self._process.wait()
-            if self._process.returncode is None:
-                self._process.kill()
-                await self._process.wait()
+    def _on_end(self, outcome: str, pause_s: float) -> None:
+        say(f"scaler: {outcome}; starting again in {pause_s:g} s")
 
-    async def _keep(self) -> None:
-        """Start it again whenever it ends, unless it cannot use its options."""
-        loop, backoff = asyncio.get_running_loop(), Backoff()
-        while True:
-            began = loop.time()
-            try:
-                self._process = await self._started()
-            except OSError as error:
-                how = f"cannot be started: {error}"
-                if not self._listens.is_set():
-                    say(f"scaler: {how}")
-                    return
-            else:
-                await self._pass_on(self._process)
-                code = await self._process.wait()
-                if code == _MISUSED and not self._listens.is_set():
-                    return
-                how = f"ended with {code}"
-            wait_s = backoff.after(loop.time() - began)
-            say(f"scaler: {how}; starting again in {wait_s:g} s")
-            await asyncio.sleep(wait_s)
-
-    async def _started(self) -> asyncio.subprocess.Process:
+    def _command(self) -> Command:
         needs = self._needs
         scratch = needs.run_dir / "scaler-tmp"
         scratch.mkdir(mode=0o700, exist_ok=True)
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
-        return await asyncio.create_subprocess_exec(
+        argv = (
             *(sys.executable, "-m", "carpool", "scaler", "run"),
             *("--gateway", needs.gateway, "--token-file", str(needs.token.resolve())),
             *("--listen", self.address, "--listen", f"127.0.0.1:{self._port}"),
             *("--store", str(needs.folder.resolve() / STORE_FILE)),
             *needs.options,
-            env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path},
-            cwd=needs.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
         )
+        env = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path}
+        return Command(argv, env, needs.folder)
 
-    async def _pass_on(self, process: asyncio.subprocess.Process) -> None:
+    async def _pass_on(self, output: asyncio.StreamReader) -> None:
         """Print what it prints; it also says where it listens."""
-        cutter = LineCutter()
-        assert process.stderr is not None  # noqa: S101 - it was asked for
-        while data := await process.stderr.read(65536):
-            for line in cutter.feed(data):
-                say(line)
-                if found := _LISTENING.match(line):
-                    self._found(found[1])
+        async for line in read_lines(output):
+            say(line)
+            if match := _LISTENING.match(line):
+                self._listens_at(match[1])
 
-    def _found(self, address: str) -> None:
-        """It listens there: note it in the stack's folder, for commands."""
+    def _listens_at(self, address: str) -> None:
+        """Note its address in the stack's folder, for commands."""
         self.url = f"http://{address}"
         self._port = parse(address).port  # the same from now on, however often it starts
         known = self._needs.folder / URL_FILE

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import CarpoolError
+from carpool.process.child import end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,15 +64,5 @@ def stack_process(stack: Path, *options: str) -> Iterator[dict[str, Any]]:
                 raise StackFailed(message)
             yield json.loads(line)
         finally:
-            _stop(process)
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Drain, as the first Ctrl-C does; then insist."""
-    for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-            try:
-                process.wait(_DRAIN_S)
-            except subprocess.TimeoutExpired:
-                continue
+            # Drain, as the first Ctrl-C does; then insist.
+            end(process, signal.SIGINT, signal.SIGINT, grace_s=_DRAIN_S)

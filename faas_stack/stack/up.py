@@ -29,7 +29,7 @@ from faas_stack.provider import access, plugin_command
 from faas_stack.provider.access import Access
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.scaled import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack import stack_file

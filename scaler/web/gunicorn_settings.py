@@ -7,7 +7,7 @@ import shutil
 import signal
 from typing import Any
 
-from carpool.parent_death import tell_on_parent_death
+from carpool.process.parent_death import tell_on_parent_death
 
 workers = 1
 threads = 8

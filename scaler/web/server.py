@@ -7,21 +7,20 @@ scaler, however that ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from carpool import errors
-from carpool.backoff import Backoff
 from carpool.errors import ConfigError, Problem
 from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
-from carpool.parent_death import tell_on_parent_death
+from carpool.process import exit_status
+from carpool.process.child import ChildProcess, Command
+from carpool.process.supervisor import Supervisor
 from scaler.web import gunicorn_settings
 
 if TYPE_CHECKING:
@@ -56,13 +55,14 @@ class WebProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._task: asyncio.Task[None] | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = ChildProcess()
+        self._supervisor = Supervisor(self._run, self._process, self._on_end)
+        self._started = asyncio.Event()
 
     @property
     def pid(self) -> int:
         """Of the process that runs; 0 while none does."""
-        return self._process.pid if self._process and self._process.returncode is None else 0
+        return self._process.pid
 
     async def start(self) -> None:
         """Start it, and again whenever it ends.
@@ -70,55 +70,36 @@ class WebProcess:
         Raises:
             ConfigError: it cannot be started at all.
         """
-        try:
-            self._process = await self._started()
-        except OSError as error:
-            expected = f"a Python that can be started ({error.strerror or error})"
-            raise ConfigError([Problem("python", sys.executable, expected)]) from error
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        await self._supervisor.start_until(self._started)
 
     async def stop(self) -> None:
         """End it in good order, or else at once."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_S):
-                    await process.wait()
-                    return
+        await self._supervisor.stop(_GRACE_S)
 
-    async def _keep(self) -> None:
-        loop, backoff = asyncio.get_running_loop(), Backoff()
-        while True:
-            began_s = loop.time()
-            how = "cannot be started"
-            if self._process:
-                how = f"ended with {await self._process.wait()}"
-            wait_s = backoff.after(loop.time() - began_s)
-            log.warning("the read API's gunicorn %s; starting again in %g s", how, wait_s)
-            await asyncio.sleep(wait_s)
-            try:
-                self._process = await self._started()
-            except OSError:
-                self._process = None
+    async def _run(self) -> str:
+        """One run, from its start to its end; what became of it."""
+        try:
+            await self._process.start(self._command())
+        except OSError as error:
+            if self._started.is_set():
+                return "cannot be started"
+            expected = f"a Python that can be started ({error.strerror or error})"
+            raise ConfigError([Problem("python", sys.executable, expected)]) from error
+        self._started.set()
+        return f"ended with {exit_status.in_words(await self._process.ended())}"
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    def _on_end(self, outcome: str, pause_s: float) -> None:
+        log.warning("the read API's gunicorn %s; starting again in %g s", outcome, pause_s)
+
+    def _command(self) -> Command:
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
-        return await asyncio.create_subprocess_exec(
+        argv = (
             *(sys.executable, "-m", "gunicorn", f"scaler.web.app:create({str(self._folder)!r})"),
             *("--config", f"python:{gunicorn_settings.__name__}"),
             *("--bind", socket_of(self._folder), "--worker-tmp-dir", str(self._folder)),
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=asyncio.subprocess.DEVNULL,
-            preexec_fn=partial(tell_on_parent_death, signal.SIGTERM),
-            start_new_session=True,
         )
+        env = {**os.environ, "PYTHONPATH": path}
+        return Command(argv, env, parent_death=signal.SIGTERM)
 
 
 class Readers:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from carpool import address as addresses
 from faas_stack.partition.machine import Capacity
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.stack.assemble import BuildContext
 from tests.faas_stack.rig import GRACE_S, IMAGE, provider
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from faas_stack.provider.local.containers.life import ContainerLife
-    from faas_stack.provider.local.supervised import Supervised
+    from faas_stack.provider.local.containers.runner import ContainerRunner
+    from faas_stack.provider.local.supervised_instance import SupervisedInstance
     from tests.docker.engine import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("docker_stage")]
@@ -43,10 +43,10 @@ def inspect(name: str) -> dict[str, Any]:
         engine.close()
 
 
-def container_of(instance: Supervised) -> str:
+def container_of(instance: SupervisedInstance) -> str:
     """The name of an instance's container now."""
-    life: ContainerLife = instance.life  # type: ignore[assignment]
-    return life.container
+    runner: ContainerRunner = instance.runner  # type: ignore[assignment]
+    return runner.container
 
 
 def containers(stack: str) -> list[str]:

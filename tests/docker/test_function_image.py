@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.http.client import Response
-    from faas_stack.provider.local.containers.life import ContainerLife
-    from faas_stack.provider.local.supervised import Supervised
+    from faas_stack.provider.local.containers.runner import ContainerRunner
+    from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 STAGE = DockerStage()
 LABELS = {"com.carpool.slo": "2m", "com.carpool.batch.max": "16"}
 
 
-def processes(instance: Supervised) -> list[dict[str, str]]:
+def processes(instance: SupervisedInstance) -> list[dict[str, str]]:
     """The processes of an instance's container, with the machine's ids."""
-    life: ContainerLife = instance.life  # type: ignore[assignment]
+    runner: ContainerRunner = instance.runner  # type: ignore[assignment]
     engine = from_env()
     try:
-        shown = engine.containers.get(life.container).top(ps_args="-o pid,ppid,uid,args")
+        shown = engine.containers.get(runner.container).top(ps_args="-o pid,ppid,uid,args")
         return [dict(zip(shown["Titles"], row, strict=True)) for row in shown["Processes"]]
     finally:
         engine.close()
 
 
-def pid_of(instance: Supervised, word: str) -> int:
+def pid_of(instance: SupervisedInstance, word: str) -> int:
     """The process of an instance with ``word`` in its command; 0 if there is none."""
     found = [p for p in processes(instance) if re.search(word, p["COMMAND"])]
     return int(found[0]["PID"]) if found else 0
@@ -57,14 +57,14 @@ async def ask(rig: Rig, body: bytes, **headers: str) -> Response:
     return await rig.call("POST", "/function/fn", body, list(headers.items()))
 
 
-async def let_go(instance: Supervised) -> None:
+async def let_go(instance: SupervisedInstance) -> None:
     """Let an instance's handler go on with what is ``slow``."""
-    life: ContainerLife = instance.life  # type: ignore[assignment]
+    runner: ContainerRunner = instance.runner  # type: ignore[assignment]
 
     def touch() -> None:
         engine = from_env()
         try:
-            done = engine.containers.get(life.container).exec_run(["touch", "/tmp/go-on"])
+            done = engine.containers.get(runner.container).exec_run(["touch", "/tmp/go-on"])
             assert 0 == done.exit_code, done.output
         finally:
             engine.close()
@@ -180,7 +180,7 @@ async def test_sigterm_drains_the_chain(rig: Rig) -> None:
     (instance,) = rig.instances("fn")
     call = asyncio.ensure_future(ask(rig, b"slow"))
     await counted(rig, "batch_in_flight 1.0")
-    await instance.life.terminate()
+    await instance.runner.terminate()
     await let_go(instance)
     assert 200 == (await call).status
     await rig.ready("fn")

@@ -18,7 +18,7 @@ from tests.waiting import wait_until_async
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.provider.local.supervised import Supervised
+    from faas_stack.provider.local.supervised_instance import SupervisedInstance
     from tests.faas_stack.rig import Rig
 
 CORES = os.cpu_count() or 1
@@ -32,7 +32,7 @@ STAGE = DockerStage()
 PINNED: dict[str, Any] = {"constraints": ["cpu=pinned"], "limits": {"cpu": "1"}}
 
 
-def cpuset(instance: Supervised) -> str:
+def cpuset(instance: SupervisedInstance) -> str:
     """The cores of an instance's container, as the engine has them."""
     return str(inspect(container_of(instance))["HostConfig"]["CpusetCpus"])
 

@@ -17,7 +17,7 @@ import uvloop
 
 from carpool.http.client import Pool, Response
 from faas_stack.provider.app import Options, Provider
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack.assemble import BuildContext
 from tests.waiting import HANG_S, wait_until_async
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from faas_stack.provider.functions import Function
-    from faas_stack.provider.local.supervised import Supervised
+    from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 __all__ = ["IMAGE", "INSTANCE", "ProcessStage", "Rig", "Stage", "story"]
 
@@ -115,7 +115,7 @@ class Rig:
         """The function as the fleet holds it."""
         return self.provider.fleet.find(name)
 
-    def instances(self, name: str) -> list[Supervised]:
+    def instances(self, name: str) -> list[SupervisedInstance]:
         """The instances of a function that are not on their way out."""
         replicas = self.function(name).running.replicas
         return [r.instance for r in replicas if not r.draining]  # type: ignore[misc]

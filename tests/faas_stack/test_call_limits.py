@@ -17,7 +17,7 @@ from carpool.setting_types import App
 from carpool.settings import FunctionSettings
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.local import supervised
+from faas_stack.provider.local import supervised_instance
 from tests.faas_stack.rig import ProcessStage, story
 from tests.waiting import wait_until_async
 
@@ -176,8 +176,8 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
     stopped, other = rig.instances("fn")
-    pid, other_pid = stopped.life.pid, other.life.pid  # type: ignore[attr-defined]
-    with patch.object(supervised, "_SILENCE_S", math.inf):  # else it is replaced in the end
+    pid, other_pid = stopped.runner.pid, other.runner.pid  # type: ignore[attr-defined]
+    with patch.object(supervised_instance, "_SILENCE_S", math.inf):  # or it is replaced
         os.kill(pid, signal.SIGSTOP)
         try:
             os.kill(other_pid, signal.SIGSTOP)
@@ -186,7 +186,7 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
             finally:
                 os.kill(other_pid, signal.SIGCONT)
             await wait_until_async(lambda: sum(call.done() for call in calls) == 4)
-            with patch.object(supervised, "_PROBE_TIMEOUT_S", 0.5):
+            with patch.object(supervised_instance, "_PROBE_TIMEOUT_S", 0.5):
                 stopped.suspect()  # as a call does that cannot reach it
                 await wait_until_async(lambda: stopped.silent)
                 await swept(rig, 0)
@@ -221,8 +221,8 @@ async def test_a_replica_that_lets_nobody_in_any_more_keeps_what_it_has(rig: Rig
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")
     (instance,) = rig.instances("fn")
-    os.kill(instance.life.pid, signal.SIGTERM)  # type: ignore[attr-defined]
-    await wait_until_async(lambda: instance._silence.probes > supervised._SILENT_PROBES)
+    os.kill(instance.runner.pid, signal.SIGTERM)  # type: ignore[attr-defined]
+    await wait_until_async(lambda: instance._silence.probes > supervised_instance._SILENT_PROBES)
     await swept(rig, 0)
     assert not instance.silent
     assert {"hanging"} == {"hanging", "the client left"} & set(await rig.logs("fn"))
@@ -236,7 +236,7 @@ async def test_a_call_is_taken_from_one_silent_replica_and_no_more(rig: Rig) -> 
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")
     for _ in range(3):
-        with patch.object(supervised.Supervised, "silent", new=True):
+        with patch.object(supervised_instance.SupervisedInstance, "silent", new=True):
             await swept(rig, 0)
         await rig.printed("fn", "hanging", 2)  # it was taken, and is with the replica once more
     await swept(rig, LIMIT_S)

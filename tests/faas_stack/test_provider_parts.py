@@ -1,4 +1,4 @@
-"""The provider's parts that need no process: documents, logs, rollout decisions, back-off."""
+"""The provider's parts that need no process: documents, logs, rollout decisions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import pytest
 import uvloop
 
-from carpool.backoff import Backoff
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
-from faas_stack.provider.logs import LineBudget, LineCutter, LogRing
+from faas_stack.provider.logs import LogRing
 from faas_stack.provider.replicas import Replica, changes
 
 # -- documents --------------------------------------------------------------------------------
@@ -115,43 +114,6 @@ def test_last_dot_separates_name_and_namespace(
 
 
 # -- logs -------------------------------------------------------------------------------------
-
-
-def test_lines_are_cut_from_any_pieces() -> None:
-    """However the stream is split, the same lines come out."""
-    text = b"one\ntwo\r\n\nthree"
-    for size in range(1, len(text)):
-        cutter = LineCutter()
-        lines: list[str] = []
-        for at in range(0, len(text), size):
-            lines += cutter.feed(text[at : at + size])
-        assert ["one", "two", "", "three"] == [*lines, *cutter.end()]
-
-
-def test_long_lines_are_cut() -> None:
-    """A line beyond the limit keeps its beginning and says how much is gone."""
-    cutter = LineCutter(line_bytes=4)
-    lines = [*cutter.feed(b"123456"), *cutter.feed(b"78\nok\n"), *cutter.feed(b"\xff\n")]
-    assert ["1234 [4 more bytes]", "ok", "\ufffd"] == lines
-
-
-def test_a_flood_of_lines_is_dropped_and_told() -> None:
-    """As many as there may be at once are kept, and then as many as there may be in the time."""
-    budget = LineBudget(per_s=10)
-    asked = [(10, 0.0), (1, 0.0), (5, 0.4), (4, 0.5), (99, 0.6), (0, 0.6), (11, 99.0), (10, 99.0)]
-    assert [True, False, False, True, False, True, False, True] == [
-        budget.takes(lines, now) for lines, now in asked
-    ]
-    assert "116 lines were dropped: more than 10 a second" == budget.told()
-    assert not budget.told()
-
-
-def test_what_is_skipped_ends_at_a_line() -> None:
-    """The rest of it belongs to the line that comes next."""
-    cutter = LineCutter()
-    assert ["a"] == list(cutter.feed(b"a\nlost "))
-    cutter.skip(b"lost\nlost\nke")
-    assert ["kept"] == list(cutter.feed(b"pt\n"))
 
 
 def test_ring_is_bounded_in_lines_and_bytes() -> None:
@@ -264,13 +226,3 @@ def test_changes_without_room_for_one_more(running: str, want: int, start: int, 
         return count, "".join(x.upper() if r.ready else x for x, r in pairs)
 
     assert (start, drain) == uvloop.run(decide())
-
-
-# -- back-off ---------------------------------------------------------------------------------
-
-
-def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
-    """Waits double from 100 ms to 10 s and start anew after 30 s of life."""
-    backoff = Backoff()
-    assert [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0] == [backoff.after(1) for _ in range(9)]
-    assert (0.1, 0.2) == (backoff.after(30), backoff.after(0))

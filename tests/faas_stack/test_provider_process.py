@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.provider.local import isolation, leftovers, supervised
+from carpool.process import leftovers
+from faas_stack.provider.local import isolation, supervised_instance
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.waiting import wait_until, wait_until_async
 
 if TYPE_CHECKING:
-    from faas_stack.provider.local.process import ProcessLife
-    from faas_stack.provider.local.supervised import Supervised
+    from faas_stack.provider.local.process_runner import ProcessRunner
+    from faas_stack.provider.local.supervised_instance import SupervisedInstance
     from tests.faas_stack.rig import Rig
 
 STAGE = ProcessStage()
@@ -33,10 +34,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def pid_of(instance: Supervised) -> int | None:
+def pid_of(instance: SupervisedInstance) -> int:
     """The process id of an instance's entry command."""
-    life: ProcessLife = instance.life  # type: ignore[assignment]
-    return life.pid
+    runner: ProcessRunner = instance.runner  # type: ignore[assignment]
+    return runner.pid
 
 
 def network(pid: object) -> str:
@@ -96,7 +97,7 @@ async def test_a_secret_may_be_named_twice(rig: Rig) -> None:
     pid = pid_of(instance)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await wait_until_async(lambda: pid_of(instance) not in (None, pid), what="another life")
+    await wait_until_async(lambda: pid_of(instance) not in (0, pid), what="another run")
     await rig.ready("fn")
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert ["key"] == status["secrets"]
@@ -172,7 +173,7 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
     assert first is not None
     assert alive(child)
     os.kill(first, signal.SIGKILL)
-    await wait_until_async(lambda: pid_of(instance) not in (first, None) and instance.ready)
+    await wait_until_async(lambda: pid_of(instance) not in (first, 0) and instance.ready)
     assert not alive(child)
     assert ["carpool: ended with SIGKILL", "carpool: starting again in 0.1 s"] == [
         line for line in await rig.logs("fn") if line.startswith("carpool")
@@ -184,8 +185,8 @@ def test_a_stopped_instance_is_taken_out_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One probe without an answer and it is not available; silent for long enough, it is killed."""
-    monkeypatch.setattr(supervised, "_PROBE_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(supervised, "_SILENCE_S", 1.5)
+    monkeypatch.setattr(supervised_instance, "_PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(supervised_instance, "_SILENCE_S", 1.5)
 
     @story(STAGE)
     async def play(rig: Rig) -> None:
@@ -198,7 +199,7 @@ def test_a_stopped_instance_is_taken_out_and_replaced(
         assert "it does not answer probes" == instance.reason
         status = json.loads((await rig.call("GET", "/system/function/fn")).body)
         assert (1, 0) == (status["replicas"], status.get("availableReplicas", 0))
-        await wait_until_async(lambda: instance.ready, what="the next life")
+        await wait_until_async(lambda: instance.ready, what="the next run")
         assert pid_of(instance) != first
         assert [False, False] == [alive(first), alive(child)]
         assert "carpool: no answer to any probe for 1.5 s: killed" in await rig.logs("fn")
@@ -210,7 +211,7 @@ def test_an_instance_that_goes_on_is_let_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped for a moment: it is out while it does not answer, and the same process comes back."""
-    monkeypatch.setattr(supervised, "_PROBE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(supervised_instance, "_PROBE_TIMEOUT_S", 0.3)
 
     @story(STAGE)
     async def play(rig: Rig) -> None:
@@ -278,7 +279,7 @@ from pathlib import Path
 from faas_stack.stack.assemble import BuildContext
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.functions import Functions
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 
 async def main(folder):
@@ -306,11 +307,11 @@ def test_nothing_outlives_a_killed_provider(tmp_path: Path) -> None:
     )
     assert provider.stdout is not None
     run_dir = provider.stdout.readline().decode().strip()
-    assert 2 == len(leftovers.marked(run_dir))  # the instance and the child it spawned
+    assert 2 == len(leftovers.marked(f"TMPDIR={run_dir}"))  # the instance and the child it spawned
     provider.kill()
     provider.wait()
     provider.stdout.close()
-    wait_until(lambda: not leftovers.marked(run_dir) and not Path(run_dir).exists())
+    wait_until(lambda: not leftovers.marked(f"TMPDIR={run_dir}") and not Path(run_dir).exists())
 
 
 def _can_isolate() -> bool:

@@ -211,7 +211,7 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
         await wait_until_async(lambda reached=reached: len(statuses) >= reached)  # type: ignore[misc]
         await wait_until_async(lambda: rig.function("fn").running.available > 0)
         victim = next(instance for instance in rig.instances("fn") if instance.ready)
-        await victim.life.kill()
+        await victim.runner.kill()
     await calls
     assert 480 == len(statuses)
     assert {200, 502} >= set(statuses)

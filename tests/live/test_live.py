@@ -78,7 +78,7 @@ def test_a_killed_scaler_is_not_missed_and_goes_on(tmp_path: Path) -> None:
         before = running.explain()["plan"]
         created = {each: running.functions()[each]["createdAt"] for each in ("echo", name)}
         assert running.kill("carpool scaler run")
-        wait_until(lambda: "scaler: ended with -9" in "".join(running.up.said), what="its end")
+        wait_until(lambda: "scaler: ended with SIGKILL" in "".join(running.up.said), what="its end")
         wait_until(lambda: running.explain().get("fronts") == 1, what="the front is back")
         answered = burst.outcome.answered
         wait_until(lambda: burst.outcome.answered > answered + 150, what="more answers")

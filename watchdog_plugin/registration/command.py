@@ -11,7 +11,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import CarpoolError, ConfigError, FunctionFault
+from carpool.process import exit_status
 from carpool.setting_types import memory
 from carpool.validation import rules
 from carpool.validation.problems import Problems, nearest
@@ -164,7 +164,7 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     if ran.returncode == ConfigError.exit_code:
         raise CarpoolError(said)
     if ran.returncode < 0:
-        msg = f"it crashed ({signal.Signals(-ran.returncode).name}): {said}"
+        msg = f"it crashed ({exit_status.in_words(ran.returncode)}): {said}"
         raise FunctionFault(msg)
     if ran.returncode:
         msg = f"it fails: {said}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from carpool.errors import CarpoolError
-from carpool.parent_death import tell_on_parent_death
+from carpool.process.parent_death import tell_on_parent_death
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.registration.validation import read_validation

@@ -13,12 +13,12 @@ import pytest
 import uvloop
 
 from carpool.cgroups import Place, own_place
+from carpool.process import leftovers
 from faas_stack.partition import affinity, threads
 from faas_stack.partition.allocation import NoRoom
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources
-from faas_stack.provider.local import leftovers
 from tests.faas_stack.partition.test_cgroups import SLEEPER, needs_v1
 from tests.waiting import wait_until
 

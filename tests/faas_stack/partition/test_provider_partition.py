@@ -121,13 +121,13 @@ async def test_who_wants_more_memory_is_killed_alone(rig: Rig) -> None:
 @needs_v1
 @story(STAGE, capacity=TWO)
 async def test_limits_survive_a_restart_of_the_function(rig: Rig) -> None:
-    """After SIGKILL the next life has the same limits, and the last one's children are gone."""
+    """After SIGKILL the next run has the same limits, and the last one's children are gone."""
     await rig.deploy("fn", limits=LIMITS, envVars={"spawn": "1"})
     (instance,) = rig.instances("fn")
     first, (child,) = pid_of(instance), await children(rig)
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    await wait_until_async(lambda: pid_of(instance) not in (first, None) and instance.ready)
+    await wait_until_async(lambda: pid_of(instance) not in (first, 0) and instance.ready)
     assert (5000, 128 * MIB) == limits(rig, instance.name)
     assert f"/{instance.name}\n" in groups_of(pid_of(instance))
     assert not alive(child)
@@ -152,7 +152,7 @@ from pathlib import Path
 from faas_stack.stack.assemble import BuildContext
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.functions import Functions
-from faas_stack.provider.local.processes import ProcessBackend
+from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 
 async def main(folder):
@@ -260,9 +260,9 @@ async def test_who_comes_waits_until_who_goes_is_gone(rig: Rig) -> None:
     await rig.deploy("b", ready=False, limits={"cpu": "2"})
     (coming,) = rig.instances("b")
     await wait_until_async(lambda: "seats are held by a-1" in coming.reason)
-    assert (None, True) == (pid_of(coming), alive(pid or 0))
+    assert (0, True) == (pid_of(coming), alive(pid))
     await rig.ready("b")
-    assert not alive(pid or 0)
+    assert not alive(pid)
 
 
 @story(STAGE, capacity=TWO)
@@ -285,7 +285,7 @@ async def test_pinned_replicas_have_a_core_each(rig: Rig) -> None:
     await rig.deploy("fn", limits={"cpu": "1"})
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
-    pids = [pid_of(instance) or 0 for instance in rig.instances("fn")]
+    pids = [pid_of(instance) for instance in rig.instances("fn")]
     assert [{CORES[0]}, {CORES[1]}] == sorted(map(os.sched_getaffinity, pids), key=min)
     metrics = (await rig.call("GET", "/metrics")).body
     assert b"provider_cores 2.0\n" in metrics

@@ -28,11 +28,11 @@ from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local.containers.engine import Engine, EngineError
 from faas_stack.provider.local.containers.host import on_host
-from faas_stack.provider.local.containers.life import ContainerLife
 from faas_stack.provider.local.containers.mounts import SecretMounts
+from faas_stack.provider.local.containers.runner import ContainerRunner
 from faas_stack.provider.local.containers.spec import LABEL, Place, document
 from faas_stack.provider.local.containers.state import State
-from faas_stack.provider.local.supervised import Supervised
+from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ class DockerBackend:
     def __init__(self, secrets: SecretStore, options: DockerOptions) -> None:
         self._secrets = secrets
         self._options = options
-        self._instances: dict[str, Supervised] = {}
+        self._instances: dict[str, SupervisedInstance] = {}
         self._orphans: dict[str, Container] = {}
         self._moving: set[asyncio.Task[None]] = set()
         self.ledger = Allocation(Capacity())
@@ -155,7 +155,7 @@ class DockerBackend:
         if adopted:
             name = adopted.labels[f"{LABEL}instance"]
             self.ledger.hold(name, _seat_of(adopted, resources))
-        life = ContainerLife(
+        runner = ContainerRunner(
             name,
             self._engine,
             self._options.network,
@@ -163,7 +163,7 @@ class DockerBackend:
             log,
             adopted.name if adopted else "",
         )
-        instance = Supervised(name, life, log, changed)
+        instance = SupervisedInstance(name, runner, log, changed)
         self._instances[name] = instance
         return instance
 
@@ -254,10 +254,11 @@ class DockerBackend:
 
     async def _move(self, cores: str) -> None:
         for name, instance in list(self._instances.items()):
-            seat, life = self.ledger.seat(name), instance.life
-            if seat and not seat.cores and not seat.each.cpuset and isinstance(life, ContainerLife):
+            seat, runner = self.ledger.seat(name), instance.runner
+            shares = seat and not seat.cores and not seat.each.cpuset
+            if shares and isinstance(runner, ContainerRunner):
                 try:
-                    await self._engine.confine(life.container, cores)
+                    await self._engine.confine(runner.container, cores)
                 except CarpoolError as error:  # it is made anew with these
                     log.warning("%s stays on its cores: %s", name, error)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ from unittest.mock import patch
 import pytest
 import uvloop
 
-from sidecar.runtime.child_process import Child, Launch
+from sidecar.runtime.handler_launch import Launch
+from sidecar.runtime.handler_process import HandlerProcess
 from tests.waiting import wait_until, wait_until_async
 
 
@@ -29,16 +31,58 @@ def test_a_process_that_has_served_is_started_again_soon(
     async def run() -> None:
         def died(_reason: str) -> None:
             if was_ready:
-                child.became_ready()
+                handler.became_ready()
 
         launch = Launch((sys.executable, "-I", "-S", "-c", ""), os.environ, "", "")
-        child = Child(launch, died)
-        child.start()
+        handler = HandlerProcess(launch, died)
+        handler.start()
         await wait_until_async(lambda: len(caplog.messages) >= 3, what="the third death")
-        await child.stop(1.0)
+        await handler.stop(1.0)
 
     asyncio.run(run())
     assert waits == [message.rpartition("next in ")[2] for message in caplog.messages[:3]]
+
+
+def test_a_process_ended_by_a_signal_without_a_name_is_started_again() -> None:
+    """As most real-time signals are."""
+
+    async def run() -> None:
+        deaths: list[str] = []
+        script = "import os; os.kill(os.getpid(), 35)"
+        launch = Launch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
+        handler = HandlerProcess(launch, deaths.append)
+        handler.start()
+        await wait_until_async(lambda: len(deaths) >= 2, 20, what="the second death")
+        await handler.stop(1.0)
+
+    uvloop.run(run())
+
+
+def test_a_process_that_cannot_be_started_now_is_started_later() -> None:
+    """While no file can be opened any more, as under a flood of connections."""
+
+    async def run() -> None:
+        deaths: list[str] = []
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        def died(reason: str) -> None:
+            deaths.append(reason)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        argv = (sys.executable, "-I", "-S", "-c", "import signal; signal.pause()")
+        handler = HandlerProcess(Launch(argv, os.environ, "", ""), died)
+        handler.start()
+        first_free = os.dup(0)
+        os.close(first_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+        try:
+            await wait_until_async(lambda: deaths, 20, what="the failed start")
+            await wait_until_async(lambda: handler.pid, 20, what="the next start")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await handler.stop(1.0)
+
+    uvloop.run(run())
 
 
 DAEMON = """
@@ -51,10 +95,10 @@ print(daemon.pid, flush=True, file=open({file!r}, "a"))
 
 @pytest.mark.parametrize(("env", "ends"), [("None", True), ("{}", False)], ids=["marked", "not"])
 def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, ends: bool) -> None:
-    """A daemon with its error output open: the next life begins, and the daemon is ended.
+    """A daemon with its error output open: the next run begins, and the daemon is ended.
 
     Unless it has no environment to know it by; then the provider ends it, with the instance. Our
-    end of its output is closed in any case, or each life would cost an open file.
+    end of its output is closed in any case, or each run would cost an open file.
     """
     file = tmp_path / "daemons"
 
@@ -67,10 +111,10 @@ def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, 
         script = DAEMON.format(env=env, file=str(file))
         argv = (sys.executable, "-I", "-S", "-c", script)
         launch = Launch(argv, {**os.environ, "handler_key": "of-this-test"}, "", "of-this-test")
-        child = Child(launch, died)
-        child.start()
+        handler = HandlerProcess(launch, died)
+        handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
-        await child.stop(1.0)
+        await handler.stop(1.0)
         assert deaths[0] == deaths[1]
 
     try:
@@ -98,10 +142,10 @@ def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
     async def run() -> None:
         ended = asyncio.Event()
         launch = Launch((sys.executable, "-I", "-S", "-c", script), os.environ, "", "")
-        child = Child(launch, lambda _: ended.set())
-        child.start()
+        handler = HandlerProcess(launch, lambda _: ended.set())
+        handler.start()
         await ended.wait()
-        await child.stop(1.0)
+        await handler.stop(1.0)
 
     asyncio.run(run())
     said = capfd.readouterr().err.splitlines()
@@ -117,10 +161,10 @@ def test_words_that_nobody_reads_stop_nothing() -> None:
         deaths: list[str] = []
         script = "import sys; sys.stderr.write('x' * 1_000_000)"
         launch = Launch((sys.executable, "-I", "-S", "-c", script), dict(os.environ), "", "")
-        child = Child(launch, deaths.append)
-        child.start()
+        handler = HandlerProcess(launch, deaths.append)
+        handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
-        await child.stop(1.0)
+        await handler.stop(1.0)
 
     closed = io.TextIOWrapper(io.FileIO(writing, "w"))  # unbuffered
     with closed, patch.object(sys, "stderr", closed):

@@ -1,8 +1,8 @@
 """The process backend: every instance is a sidecar process of its own, on a Unix socket.
 
 Theory of operation: an image is a folder that was assembled for it; an instance runs the entry
-command there, in its own session, with its socket and temporary folder in the provider's private
-run folder, and is kept running (see `supervised`). A keeper process ends everything if the
+command there, with its socket and temporary folder in the provider's private
+run folder, and is kept running (see `supervised_instance`). A keeper process ends everything if the
 provider itself disappears (see `leftovers`).
 
 Limits of cores and memory hold as far as the machine lets us (see `faas_stack.partition`).
@@ -24,15 +24,16 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carpool.process import leftovers
 from carpool.validation.problems import Problems, nearest
 from faas_stack.partition.gpus import Gpus
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.partitions import Partitions
 from faas_stack.partition.resources import Resources
 from faas_stack.partition.threads import environment as threads
-from faas_stack.provider.local import isolation, leftovers
-from faas_stack.provider.local.process import Launch, ProcessLife
-from faas_stack.provider.local.supervised import Supervised
+from faas_stack.provider.local import isolation
+from faas_stack.provider.local.process_runner import Launch, ProcessRunner
+from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +96,7 @@ class ProcessBackend:
         self._capacity = capacity
         self._partitions = Partitions.off()
         self._numbers = itertools.count(1)
-        self._instances: set[Supervised] = set()
+        self._instances: set[SupervisedInstance] = set()
         self._keeper: asyncio.subprocess.Process | None = None
         self._extra_env: dict[str, str] = {}
         self.run_dir = Path()
@@ -167,16 +168,16 @@ class ProcessBackend:
         prepare = functools.partial(self._prepare, deployment, scratch)
         launch = Launch(self._command, env, context.folder, scratch, prepare)
         name = f"{deployment.service}-{number}"
-        size, mark = self.size(deployment), str(scratch)
+        size, mark = self.size(deployment), f"TMPDIR={scratch}"
         partition = self._partitions.of(name, size, lambda: leftovers.marked(mark))
-        life = ProcessLife(name, launch, partition, log)
-        instance = Supervised(name, life, log, changed)
+        runner = ProcessRunner(name, launch, partition, log)
+        instance = SupervisedInstance(name, runner, log, changed)
         self._instances.add(instance)
         return instance
 
     async def stop(self, instance: Instance) -> None:
         """End ``instance`` in good order, within the grace period."""
-        assert isinstance(instance, Supervised)  # noqa: S101 - it came from start()
+        assert isinstance(instance, SupervisedInstance)  # noqa: S101 - it came from start()
         await instance.stop(self._grace_s)
         self._instances.discard(instance)
 

@@ -1,7 +1,7 @@
-"""A life that is a container: made, started, listened to, and removed before the next one.
+"""An instance as a container: created, started, its log followed, removed before the next one.
 
-Theory of operation: the first life goes on with the container of an earlier provider, if there is
-one and it runs. Every other life gets a new container, of a new name, so that none sees what
+Theory of operation: the first run goes on with the container of an earlier provider, if there is
+one and it runs. Every other run gets a new container, of a new name, so that none sees what
 another wrote, and one that the engine cannot remove is in nobody's way. The end of the log is the
 end of the container. While the engine does not answer, nothing is known of the container, so
 nothing is done about it: it may well serve on.
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.cgroups import OUT_OF_MEMORY
 from carpool.errors import CarpoolError, Overloaded
+from carpool.process.lines import LineCutter
 from faas_stack.provider.local.containers.spec import PORT
-from faas_stack.provider.local.supervised import StartFailed
-from faas_stack.provider.logs import LineCutter
+from faas_stack.provider.local.supervised_instance import StartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.local.containers.engine import Container, Engine
     from faas_stack.provider.logs import LogRing
 
-__all__ = ["ContainerLife"]
+__all__ = ["ContainerRunner"]
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ _ENGINE_AWAY_S = 1.0
 _BY_SIGNAL = 128
 
 
-class ContainerLife:
-    """One container at a time.
+class ContainerRunner:
+    """Runs one container at a time.
 
     Args:
         name: of the instance; names of its containers begin with it.
         engine: where they run.
         network: where they are called.
-        document: makes what the engine is asked for, anew for each life.
+        document: makes what the engine is asked for, anew for each run.
         log: where to put what they print.
         adopted: the container of an earlier provider; empty if there is none.
     """
@@ -61,7 +61,7 @@ class ContainerLife:
         adopted: str = "",
     ) -> None:
         self.container = adopted
-        self._over = {adopted} - {""}  # containers to remove before the next life
+        self._over = {adopted} - {""}  # containers to remove before the next run
         self._name = name
         self._engine = engine
         self._network = network
@@ -110,7 +110,7 @@ class ContainerLife:
         await self._attempt(self._engine.signal(self.container, "SIGKILL"))
 
     async def clear(self) -> None:
-        """Remove the containers of all lives; one that cannot be removed now is tried next time."""
+        """Remove the containers of all runs; one that cannot be removed now is tried next time."""
         for container in list(self._over):
             if await self._attempt(self._engine.remove(container)):
                 self._over.discard(container)

@@ -1,30 +1,28 @@
-"""An instance that is kept running: started, asked whether it is ready, restarted, ended.
+"""An instance that is kept running, and asked whether it is ready.
 
-Theory of operation: one task sees each life of the instance through from start to end, clears up
-what it left, waits and begins the next. While a life lasts, a second task asks its readiness,
-often until it is ready and once a second from then on. Not to answer is not to be ready; a life
-that has answered before and is silent for too long is ended. What a life is made of (a process, a
-container) is behind `Life`; nothing here knows of functions.
+Theory of operation: a `Supervisor` starts it again whenever it ends. While it runs, a task asks for
+its readiness, often until it is ready and once a second from then on. Not to answer is not to be
+ready; an instance that has answered and then is silent for too long is ended. What runs (a process,
+a container) is behind `Runner`; nothing here knows of functions.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from carpool import wire
-from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from carpool.http.client import ConnectionFailed, Pool
 from carpool.liveness import LIMIT_S, Silence
+from carpool.process.supervisor import Supervisor, wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from faas_stack.provider.logs import LogRing
 
-__all__ = ["Life", "StartFailed", "Supervised"]
+__all__ = ["Runner", "StartFailed", "SupervisedInstance"]
 
 _UNREADY_PROBE_S = 0.05
 _READY_PROBE_S = 1.0
@@ -37,7 +35,7 @@ _REPEATABLE = wire.REPEATABLE_HEADER.encode()
 
 
 class StartFailed(CarpoolError):
-    """A life could not begin; the message says why.
+    """A run could not begin; the message says why.
 
     Args:
         message: why.
@@ -49,11 +47,11 @@ class StartFailed(CarpoolError):
         self.counts = counts
 
 
-class Life(Protocol):
-    """What is started again and again; one at a time."""
+class Runner(Protocol):
+    """Runs an instance, again and again; one run at a time."""
 
     async def start(self) -> str:
-        """Begin; the address where it is going to take requests.
+        """Start it; the address where it is going to take requests.
 
         Raises:
             StartFailed: it cannot.
@@ -78,31 +76,32 @@ class Life(Protocol):
         ...
 
     async def clear(self) -> None:
-        """Remove what all its lives have left; there will be no more."""
+        """Remove what all runs have left; there will be no more."""
         ...
 
 
-class Supervised:
+class SupervisedInstance:
     """One instance that is kept running."""
 
-    def __init__(self, name: str, life: Life, log: LogRing, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, runner: Runner, log: LogRing, changed: Callable[[], None]
+    ) -> None:
         self.name = name
         self.address = ""
         self.ready = False
         self.reason = ""
         self.repeatable = False
-        self.life = life
+        self.runner = runner
         self._log = log
         self._changed = changed
-        self._backoff = Backoff()
         self._was_ready = False
         self._says_failing = False
         self._silence = Silence()
         self._unheard = 0  # probes in a row that were let in and not answered
         self._failed_starts = 0
-        self._stop = asyncio.Event()
         self._look = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._supervise())
+        self._supervisor = Supervisor(self._run, runner, self._on_end)
+        self._supervisor.start()
 
     @property
     def failing(self) -> bool:
@@ -111,7 +110,7 @@ class Supervised:
 
     @property
     def silent(self) -> bool:
-        """Whether it was ready in this life, and says nothing to probes any more.
+        """Whether it was ready in this run, and says nothing to probes any more.
 
         One that refuses them takes no new requests, and may well answer those it has.
         """
@@ -120,7 +119,7 @@ class Supervised:
     @property
     def confined(self) -> str:
         """What holds it to its limits, in words."""
-        return self.life.confined
+        return self.runner.confined
 
     def suspect(self) -> None:
         """Not ready until the next look, which is now."""
@@ -128,61 +127,45 @@ class Supervised:
         self._look.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Ask it to end, after ``grace_s`` make it end; returns when it is gone."""
-        self._stop.set()
-        await self.life.terminate()
-        await asyncio.wait([self._task], timeout=grace_s)
-        if not self._task.done():
+        """Ask it to end, after ``grace_s`` end it; returns when it is gone."""
+        if await self._supervisor.stop(grace_s):
             self._say(f"still there {grace_s:g} s after SIGTERM: killed")
-            await self.life.kill()
-        await self._task
-        await self.life.clear()
+        await self.runner.clear()
 
     async def kill(self) -> None:
         """End it now, for good."""
-        self._stop.set()
-        await self.life.kill()
+        await self._supervisor.kill()
 
     async def leave(self) -> None:
         """Stop looking after it, without ending it."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await self._supervisor.leave()
 
-    async def _supervise(self) -> None:
-        loop = asyncio.get_running_loop()
-        while not self._stop.is_set():
-            began = loop.time()
-            await self._live()
-            if self._stop.is_set():
-                return
-            wait_s = self._backoff.after(loop.time() - began)
-            self._say(f"starting again in {wait_s:g} s")
-            self._changed()
-            await _set_within(self._stop, wait_s)
-
-    async def _live(self) -> None:
-        """One life, from its start to its end."""
+    async def _run(self) -> str:
+        """One run, from its start to its end; what became of it."""
         self._was_ready = False
         self._silence = Silence()
         self._unheard = 0
         try:
-            self.address = await self.life.start()
+            self.address = await self.runner.start()
         except StartFailed as error:
             self.reason = str(error)
-            self._say(self.reason)
             self._failed_starts += error.counts
-            return
-        if self._stop.is_set():  # asked to stop while it was being started: it has no request
-            await self.life.kill()
+            return self.reason
+        if self._supervisor.stopping:  # stopped while it was being started: it has no request
+            await self.runner.kill()
         prober = asyncio.get_running_loop().create_task(self._probe())
         try:
-            how = await self.life.ended()
+            how = await self.runner.ended()
         finally:
             prober.cancel()
         self._set_ready(ready=False)
         self._failed_starts = 0 if self._was_ready else self._failed_starts + 1
-        if not self._stop.is_set():
-            self._say(f"ended with {how}")
+        return f"ended with {how}"
+
+    def _on_end(self, outcome: str, pause_s: float) -> None:
+        self._say(outcome)
+        self._say(f"starting again in {pause_s:g} s")
+        self._changed()
 
     async def _probe(self) -> None:
         """Ask again and again whether it is ready: often until it is, then once a second."""
@@ -197,10 +180,10 @@ class Supervised:
                 else:
                     silence.answered()
                 self._set_ready(ready=bool(ready))
-                if silence.too_long(_SILENCE_S, loop.time()) and not self._stop.is_set():
+                if silence.too_long(_SILENCE_S, loop.time()) and not self._supervisor.stopping:
                     self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
-                    await self.life.kill()
-                await _set_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)
+                    await self.runner.kill()
+                await wait_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)
                 self._look.clear()
         finally:
             pool.close()
@@ -234,10 +217,3 @@ class Supervised:
 
     def _say(self, text: str) -> None:
         self._log.add(self.name, f"carpool: {text}")
-
-
-async def _set_within(event: asyncio.Event, wait_s: float) -> None:
-    """Wait until ``event`` is set, or ``wait_s`` are over."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            await event.wait()

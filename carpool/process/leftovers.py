@@ -1,11 +1,11 @@
-"""Finding and ending processes that belong to a folder, whatever started them.
+"""Finding and ending what processes have left behind, in whatever session it runs.
 
-Every process of an instance, however deep below it and in whatever session, inherits a TMPDIR in
-the provider's run folder; that marks it. Where instances have control groups, whatever is in one
-belongs to it. Run as a program (``leftovers.py FOLDER [GROUP...]``) this is the provider's keeper:
-it waits for its standard input to end, which happens when the provider is gone, however it went;
-then it ends what the provider left and removes folder and groups. Standard library only, and no
-import of ours: the keeper is to be small and to start fast.
+Whatever a process starts, however deep below it, inherits its environment: a variable marks it, by
+its value or, if that is a folder, by one below it. Where there are control groups, whatever is in
+one belongs to it. Run as a program (``leftovers.py FOLDER [GROUP...]``) this is a keeper: it waits
+for its standard input to end, which happens when the process that started it is gone, however it
+went; then it ends what has its TMPDIR in the folder or is in the groups, and removes them. Standard
+library only, and no import of ours: the keeper is to be small and to start fast.
 """
 
 from __future__ import annotations
@@ -19,31 +19,34 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["end_all", "end_group", "marked", "remove_group"]
+__all__ = ["end_group", "end_marked", "marked", "remove_group"]
 
 _PROC = Path("/proc")
 _PATIENCE_S = 5.0
 _LOOK_AGAIN_S = 0.01
 
 
-def marked(folder: str) -> list[int]:
-    """The processes whose TMPDIR is ``folder`` or below it (Linux; elsewhere none is found)."""
-    exact, below = f"TMPDIR={folder}\0".encode(), f"TMPDIR={folder}/".encode()
+def marked(mark: str) -> list[int]:
+    """The processes with ``NAME=VALUE`` in their environment, or a value of ``VALUE/...``.
+
+    On Linux; elsewhere none is found.
+    """
+    exact, below = f"\0{mark}\0".encode(), f"\0{mark}/".encode()
     found = []
     for entry in _PROC.glob("[0-9]*"):
         try:
             env = b"\0" + (entry / "environ").read_bytes()
         except OSError:  # gone meanwhile, or another user's
             continue
-        if b"\0" + exact in env or b"\0" + below in env:
+        if exact in env or below in env:
             found.append(int(entry.name))
     return found
 
 
-def end_all(folder: str) -> None:
-    """Kill every process marked with ``folder``, also those that are started meanwhile."""
+def end_marked(mark: str) -> None:
+    """Kill every process with a mark, also those that are started meanwhile."""
     seen: set[int] = set()
-    while fresh := set(marked(folder)) - seen:
+    while fresh := set(marked(mark)) - seen:
         seen |= fresh
         for pid in fresh:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -99,7 +102,7 @@ def _keep(folder: str, groups: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    end_all(folder)
+    end_marked(f"TMPDIR={folder}")
     for group in groups:
         remove_group(group)
     shutil.rmtree(folder, ignore_errors=True)

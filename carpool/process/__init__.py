@@ -1,0 +1,1 @@
+"""Child processes: one of them, the loop that keeps one running, and what they leave behind."""

@@ -1,0 +1,121 @@
+"""The loop that keeps something running: a process of this machine, or a container."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from carpool.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Supervisor", "wait_within"]
+
+
+class Endable(Protocol):
+    """What runs, and can be ended at any time."""
+
+    async def terminate(self) -> None:
+        """Ask it to end; it may finish what it has."""
+        ...
+
+    async def kill(self) -> None:
+        """End it now, with everything it started."""
+        ...
+
+
+class Supervisor:
+    """Runs something again whenever it has ended, until it is stopped.
+
+    Args:
+        run: one run, from its start to its end; returns what became of it, in words. What it
+            raises ends the supervision.
+        process: what runs then.
+        on_end: called after each run that was not stopped, with what became of it and the seconds
+            until the next.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], Awaitable[str]],
+        process: Endable,
+        on_end: Callable[[str, float], None],
+    ) -> None:
+        self._run = run
+        self._process = process
+        self._on_end = on_end
+        self._backoff = Backoff()
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether there will be no further run."""
+        return self._stop.is_set()
+
+    def start(self) -> None:
+        """Begin the first run."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_running())
+
+    async def start_until(self, ready: asyncio.Event) -> None:
+        """Begin the first run, and wait for ``ready``.
+
+        Raises:
+            Exception: what ended the supervision instead.
+        """
+        self.start()
+        assert self._task  # noqa: S101 - it was started
+        waiting = asyncio.get_running_loop().create_task(ready.wait())
+        try:
+            await asyncio.wait({self._task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            self._task.result()
+
+    def became_ready(self) -> None:
+        """What runs does what it should: the next pause is a short one."""
+        self._backoff = Backoff()
+
+    async def stop(self, grace_s: float) -> bool:
+        """Ask it to end, after ``grace_s`` end it; whether that was needed."""
+        self._stop.set()
+        if self._task is None:
+            return False
+        await self._process.terminate()
+        _, late = await asyncio.wait([self._task], timeout=grace_s)
+        if late:
+            await self._process.kill()
+            await asyncio.wait(late)
+        return bool(late)
+
+    async def kill(self) -> None:
+        """End it now, for good; does not wait."""
+        self._stop.set()
+        await self._process.kill()
+
+    async def leave(self) -> None:
+        """Stop supervising, without ending what runs."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _keep_running(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.stopping:
+            began_s = loop.time()
+            outcome = await self._run()
+            if self.stopping:
+                return
+            pause_s = self._backoff.after(loop.time() - began_s)
+            self._on_end(outcome, pause_s)
+            await wait_within(self._stop, pause_s)
+
+
+async def wait_within(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait until ``event`` is set, or ``timeout_s`` are over."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

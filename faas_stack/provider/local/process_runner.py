@@ -1,0 +1,132 @@
+"""An instance as a process of this machine: started, its output logged, ended with all it started.
+
+Knows nothing of functions. What belongs to it is found by its TMPDIR (see `leftovers`), and what it
+may use of the machine is its partition's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool.cgroups import OUT_OF_MEMORY
+from carpool.process import exit_status, leftovers
+from carpool.process.child import ChildProcess, Command
+from carpool.process.lines import read_lines
+from faas_stack.partition.allocation import NoRoom
+from faas_stack.provider.local.supervised_instance import StartFailed
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from faas_stack.partition.partitions import Partition
+    from faas_stack.provider.logs import LogRing
+
+__all__ = ["Launch", "ProcessRunner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start.
+
+    Attributes:
+        scratch: a private folder; the process listens on the socket ``s`` in it, and TMPDIR in
+            ``env`` is this folder.
+        prepare: makes that folder ready before each start, or raises `OSError`.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    folder: Path
+    scratch: Path
+    prepare: Callable[[], None]
+
+
+class ProcessRunner:
+    """Runs one process at a time, all in one partition."""
+
+    def __init__(self, name: str, launch: Launch, partition: Partition, log: LogRing) -> None:
+        self._name = name
+        self._launch = launch
+        self._partition = partition
+        self._told = ""  # what the log says that it is confined to
+        self._log = log
+        self._process = ChildProcess(self._end_rest)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the entry command; 0 while it does not run."""
+        return self._process.pid
+
+    @property
+    def confined(self) -> str:
+        """What holds it to its limits, in words, and how often it was killed by that."""
+        killed = self._partition.killed_for_memory
+        often = f"; out of memory {killed} time{'s' * (killed > 1)}" if killed else ""
+        return f"{self._partition}{often}" if self._told else ""
+
+    async def start(self) -> str:
+        """Start the entry command."""
+        launch = self._launch
+        try:
+            launch.prepare()
+        except OSError as error:
+            message = f"cannot make {error.filename}: {error.strerror}"
+            raise StartFailed(message) from error
+        argv, env = self._enter()
+        command = Command(argv, {**launch.env, **env}, launch.folder)
+        try:
+            await self._process.start(command, self._read, with_stdout=True)
+        except OSError as error:
+            message = f"cannot start {launch.argv[0]!r}: {error.strerror}"
+            raise StartFailed(message) from error
+        return f"unix:{launch.scratch}/s"
+
+    async def ended(self) -> str:
+        """Wait for the end of the entry command and of what it left behind."""
+        killed_before = self._partition.killed_for_memory
+        code = await self._process.ended()
+        how = exit_status.in_words(code)
+        short = self._partition.killed_for_memory > killed_before
+        return f"{how}, {OUT_OF_MEMORY}" if code == -signal.SIGKILL and short else how
+
+    async def terminate(self) -> None:
+        """SIGTERM to the entry command."""
+        await self._process.terminate()
+
+    async def kill(self) -> None:
+        """SIGKILL to everything it started."""
+        await self._process.kill()
+
+    async def clear(self) -> None:
+        """Remove the private folder and the partition, and what may still run there."""
+        self._end_rest()
+        await self._partition.leave()
+        shutil.rmtree(self._launch.scratch, ignore_errors=True)
+
+    def _enter(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """What to start, in its partition, and what that adds to the environment."""
+        partition = self._partition
+        try:
+            entered = partition.enter(self._launch.argv)
+        except NoRoom as error:
+            raise StartFailed(str(error), counts=False) from error
+        except OSError as error:
+            message = f"cannot limit it: {error.filename}: {error.strerror}"
+            raise StartFailed(message) from error
+        if partition.limited and self._told != str(partition):
+            self._told = str(partition)
+            self._log.add(self._name, f"carpool: {partition}")
+        return entered
+
+    def _end_rest(self) -> None:
+        leftovers.end_marked(f"TMPDIR={self._launch.scratch}")
+        self._partition.end()
+
+    async def _read(self, output: asyncio.StreamReader) -> None:
+        async for line in read_lines(output):
+            self._log.add(self._name, line)

@@ -1,0 +1,104 @@
+"""How the function's process is started: behind of-watchdog where that is installed, else alone.
+
+The watchdog starts the handler (``fprocess``) itself, with the same environment and in the same
+process group, and both end together.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carpool import durations
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.options import Options
+
+__all__ = ["Launch", "plan_launch"]
+
+_LATER_S = 1.0  # the watchdog's times are over after ours, so that we find out first
+_NO_TIMEOUT = "8760h"  # the watchdog does not start without a limit to its writing
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start.
+
+    Attributes:
+        argv: the command.
+        env: its environment.
+        address: where it takes batches.
+        key: what a batch must show there; a secret.
+        scratch: a folder made for it, removed when it is stopped; empty if none.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    address: str
+    key: str
+    scratch: str = ""
+
+
+def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
+    """Decide how the function's process is started.
+
+    Raises:
+        ConfigError: no ``fprocess``, or the watchdog is demanded and missing.
+    """
+    if not options.fprocess:
+        problem = Problem("fprocess", "", "the handler's command", "python -m watchdog_plugin")
+        raise ConfigError([problem])
+    # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
+    key = secrets.token_hex(16)
+    env = {**_limits(options), **env, "handler_key": key}
+    watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
+    if watchdog:
+        return _behind_watchdog(watchdog, options, env, key)
+    if options.watchdog == "on":
+        expected = "fwatchdog on the PATH"
+        raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
+    scratch = tempfile.mkdtemp(prefix="carpool-")
+    address = f"unix:{scratch}/handler.sock"
+    own = {"handler_listen": address, "handler_exit_on_term": "true"}
+    return Launch(tuple(options.fprocess.split()), {**env, **own}, address, key, scratch)
+
+
+def _limits(options: Options) -> dict[str, str]:
+    """The handler must take what the sidecar may send, bodies and a MiB for their heads.
+
+    It must not answer more than the sidecar takes.
+    """
+    return {
+        "handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2),
+        "handler_answer_max_mib": str(max(1, options.answer_max_bytes // 2**20)),
+    }
+
+
+def _behind_watchdog(watchdog: str, options: Options, env: Mapping[str, str], key: str) -> Launch:
+    limited = options.exec_timeout_s < math.inf
+    timeout = durations.format(options.exec_timeout_s + _LATER_S) if limited else _NO_TIMEOUT
+    defaults = {
+        "read_timeout": timeout,
+        "write_timeout": timeout,
+        "healthcheck_interval": "1s",
+        "log_buffer_size": "-1",  # a line over the default 64 KiB would end the log pump for good
+        "prefix_logs": "false",
+    }
+    own = {
+        "exec_timeout": timeout if limited else "0s",
+        "mode": "http",
+        "port": str(options.watchdog_port),
+        "upstream_url": f"http://127.0.0.1:{options.handler_port}",
+        "ready_path": "/_/ready",
+        "handler_listen": f"127.0.0.1:{options.handler_port}",
+        "fprocess": options.fprocess,
+    }
+    address = f"127.0.0.1:{options.watchdog_port}"
+    return Launch((watchdog,), {**defaults, **env, **own}, address, key)

@@ -1,0 +1,130 @@
+"""The function's process beside the sidecar, of-watchdog or the handler: kept running.
+
+Its error output is relayed. When it dies it is started again after a pause; when it hangs it is
+killed first, with whatever it has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from carpool.cgroups import own_place
+from carpool.process import exit_status, leftovers
+from carpool.process.child import ChildProcess, Command
+from carpool.process.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from sidecar.runtime.handler_launch import Launch
+
+__all__ = ["HandlerProcess"]
+
+log = logging.getLogger(__name__)
+
+_FAILED_STARTS = 3  # deaths in a row before readiness, after which callers are told why
+_TAIL_BYTES = 2000
+# of-watchdog says of each of our early probes that the handler does not listen yet.
+_PROBED_EARLY = re.compile(
+    rb'^.*Upstream HTTP request error: Get "[^"]*/_/ready": .*\n', re.MULTILINE
+)
+
+
+class HandlerProcess:
+    """Keeps the function's process running.
+
+    Args:
+        launch: what to start.
+        on_exit: called each time it ends, and told why: ``died`` or ``hung``.
+    """
+
+    def __init__(self, launch: Launch, on_exit: Callable[[str], None]) -> None:
+        self._launch = launch
+        self._on_exit = on_exit
+        self._hung = ""
+        self._deaths = 0
+        self._tail = b""
+        self._short_of_memory = False
+        self._place = own_place()
+        self._process = ChildProcess(self._end_rest)
+        self._supervisor = Supervisor(self._run, self._process, self._on_end)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs; 0 while none does."""
+        return self._process.pid
+
+    @property
+    def failing(self) -> str:
+        """Why it does not start, once it has died several times in a row; else empty."""
+        if self._deaths < _FAILED_STARTS:
+            return ""
+        if self._short_of_memory:
+            return self._place.out_of_memory()
+        last = self._tail.decode("utf-8", "replace").strip().splitlines()
+        return last[-1] if last else "it exits without saying why"
+
+    def became_ready(self) -> None:
+        """The process answers: what it died of before is history."""
+        self._deaths = 0
+        self._supervisor.became_ready()
+
+    def hung(self, reason: str) -> None:
+        """Kill what there is of it now, to be started again: it hangs, and why that is thought."""
+        self._hung = reason
+        self._process.kill_group()
+
+    def start(self) -> None:
+        """Start it, and keep it running until `stop`."""
+        self._supervisor.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """End it: SIGTERM, after ``grace_s`` SIGKILL to it and all that it has started."""
+        await self._supervisor.stop(grace_s)
+        if self._launch.scratch:
+            shutil.rmtree(self._launch.scratch, ignore_errors=True)
+
+    async def _run(self) -> str:
+        """One run, from its start to its end; what became of it."""
+        launch, killed_before = self._launch, self._place.killed_for_memory()
+        command = Command(launch.argv, launch.env, parent_death=signal.SIGKILL)
+        try:
+            await self._process.start(command, self._relay)
+        except OSError as error:
+            outcome = f"cannot be started: {launch.argv[0]!r}: {error.strerror}"
+            self._tail = outcome.encode()
+            return outcome
+        how = exit_status.in_words(await self._process.ended())
+        # Whichever of its processes was killed, this one has ended with it.
+        self._short_of_memory = self._place.killed_for_memory() > killed_before
+        why = f", {self._place.out_of_memory()}" if self._short_of_memory else ""
+        return f"ended with {how}{why}"
+
+    def _on_end(self, outcome: str, pause_s: float) -> None:
+        if self._hung:
+            outcome = f"was killed: {self._hung}"
+        self._deaths += 1
+        self._on_exit("hung" if self._hung else "died")
+        self._hung = ""
+        log.warning("the function's process %s; next in %.1f s", outcome, pause_s)
+
+    def _end_rest(self) -> None:
+        """End what it has started in sessions of their own."""
+        if self._launch.key:
+            leftovers.end_marked(f"handler_key={self._launch.key}")
+
+    async def _relay(self, output: asyncio.StreamReader) -> None:
+        """Pass its error output on, and remember the end of it."""
+        while data := await output.read(65536):
+            data = _PROBED_EARLY.sub(b"", data)
+            self._tail = (self._tail + data)[-_TAIL_BYTES:]
+            with contextlib.suppress(OSError):  # it is not read any more; the handler goes on
+                sys.stderr.buffer.write(data)
+                sys.stderr.buffer.flush()
