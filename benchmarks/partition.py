@@ -114,18 +114,18 @@ def main(argv: list[str]) -> int:
 
 async def _measure(blocks: int, which: str) -> Way:
     way = Way()
-    async with _provider(partition=which == "on") as (backend, fleet):
+    async with _provider(partition=which == "on") as (backend, functions):
         way.note = backend.notes[0]
-        half = await _deploy(fleet, "half", {"cpu": "500m"})
+        half = await _deploy(functions, "half", {"cpu": "500m"})
         for _ in range(_QUOTA_TIMES):
             way.half_cores.append((await _load(half, span_s=_QUOTA_S))[0].cores)
-        fleet.remove("half", "openfaas-fn")
-        a, b = [await _deploy(fleet, name, {"cpu": "1"}) for name in ("a", "b")]
+        functions.remove("half", "openfaas-fn")
+        a, b = [await _deploy(functions, name, {"cpu": "1"}) for name in ("a", "b")]
         for number in range(blocks):
             await _compare(a, b, way)
             print(f"partition {which}, {number + 1} of {blocks}: {way.kept[-2:]}", file=sys.stderr)
-        fleet.remove("b", "openfaas-fn")
-        greedy = await _deploy(fleet, "greedy", {}, _GREEDY)
+        functions.remove("b", "openfaas-fn")
+        greedy = await _deploy(functions, "greedy", {}, _GREEDY)
         for _ in range(blocks):
             slices = [await _load(*who) for who in ((a,), (a, greedy), (a, greedy), (a,))]
             first, *beside, last = (found[0].answers_per_s for found in slices)
@@ -158,20 +158,20 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
         capacity = None if partition else Capacity()
         backend = ProcessBackend(images, secrets, watchdog=False, capacity=capacity)
         await backend.open()
-        fleet = Functions(backend)
+        functions = Functions(backend)
         try:
-            yield backend, fleet
-            await fleet.close()
+            yield backend, functions
+            await functions.close()
         finally:
             await backend.close()
 
 
 async def _deploy(
-    fleet: Functions, name: str, limits: dict[str, str], env: dict[str, str] | None = None
+    functions: Functions, name: str, limits: dict[str, str], env: dict[str, str] | None = None
 ) -> Function:
     deployment = Deployment(name, "work", limits=limits, env_vars=env or {}, settings=_ONE_BY_ONE)
-    function = await fleet.deploy(deployment)
-    replica = await function.running.acquire(_READY_S)
+    function = await functions.deploy(deployment)
+    replica = await function.replica_set.acquire(_READY_S)
     replica.release()
     return function
 
@@ -182,7 +182,7 @@ async def _load(*functions: Function, span_s: float = _SLICE_S) -> list[Measured
 
 
 async def _keep_busy(function: Function, span_s: float) -> Measured:
-    instance: Any = function.running.replicas[0].instance
+    instance: Any = function.replica_set.replicas[0].instance
     assert isinstance(instance.runner, ProcessRunner)
     root = instance.runner.pid
     pool = Pool(instance.address, max_connections=_CALLERS)

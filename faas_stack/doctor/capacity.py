@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError, Problem
 from carpool.settings import FunctionSettings
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, NoRoom
+from faas_stack.partition.allocation import Allocation, NoCapacity
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import Deployment
@@ -43,7 +43,7 @@ def _refused(function_context: FunctionContext, ledger: Allocation) -> Iterator[
     except ConfigError as error:
         for found in error.problems:
             yield Problem(f"{name}: {found.name}", found.value, found.expected, found.hint)
-    except NoRoom as error:
+    except NoCapacity as error:
         asked = f"{count} x {amounts.resources(each)}"
         yield Problem(f"{name}.limits", asked, "no more than is left", str(error))
 

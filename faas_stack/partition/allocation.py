@@ -1,14 +1,14 @@
 """What each function gets of a machine: a ledger that never gives away more than there is.
 
 Theory of operation: it has two books. *Promises* are what functions were deployed or scaled to,
-size times number; a promise beyond the machine is refused, with the reason. *Seats* are what
+size times number; a promise beyond the machine is refused, with the reason. *Assignments* are what
 instances hold, from before their first process starts until after the last one has ended. In
-between the books may differ: an instance on its way out still holds a seat that is promised to
-another already, which then has to wait for it. A pinned instance has its cores to itself; all
-others share the *pool* of the remaining ones. An instance without a size uses what is left: only
-the number of such instances is bounded, by what a machine can have of any size.
+between the books may differ: an instance that is ending still holds what is promised to another
+already, which then has to wait for it. A pinned instance has its cores to itself; all others share
+the *pool* of the remaining ones. An instance without a size uses what is left: only the number of
+such instances is bounded, by what a machine can have of any size.
 
-Pure: sizes in, seats or refusals out. What other providers do with the machine it does not know.
+Pure: sizes in, assignments or refusals out. It knows nothing of other providers on the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from faas_stack.partition.resources import Resources
 
-__all__ = ["Allocation", "NoRoom", "Promise", "Seat", "crowd"]
+__all__ = ["Allocation", "Assignment", "NoCapacity", "Promise", "max_instances"]
 
 _EXACT = 1e-6  # sums of fractions
 _WHOLE_GPU = 100.0
@@ -36,7 +36,7 @@ _LEAST_BYTES = 32 * 2**20  # of memory, for the two of them
 _UNKNOWN = 256  # instances, on a machine of which nothing is known
 
 
-class NoRoom(Overloaded):
+class NoCapacity(Overloaded):
     """What was asked for is not free; something else has to go first."""
 
 
@@ -49,7 +49,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Assignment:
     """What an instance holds.
 
     Attributes:
@@ -63,7 +63,7 @@ class Seat:
     gpus: tuple[str, ...] = ()
 
 
-def crowd(there: Capacity) -> int:
+def max_instances(there: Capacity) -> int:
     """How many instances there may be of all functions together, whatever their size."""
     by_cores = _PER_CORE * math.ceil(there.cpu) if math.isfinite(there.cpu) else _UNKNOWN
     if not math.isfinite(there.memory_bytes):
@@ -81,9 +81,9 @@ class Allocation:
 
     def __init__(self, capacity: Capacity, most: int | None = None) -> None:
         self.capacity = capacity
-        self._most = crowd(capacity) if most is None else most
+        self._most = max_instances(capacity) if most is None else most
         self._promises: dict[str, Promise] = {}
-        self._seats: dict[str, Seat] = {}
+        self._assignments: dict[str, Assignment] = {}
 
     # -- promises ---------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Allocation:
 
         Raises:
             ConfigError: even one would be too large, or so many are too many for the machine.
-            NoRoom: what others were promised does not leave that much.
+            NoCapacity: what others were promised does not leave that much.
         """
         before = self._promises.get(owner)
         if not before or count > before.count:
@@ -118,7 +118,7 @@ class Allocation:
         if not (before and _covers(before, each, count)):
             self.check(each)
             if not self._can_promise(owner, each, count):
-                raise NoRoom(self._refusal(owner, each, count))
+                raise NoCapacity(self._refusal(owner, each, count))
         self.record(owner, Promise(each, count))
         return before
 
@@ -134,7 +134,7 @@ class Allocation:
                 f"{max(0, self._most - others) or 'none'} would fit; {suits}, and {others} are "
                 "promised to others"
             )
-            raise NoRoom(message)
+            raise NoCapacity(message)
 
     def record(self, owner: str, promise: Promise | None) -> None:
         """Note what ``owner`` is promised, without a question; None: nothing any more."""
@@ -151,51 +151,51 @@ class Allocation:
             memory_bytes=sum((each.memory_bytes or 0) * count for each, count in sizes),
         )
 
-    # -- seats ------------------------------------------------------------------------------
+    # -- assignments ------------------------------------------------------------------------
 
-    def take(self, name: str, each: Resources) -> Seat:
-        """The seat of the instance ``name``: the one it has, or a new one.
+    def take(self, name: str, each: Resources) -> Assignment:
+        """The assignment of instance ``name``: the one it has, or a new one.
 
         Raises:
-            NoRoom: others hold what it needs; it may be free later.
+            NoCapacity: others hold what it needs; it may be free later.
         """
-        if name in self._seats:
-            return self._seats[name]
+        if name in self._assignments:
+            return self._assignments[name]
         gpus = self._free_gpus(each)
         if gpus is None or not self._has_cores_and_memory(each):
-            others = ", ".join(n for n, seat in self._seats.items() if _counts(seat.each))
-            message = f"waits for {amounts.resources(each)}; seats are held by {others or 'nobody'}"
-            raise NoRoom(message)
+            others = ", ".join(n for n, held in self._assignments.items() if _counts(held.each))
+            message = f"waits for {amounts.resources(each)}, held by {others or 'no other'}"
+            raise NoCapacity(message)
         cores = self.pool_cores()[-each.whole_cores :] if each.whole_cores else ()
-        self._seats[name] = Seat(each, cores, gpus)
-        return self._seats[name]
+        self._assignments[name] = Assignment(each, cores, gpus)
+        return self._assignments[name]
 
-    def hold(self, name: str, seat: Seat) -> None:
-        """Note a seat that an instance has already, from an earlier provider."""
-        self._seats[name] = seat
+    def restore(self, name: str, assignment: Assignment) -> None:
+        """Note what an instance holds already, from an earlier provider."""
+        self._assignments[name] = assignment
 
     def leave(self, name: str) -> None:
-        """Free the seat of ``name``, if it has one."""
-        self._seats.pop(name, None)
+        """Free what instance ``name`` holds, if anything."""
+        self._assignments.pop(name, None)
 
-    def seat(self, name: str) -> Seat | None:
-        """The seat of the instance ``name``, if it has one."""
-        return self._seats.get(name)
+    def assignment(self, name: str) -> Assignment | None:
+        """What instance ``name`` holds, if anything."""
+        return self._assignments.get(name)
 
-    def has_room(self, each: Resources) -> bool:
-        """Whether one more seat of that size is free."""
+    def fits(self, each: Resources) -> bool:
+        """Whether one more instance of that size fits in now."""
         return self._has_cores_and_memory(each) and self._free_gpus(each) is not None
 
     def pool_cores(self) -> tuple[int, ...]:
-        """The cores that are nobody's alone."""
-        taken = {core for seat in self._seats.values() for core in seat.cores}
+        """The cores that no instance has to itself."""
+        taken = {core for assignment in self._assignments.values() for core in assignment.cores}
         return tuple(core for core in self.capacity.cores if core not in taken)
 
     # -- sums -------------------------------------------------------------------------------
 
     def _has_cores_and_memory(self, each: Resources) -> bool:
-        seats = [seat.each for seat in self._seats.values()]
-        return self._within([Promise(one, 1) for one in (*seats, each)], each)
+        assignments = [assignment.each for assignment in self._assignments.values()]
+        return self._within([Promise(one, 1) for one in (*assignments, each)], each)
 
     def _can_promise(self, owner: str, each: Resources, count: int) -> bool:
         promises = [p for name, p in self._promises.items() if name != owner]
@@ -225,9 +225,9 @@ class Allocation:
 
     def _free_gpus(self, each: Resources) -> tuple[str, ...] | None:
         used = dict.fromkeys(self.capacity.gpus, 0.0)
-        for seat in self._seats.values():
-            for name in seat.gpus:
-                used[name] = used.get(name, 0.0) + seat.each.gpu_percent
+        for assignment in self._assignments.values():
+            for name in assignment.gpus:
+                used[name] = used.get(name, 0.0) + assignment.each.gpu_percent
         return _fullest(used, each)
 
     def _refusal(self, owner: str, each: Resources, count: int) -> str:

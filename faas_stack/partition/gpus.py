@@ -16,7 +16,7 @@ from faas_stack.partition.cgroups import Unusable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from faas_stack.partition.allocation import Seat
+    from faas_stack.partition.allocation import Assignment
 
 __all__ = ["Gpus"]
 
@@ -71,19 +71,19 @@ class Gpus:
                 found.update({} if percent is None else {name: percent / 100})
         return found
 
-    def environment(self, seat: Seat) -> dict[str, str]:
+    def environment(self, assignment: Assignment) -> dict[str, str]:
         """What the processes of an instance are told; a daemon that died is started again.
 
         A client that finds no daemon runs without one, beyond its share and without a word.
         """
-        if not seat.gpus:
+        if not assignment.gpus:
             return {}
-        env = {"CUDA_VISIBLE_DEVICES": ",".join(seat.gpus)}
-        units = [self._units[name] for name in seat.gpus]
+        env = {"CUDA_VISIBLE_DEVICES": ",".join(assignment.gpus)}
+        units = [self._units[name] for name in assignment.gpus]
         pipe = None if any(unit.mig for unit in units) else self._live_pipe()
         if pipe:
             sizes = [unit.memory_bytes for unit in units]
-            env |= mps.client_environment(pipe, seat.each.gpu_percent, sizes)
+            env |= mps.client_environment(pipe, assignment.each.gpu_percent, sizes)
         return env
 
     def _live_pipe(self) -> Path | None:

@@ -1,7 +1,7 @@
-"""The partitions of a provider's instances: a seat in the ledger each, and what enforces it.
+"""The partitions of a provider's instances: what each is assigned, and what enforces it.
 
-Theory of operation: an instance gets its seat before its first process starts and gives it back
-when its last one has ended; a restart finds the same seat. With control groups, quota, cores and
+Theory of operation: an instance gets its assignment before its first process starts and returns it
+when its last one has ended; a restart finds the same one. With control groups, quota, cores and
 memory hold whatever the instance does. Without them it is kept to its cores by affinity, and to its
 share of one by its number of threads. When cores are given to one alone, the others move off them.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from carpool.cgroups import own_place
 from faas_stack.partition import affinity, amounts, enter
-from faas_stack.partition.allocation import Allocation, crowd
+from faas_stack.partition.allocation import Allocation, max_instances
 from faas_stack.partition.cgroups import Limits, Unusable
 from faas_stack.partition.control_groups import open_tree
 from faas_stack.partition.machine import Capacity, measured
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.cgroups import Place
-    from faas_stack.partition.allocation import Seat
+    from faas_stack.partition.allocation import Assignment
     from faas_stack.partition.control_groups import Tree
     from faas_stack.partition.gpus import Gpus
     from faas_stack.partition.resources import Resources
@@ -64,7 +64,7 @@ class Partitions:
     @classmethod
     def off(cls) -> Partitions:
         """Nobody is limited, and nothing is counted."""
-        most = crowd(measured()) if sys.platform == "linux" else None
+        most = max_instances(measured()) if sys.platform == "linux" else None
         ledger = Allocation(Capacity(), most)
         return cls(ledger, "off: limits have no effect on anything but threads")
 
@@ -95,28 +95,28 @@ class Partitions:
         """The partition of an instance, which has not begun; ``pids`` finds its processes."""
         return Partition(self, name, each, pids)
 
-    def enter(self, partition: Partition) -> Seat:
-        """Seat an instance, and move the others off its cores.
+    def enter(self, partition: Partition) -> Assignment:
+        """Assign an instance its share, and move the others off its cores.
 
         Raises:
-            NoRoom: there is no seat for it now.
+            NoCapacity: others hold what it needs.
         """
-        seat = self.ledger.take(partition.name, partition.each)
-        if seat.cores:
+        assignment = self.ledger.take(partition.name, partition.each)
+        if assignment.cores:
             self._spread()
         self._entered[partition.name] = partition
-        return seat
+        return assignment
 
     def leave(self, partition: Partition) -> None:
-        """Free an instance's seat, and let the others have its cores."""
+        """Free what an instance holds, and let the others have its cores."""
         self._entered.pop(partition.name, None)
         self.ledger.leave(partition.name)
         self._spread()
 
     def cores_of(self, name: str) -> tuple[int, ...]:
         """The cores an instance runs on: its own, or those that are nobody's alone."""
-        seat = self.ledger.seat(name)
-        own = seat.cores if seat else ()
+        assignment = self.ledger.assignment(name)
+        own = assignment.cores if assignment else ()
         return own or self.ledger.pool_cores() or self.ledger.capacity.cores
 
     def close(self) -> None:
@@ -154,13 +154,13 @@ class Partition:
         """What to start so that ``argv`` runs in it, and with what more in its environment.
 
         Raises:
-            NoRoom: there is no seat for it now.
+            NoCapacity: others hold what it needs.
             OSError: the kernel does not take a limit.
         """
         owner, each = self._owner, self.each
-        seat = owner.enter(self)
-        env = owner.gpus.environment(seat) if owner.gpus else {}
-        self._gpus = ", ".join(seat.gpus) + (" by MPS" if len(env) > 1 else " in turns")
+        assignment = owner.enter(self)
+        env = owner.gpus.environment(assignment) if owner.gpus else {}
+        self._gpus = ", ".join(assignment.gpus) + (" by MPS" if len(env) > 1 else " in turns")
         self._cores = owner.cores_of(self.name)
         groups: list[Path] = []
         if owner.tree:
@@ -193,7 +193,7 @@ class Partition:
             self._owner.tree.kill(self.name)
 
     async def leave(self) -> None:
-        """Remove its groups, then give the seat back."""
+        """Remove its groups, then free what it holds."""
         tree = self._owner.tree
         if tree and not await asyncio.to_thread(tree.remove, self.name):
             log.warning(

@@ -49,14 +49,14 @@ class Access:
         credentials: What callers must present; None: nothing.
         hosts: Further names of the provider.
         named: The folder that the user has named for the credentials, if any.
-        fleeting: The port is chosen by the system: nobody will look there another time.
+        ephemeral: The port is chosen by the system: nobody will look there another time.
         auth: Asks callers for the credentials; None: they need none.
     """
 
     credentials: Credentials | None
     hosts: tuple[str, ...] = ()
     named: Path | None = None
-    fleeting: bool = False
+    ephemeral: bool = False
     auth: BasicAuth | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,8 +78,8 @@ class Access:
         if not args.no_auth:
             folder = args.basic_auth or basic_auth.folder_of(listen)
             pair = basic_auth.kept(folder) or basic_auth.generated()
-        fleeting = not args.basic_auth and parse(listen).port == 0
-        return cls(pair, tuple(args.allow_host), args.basic_auth, fleeting)
+        ephemeral = not args.basic_auth and parse(listen).port == 0
+        return cls(pair, tuple(args.allow_host), args.basic_auth, ephemeral)
 
     def folder(self, address: str) -> Path | None:
         """Where the credentials for ``address`` are kept; None where nobody is asked for any."""
@@ -88,7 +88,7 @@ class Access:
         return (self.named or basic_auth.folder_of(address)).absolute()
 
     @contextlib.contextmanager
-    def kept(self, address: str) -> Iterator[None]:
+    def stored(self, address: str) -> Iterator[None]:
         """Keep the credentials of a provider that listens at ``address``.
 
         Where the system has chosen a port that another provider of the user's has credentials
@@ -102,7 +102,7 @@ class Access:
             yield
             return
         known = basic_auth.kept(folder)
-        if known and self.fleeting:
+        if known and self.ephemeral:
             self._adopt(known)
         elif known != self.credentials:
             with _writing(folder):
@@ -110,7 +110,7 @@ class Access:
         try:
             yield
         finally:
-            if self.fleeting and not known:
+            if self.ephemeral and not known:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def share(self, name: str, secret: bytes) -> None:
@@ -128,7 +128,7 @@ class Access:
         if self.auth:
             self.auth.expect(*known)
 
-    def told(self, address: str) -> str:
+    def login_hint(self, address: str) -> str:
         """Where the credentials are, and how faas-cli gets to know them."""
         folder = self.folder(address)
         if folder is None or self.credentials is None:

@@ -1,4 +1,4 @@
-"""Puts a provider together: the edge, the REST API, the proxy, the fleet and its backend."""
+"""Puts a provider together: the edge, the REST API, the proxy, the functions and its backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.backend import Backend
     from faas_stack.provider.journal import Journal
-    from faas_stack.provider.scaled import ScalerAccess
+    from faas_stack.provider.scaler_access import ScalerAccess
     from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["Options", "Provider"]
@@ -57,19 +57,19 @@ class Provider:
         self._options = options
         self._draining = False
         self._servers: list[Server] = []
-        self.fleet = Functions(
+        self.functions = Functions(
             backend,
             grace_s=options.grace_s,
             patience_s=options.patience_s,
             journal=options.journal,
         )
-        self.fleet.scaler = options.scaler
-        self._metrics = Metrics(self.fleet, self._servers)
-        self._logs = LogRoute(self.fleet)
-        self._proxy = Proxy(self.fleet, self._metrics)
-        self._door = AccessControl(options.listen, options.hosts, options.auth)
+        self.functions.scaler = options.scaler
+        self._metrics = Metrics(self.functions, self._servers)
+        self._logs = LogRoute(self.functions)
+        self._proxy = Proxy(self.functions, self._metrics)
+        self._access_control = AccessControl(options.listen, options.hosts, options.auth)
         self._routes = Routes(
-            self.fleet, secrets, self._logs, self._metrics, lambda: self._draining
+            self.functions, secrets, self._logs, self._metrics, lambda: self._draining
         )
 
     @property
@@ -94,7 +94,7 @@ class Provider:
         if options.calls:
             calls = await serve(self._accept_call, listen=options.calls, limits=limits)
             self._servers.append(calls)
-        self.fleet.restore()
+        self.functions.restore()
 
     async def drain(self) -> None:
         """Say unready, answer what was accepted, then end the functions, unless they last."""
@@ -104,12 +104,12 @@ class Provider:
             server.close()
         for server in self._servers:
             await server.drain(self._options.grace_s)
-        await self.fleet.close()
+        await self.functions.close()
         for server in self._servers:
             await server.stop()
 
     def _accept(self, exchange: Exchange) -> None:
-        if (refused := self._door.refuse(exchange)) is not None:
+        if (refused := self._access_control.refuse(exchange)) is not None:
             self._metrics.observe(refused, exchange.method, "refused", 0.0)
         elif exchange.target.startswith(PREFIX):
             self._proxy.accept(exchange)

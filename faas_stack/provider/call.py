@@ -47,12 +47,12 @@ class Call:
     """
 
     __slots__ = (
+        "_answering",
         "_deadline",
-        "_leaving",
-        "_left",
         "_limit_s",
         "_own_s",
-        "_started",
+        "_retried",
+        "_retrying",
         "_timed",
         "added",
         "exchange",
@@ -74,10 +74,10 @@ class Call:
         self._own_s = _own_limit_s(exchange)
         self._limit_s = math.inf
         self._deadline = exchange.received + self._own_s + GRACE_S
-        self._started = self._left = self._leaving = False
+        self._answering = self._retried = self._retrying = False
 
-    def depart(self, replica: Replica, limit_s: float, now: float) -> None:
-        """It leaves for a replica: its time begins, unless the gateway has said when it did.
+    def sent_to(self, replica: Replica, limit_s: float, now: float) -> None:
+        """It goes to a replica: its time begins, unless the gateway has said when it did.
 
         As at the gateway, to wait until a function has started is not held against an objective.
 
@@ -102,9 +102,9 @@ class Call:
         accept = self.exchange.header(b"accept") or b""
         return any(kind in accept for kind in _STREAMS)
 
-    def passed_on(self, now: float) -> None:
+    def piece_sent(self, now: float) -> None:
         """The client was sent a piece of the answer: there is time for another one."""
-        self._started = True
+        self._answering = True
         self._deadline = now + self._limit_s
 
     def must_stop(self, now: float) -> bool:
@@ -118,9 +118,9 @@ class Call:
             return True
         instance = self.replica and self.replica.instance
         if instance and instance.silent and instance.repeatable:
-            self._leaving = not (self._started or self._left)
-            self._left = True
-            return self._leaving
+            self._retrying = not (self._answering or self._retried)
+            self._retried = True
+            return self._retrying
         return False
 
     def _within(self) -> str:
@@ -128,15 +128,15 @@ class Call:
             return f"the {self._own_s:g} s that X-Timeout gives it"
         return f"{self._limit_s:g} s, the most that its own time limits allow"
 
-    def leaves(self) -> bool:
+    def takes_retry(self) -> bool:
         """Whether it was stopped only to be sent to another replica, which is to be done now."""
-        leaves = self._leaving and self.overdue is None and not self.exchange.gone
-        self._leaving = False
-        return leaves
+        retry = self._retrying and self.overdue is None and not self.exchange.gone
+        self._retrying = False
+        return retry
 
     def fail(self, error: CarpoolError) -> int:
         """Tell the client that there is no answer, or no more of it; the status."""
-        if self._started:
+        if self._answering:
             self.exchange.abort()
         else:
             self.exchange.fail(error, [_INTERNAL, *self.added])

@@ -22,7 +22,7 @@ from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.journal import Entry
 from faas_stack.provider.replicas import Replica, ReplicaSet
-from faas_stack.provider.scaled import ScalerAccess, is_front
+from faas_stack.provider.scaler_access import ScalerAccess, is_front
 from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Function:
 
     deployment: Deployment
     replicas: int
-    running: ReplicaSet
+    replica_set: ReplicaSet
     created: datetime
     invocations: int = 0
     answers: Counter[int] = field(default_factory=Counter)  # by status
@@ -55,12 +55,12 @@ class Function:
     def __post_init__(self) -> None:
         self.call_limit_s = call_limit_s(self.deployment)
 
-    def update(self, deployment: Deployment, equipped: Deployment, replicas: int) -> None:
-        """Become another deployment, which runs as ``equipped``."""
+    def update(self, deployment: Deployment, as_run: Deployment, replicas: int) -> None:
+        """Become another deployment, which the scaler's additions make ``as_run``."""
         self.deployment = deployment
         self.call_limit_s = call_limit_s(deployment)
         self.replicas = replicas
-        self.running.update(equipped, replicas)
+        self.replica_set.update(as_run, replicas)
 
     def status(self) -> dict[str, Any]:
         """OpenFaaS's FunctionStatus."""
@@ -68,10 +68,10 @@ class Function:
             "name": self.deployment.service,
             **self.deployment.to_json(),
             "replicas": self.replicas,
-            "availableReplicas": self.running.available,
+            "availableReplicas": self.replica_set.available,
             "invocationCount": self.invocations,
             "createdAt": self.created.isoformat(),
-            **({"partition": confined} if (confined := self.running.confined) else {}),
+            **({"partition": confined} if (confined := self.replica_set.confined) else {}),
         }
 
 
@@ -120,7 +120,7 @@ class Functions:
         """The function of that name, if there is one."""
         return self._functions.get((name, namespace))
 
-    def functions(self, namespace: str | None = None) -> list[Function]:
+    def all(self, namespace: str | None = None) -> list[Function]:
         """The functions of a namespace, or all; in order of name."""
         found = sorted(self._functions.items())
         return [f for (_, ns), f in found if namespace is None or ns == namespace]
@@ -136,7 +136,7 @@ class Functions:
                 self._promise(entry)
             except CarpoolError as error:  # the machine shrank; what runs already goes on
                 log.warning("%s", error)
-                each = self.backend.size(self._equipped(entry.deployment))
+                each = self.backend.size(self._as_run(entry.deployment))
                 self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
             self._add(entry)
 
@@ -145,18 +145,18 @@ class Functions:
 
         Raises:
             Conflict: there is one of that name.
-            NoRoom: others were promised what it needs.
+            NoCapacity: others were promised what it needs.
             CarpoolError: it cannot run here.
         """
         self._refuse_second(deployment)
         entry = Entry(deployment, self._initial_replicas(deployment), datetime.now(UTC))
         try:
-            await self.backend.check(self._equipped(deployment))
+            await self.backend.check(self._as_run(deployment))
             self._refuse_second(deployment)  # that may have taken long
             self._keep(entry)
         except CarpoolError:
             if self.get(deployment.service, deployment.namespace) is None:
-                self._dismiss(deployment)
+                self._revoke(deployment)
             raise
         return self._add(entry)
 
@@ -165,18 +165,18 @@ class Functions:
 
         Raises:
             NotFound: there is none of that name.
-            NoRoom: the new one needs what others were promised; the old one stays.
+            NoCapacity: the new one needs what others were promised; the old one stays.
             CarpoolError: the new one cannot run here; the old one stays.
         """
         self.find(deployment.service, deployment.namespace)
-        equipped = self._equipped(deployment)
-        await self.backend.check(equipped)
+        as_run = self._as_run(deployment)
+        await self.backend.check(as_run)
         function = self.find(deployment.service, deployment.namespace)
         replicas = max(function.replicas, self._initial_replicas(deployment))
         self._keep(Entry(deployment, replicas, function.created))
-        if equipped is deployment:
-            self._dismiss(deployment)
-        function.update(deployment, equipped, replicas)
+        if as_run is deployment:
+            self._revoke(deployment)
+        function.update(deployment, as_run, replicas)
 
     def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
@@ -185,7 +185,7 @@ class Functions:
             NotFound: there is no such function.
             BadRequest: not a number of replicas.
             ConfigError: the machine can never have so many.
-            NoRoom: others were promised what so many need; nothing is changed.
+            NoCapacity: others were promised what so many need; nothing is changed.
         """
         if replicas < 0:
             message = f"replicas = {replicas}: expected a whole number of at least 0"
@@ -193,7 +193,7 @@ class Functions:
         function = self.find(name, namespace)
         self._keep(Entry(function.deployment, replicas, function.created))
         function.replicas = replicas
-        function.running.want(replicas)
+        function.replica_set.scale(replicas)
 
     def remove(self, name: str, namespace: str) -> None:
         """Take a function away; its replicas answer what they have.
@@ -206,9 +206,9 @@ class Functions:
             self._journal.forget(name, namespace)
         del self._functions[name, namespace]
         self.backend.ledger.record(_owner(function.deployment), None)
-        self._dismiss(function.deployment)
+        self._revoke(function.deployment)
         function.replicas = 0
-        task = asyncio.get_running_loop().create_task(function.running.remove())
+        task = asyncio.get_running_loop().create_task(function.replica_set.remove())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -232,14 +232,14 @@ class Functions:
                 self._keep(entry)
             self._promise(entry)
             function.replicas = replicas
-            function.running.want(replicas)
-        return await function.running.acquire(self._patience_s)
+            function.replica_set.scale(replicas)
+        return await function.replica_set.acquire(self._patience_s)
 
     async def close(self) -> None:
         """Drain every function and wait until its replicas are gone, unless they are to last."""
         if self.backend.lasting:
             for function in self._functions.values():
-                function.running.leave()
+                function.replica_set.leave()
             return
         for name, namespace in list(self._functions):
             self.remove(name, namespace)
@@ -263,24 +263,24 @@ class Functions:
                 raise
 
     def _promise(self, entry: Entry) -> Promise | None:
-        each = self.backend.size(self._equipped(entry.deployment))
+        each = self.backend.size(self._as_run(entry.deployment))
         owner = _owner(entry.deployment)
         return self.backend.ledger.promise(owner, each, entry.replicas)
 
     def _add(self, entry: Entry) -> Function:
         deployment = entry.deployment
-        running = ReplicaSet(self.backend, self._equipped(deployment), self._grace_s)
-        function = Function(deployment, entry.replicas, running, entry.created)
+        replica_set = ReplicaSet(self.backend, self._as_run(deployment), self._grace_s)
+        function = Function(deployment, entry.replicas, replica_set, entry.created)
         self._functions[deployment.service, deployment.namespace] = function
-        running.want(entry.replicas)
+        replica_set.scale(entry.replicas)
         return function
 
-    def _equipped(self, deployment: Deployment) -> Deployment:
-        return self.scaler.equip(deployment) if self.scaler else deployment
+    def _as_run(self, deployment: Deployment) -> Deployment:
+        return self.scaler.grant(deployment) if self.scaler else deployment
 
-    def _dismiss(self, deployment: Deployment) -> None:
+    def _revoke(self, deployment: Deployment) -> None:
         if self.scaler:
-            self.scaler.dismiss(deployment)
+            self.scaler.revoke(deployment)
 
     def _initial_replicas(self, deployment: Deployment) -> int:
         """Of a front one, as the bounds are those of its instances."""

@@ -44,8 +44,8 @@ class _Wanted(NamedTuple):
 class LogRoute:
     """Answers requests for logs; those that follow end with `close`."""
 
-    def __init__(self, fleet: Functions) -> None:
-        self._fleet = fleet
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
         self._followers: set[asyncio.Task[None]] = set()
 
     def accept(self, exchange: Exchange, query: dict[str, str]) -> None:
@@ -57,9 +57,9 @@ class LogRoute:
         if not query.get("name"):
             message = "name: expected a function's name in the query"
             raise BadRequest(message)
-        function = self._fleet.find(*split_name(query["name"], query.get("namespace", "")))
+        function = self._functions.find(*split_name(query["name"], query.get("namespace", "")))
         wanted = _read(query)
-        ring = function.running.log
+        ring = function.replica_set.log
         lines = [line for line in ring.since(0) if wanted.has(line)]
         exchange.start(200, [_TYPE])
         exchange.write(_encode(lines[-wanted.tail :] if wanted.tail > 0 else lines, function))
@@ -84,7 +84,7 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 
 async def _follow(exchange: Exchange, function: Function, wanted: _Wanted, position: int) -> None:
-    ring = function.running.log
+    ring = function.replica_set.log
     try:
         while not ring.closed:
             await ring.more(position)

@@ -28,10 +28,10 @@ _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"
 
 
 class _Replicas:
-    """Reads the fleet when it is scraped."""
+    """Reads the functions when it is scraped."""
 
-    def __init__(self, fleet: Functions) -> None:
-        self._fleet = fleet
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
 
     def collect(self) -> Iterator[Metric]:
         labels = ("function_name",)
@@ -43,11 +43,11 @@ class _Replicas:
         answers = CounterMetricFamily(
             "provider_function_invocations", "Calls answered.", labels=(*labels, "code")
         )
-        for function in self._fleet.functions():
+        for function in self._functions.all():
             name = [f"{function.deployment.service}.{function.deployment.namespace}"]
             wanted.add_metric(name, function.replicas)
-            ready.add_metric(name, function.running.available)
-            in_flight.add_metric(name, sum(r.in_flight for r in function.running.replicas))
+            ready.add_metric(name, function.replica_set.available)
+            in_flight.add_metric(name, sum(r.in_flight for r in function.replica_set.replicas))
             for code, count in sorted(function.answers.items()):
                 answers.add_metric([*name, str(code)], count)
         yield from (wanted, ready, in_flight, answers)
@@ -59,8 +59,8 @@ class _Replicas:
 class _Machine:
     """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
 
-    def __init__(self, fleet: Functions) -> None:
-        self._backend = fleet.backend
+    def __init__(self, functions: Functions) -> None:
+        self._backend = functions.backend
 
     def collect(self) -> Iterator[Metric]:
         there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
@@ -107,15 +107,15 @@ class Metrics:
     """Counts requests by route, and renders.
 
     Args:
-        fleet: the functions.
+        functions: those of the provider.
         servers: the listeners, as soon as there are any.
     """
 
-    def __init__(self, fleet: Functions, servers: list[Server]) -> None:
+    def __init__(self, functions: Functions, servers: list[Server]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Connections(servers))
-        self._registry.register(_Replicas(fleet))
-        self._registry.register(_Machine(fleet))
+        self._registry.register(_Replicas(functions))
+        self._registry.register(_Machine(functions))
         self._requests = Counter(
             "provider_http_requests", "Requests answered.", _LABELS, registry=self._registry
         )

@@ -48,8 +48,8 @@ _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 class Proxy:
     """Passes requests on; one task per request, cancelled when its client leaves."""
 
-    def __init__(self, fleet: Functions, metrics: Metrics) -> None:
-        self._fleet = fleet
+    def __init__(self, functions: Functions, metrics: Metrics) -> None:
+        self._functions = functions
         self._metrics = metrics
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._sweeping: asyncio.TimerHandle | None = None
@@ -109,7 +109,7 @@ class Proxy:
             message = "the path names no function: /function/NAME"
             raise errors.BadRequest(message)
         function, namespace = split_name(name)
-        if found := self._fleet.get(function, namespace):
+        if found := self._functions.get(function, namespace):
             return found
         # Anyone may call: no hint tells which functions there are.
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
@@ -118,9 +118,9 @@ class Proxy:
     async def _forward(self, function: Function, call: Call) -> int:
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
-            replica = await self._fleet.acquire(function)
+            replica = await self._functions.acquire(function)
             try:
-                call.depart(replica, function.call_limit_s, loop.time())
+                call.sent_to(replica, function.call_limit_s, loop.time())
                 return await self._send(replica.pool, call, last=not left)
             except _NotBegun:
                 replica.instance.suspect()
@@ -130,7 +130,7 @@ class Proxy:
                     message = f"the function broke off before it answered: {error}"
                     raise FunctionFault(message) from error
             except asyncio.CancelledError:
-                if not call.leaves():
+                if not call.takes_retry():
                     raise
                 _go_on()
             finally:
@@ -180,12 +180,12 @@ async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
     headers = _answer_headers(streamed.headers) + call.added
     loop = asyncio.get_running_loop()
     exchange.start(streamed.status, [("content-type", kind), *headers])
-    call.passed_on(loop.time())
+    call.piece_sent(loop.time())
     try:
         async for chunk in streamed.chunks():
             exchange.write(chunk)
             await exchange.drained()
-            call.passed_on(loop.time())
+            call.piece_sent(loop.time())
     except ConnectionFailed as error:
         log.warning("an answer to %s was cut off: %s", exchange.target, error)
         exchange.abort()

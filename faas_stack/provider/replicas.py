@@ -1,11 +1,11 @@
 """The replicas of one function: brought from what runs to what is wanted, and chosen from.
 
-Theory of operation: `settle` compares what is wanted with what runs and starts or drains replicas;
-it is called whenever either changes and never waits. A new revision is rolled out one replica
-above the wanted number at a time, and a replica of the old one is drained only for each new one
-that is ready, so a revision that never becomes ready takes nothing away. Where the machine has no
-room for that one more, an old replica goes first, and requests wait for what takes its place. A
-draining replica gets no further request, and is stopped when the ones it has are answered.
+Theory of operation: `reconcile` compares what is wanted with what runs and starts or drains
+replicas; it is called whenever either changes and never waits. A new revision is rolled out one
+replica above the wanted number at a time, and a replica of the old one is drained only for each new
+one that is ready, so a revision that never becomes ready takes nothing away. Where the machine has
+no capacity for that one more, an old replica goes first, and requests wait for what takes its
+place. A draining replica gets no further request, and is stopped when those it has are answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.backend import Backend, Instance
     from faas_stack.provider.deployment import Deployment
 
-__all__ = ["Replica", "ReplicaSet", "changes"]
+__all__ = ["Replica", "ReplicaSet", "rollout_step"]
 
 _SURGE = 1
 _MAX_HELD = 4096  # requests waiting for a replica to become ready
@@ -82,24 +82,24 @@ class Replica:
             self._pool.close()
 
 
-def changes(
-    replicas: list[Replica], revision: int, want: int, *, cramped: bool = False
+def rollout_step(
+    replicas: list[Replica], revision: int, wanted: int, *, full: bool = False
 ) -> tuple[int, list[Replica]]:
     """How many replicas of ``revision`` to start now, and which ones to drain.
 
     Args:
         replicas: all there are.
         revision: the one that is wanted.
-        want: how many.
-        cramped: whether there is no room for one more than that.
+        wanted: how many.
+        full: whether there is no room for one more than that.
     """
     live = sorted((r for r in replicas if not r.draining), key=lambda r: not r.ready)
     new = [r for r in live if r.revision == revision]
     old = [r for r in live if r.revision != revision]
-    kept = max(0, want - sum(r.ready for r in new) - (1 if cramped else 0))
-    drain = new[want:] + old[kept:]
-    room = want + (_SURGE if old and not cramped else 0) - len(new) - len(old[:kept])
-    return max(0, min(want - len(new), room)), drain
+    kept = max(0, wanted - sum(r.ready for r in new) - (1 if full else 0))
+    drain = new[wanted:] + old[kept:]
+    room = wanted + (_SURGE if old and not full else 0) - len(new) - len(old[:kept])
+    return max(0, min(wanted - len(new), room)), drain
 
 
 class ReplicaSet:
@@ -110,7 +110,7 @@ class ReplicaSet:
         self._grace_s = grace_s
         self._deployment = deployment
         self._revision = 0
-        self._want = 0
+        self._wanted = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._drains: set[asyncio.Task[None]] = set()
         self._removed = False
@@ -138,28 +138,28 @@ class ReplicaSet:
         """What holds a replica to its limits, of the first one that says so."""
         return next((r.instance.confined for r in self.replicas if r.instance.confined), "")
 
-    def want(self, replicas: int) -> None:
+    def scale(self, replicas: int) -> None:
         """Set how many replicas there should be."""
-        self._want = replicas
-        self.settle()
+        self._wanted = replicas
+        self.reconcile()
 
     def update(self, deployment: Deployment, replicas: int) -> None:
         """Replace what the replicas run, without a gap."""
         self._deployment = deployment
         self._revision += 1
-        self.want(replicas)
+        self.scale(replicas)
 
-    def settle(self) -> None:
+    def reconcile(self) -> None:
         """Start and drain what has to be, and tell those who wait for a ready replica."""
-        cramped = self._cramped()
-        count, drain = changes(self.replicas, self._revision, self._want, cramped=cramped)
+        full = self._is_full()
+        count, drain = rollout_step(self.replicas, self._revision, self._wanted, full=full)
         for replica in drain:
             replica.draining = True
             task = asyncio.get_running_loop().create_task(self._drain(replica))
             self._drains.add(task)
             task.add_done_callback(self._drains.discard)
         for _ in range(count):
-            instance = self._backend.start(self._deployment, self.log, self.settle)
+            instance = self._backend.start(self._deployment, self.log, self.reconcile)
             most = self._deployment.options.answer_max_bytes
             self.replicas.append(Replica(instance, self._revision, most))
         waiters, self._waiters = self._waiters, []
@@ -189,18 +189,18 @@ class ReplicaSet:
     async def remove(self) -> None:
         """Drain every replica; returns when the last is gone."""
         self._removed = True
-        self.want(0)
+        self.scale(0)
         while self._drains:
             await asyncio.wait(self._drains)
         self.log.close()
 
-    def _cramped(self) -> bool:
-        """Whether the next replica has no seat, and none of these has one beyond what is wanted."""
+    def _is_full(self) -> bool:
+        """Whether nothing is free for one more replica, nor held by one beyond those wanted."""
         ledger = self._backend.ledger
-        if ledger.has_room(self._backend.size(self._deployment)):
+        if ledger.fits(self._backend.size(self._deployment)):
             return False
         names = [r.instance.name for r in self.replicas if not r.draining]
-        return sum(ledger.seat(name) is not None for name in names) <= self._want
+        return sum(ledger.assignment(name) is not None for name in names) <= self._wanted
 
     def _choose(self) -> Replica | None:
         ready = [r for r in self.replicas if r.ready]
@@ -244,4 +244,4 @@ class ReplicaSet:
         await self._backend.stop(replica.instance)
         replica.close()
         self.replicas.remove(replica)
-        self.settle()
+        self.reconcile()

@@ -51,13 +51,13 @@ class Routes:
 
     def __init__(
         self,
-        fleet: Functions,
+        functions: Functions,
         secrets: SecretStore,
         logs: LogRoute,
         metrics: Metrics,
         draining: Callable[[], bool],
     ) -> None:
-        self._fleet = fleet
+        self._functions = functions
         self._secrets = SecretRoutes(secrets)
         self._logs = logs
         self._metrics = metrics
@@ -131,24 +131,24 @@ class Routes:
     # -- functions --------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> int:
-        found = self._fleet.functions(request.namespace or None)
+        found = self._functions.all(request.namespace or None)
         return request.reply([function.status() for function in found])
 
     async def _status(self, request: Request) -> int:
         name, namespace = split_name(request.name, request.namespace)
-        return request.reply(self._fleet.find(name, namespace).status())
+        return request.reply(self._functions.find(name, namespace).status())
 
     async def _deploy(self, request: Request) -> int:
-        await self._fleet.deploy(Deployment.from_json(request.exchange.body))
+        await self._functions.deploy(Deployment.from_json(request.exchange.body))
         return 202
 
     async def _update(self, request: Request) -> int:
-        await self._fleet.update(Deployment.from_json(request.exchange.body))
+        await self._functions.update(Deployment.from_json(request.exchange.body))
         return 202
 
     async def _remove(self, request: Request) -> int:
         body = request.body()
-        self._fleet.remove(*split_name(body.required("functionName"), body.namespace))
+        self._functions.remove(*split_name(body.required("functionName"), body.namespace))
         return 202
 
     async def _scale(self, request: Request) -> int:
@@ -159,22 +159,22 @@ class Routes:
             problems.add("replicas", given, "a whole number of at least 0")
         problems.raise_if_any()
         name, namespace = split_name(request.name, body.namespace)
-        self._fleet.scale(name, namespace, replicas)
+        self._functions.scale(name, namespace, replicas)
         return 202
 
     # -- the provider -----------------------------------------------------------------------
 
     async def _info(self, request: Request) -> int:
         version = {"release": carpool.__version__, "sha": await asyncio.to_thread(revision)}
-        backend = self._fleet.backend
+        backend = self._functions.backend
         document = {"provider": "carpool", "orchestration": backend.name, "version": version}
         machine = backend.ledger.capacity.to_dict()
-        scaler = self._fleet.scaler.address if self._fleet.scaler else ""
+        scaler = self._functions.scaler.address if self._functions.scaler else ""
         more = {"machine": machine, "scaler": scaler}
         return request.reply({**document, **{key: told for key, told in more.items() if told}})
 
     async def _namespaces(self, request: Request) -> int:
-        return request.reply(self._fleet.namespaces())
+        return request.reply(self._functions.namespaces())
 
     async def _health(self, request: Request) -> int:
         status, text = (503, b"draining") if self._draining() else (200, b"OK")
@@ -187,10 +187,10 @@ class Routes:
 
     async def _targets(self, request: Request) -> int:
         here = request.exchange.header(b"host") or b""
-        return request.reply(targets(self._fleet, here.decode("latin-1")))
+        return request.reply(targets(self._functions, here.decode("latin-1")))
 
     async def _render_replica_metrics(self, request: Request) -> int:
-        found = await replica_metrics(self._fleet, request.name)
+        found = await replica_metrics(self._functions, request.name)
         request.exchange.reply(200, found, CONTENT_TYPE)
         return 200
 

@@ -17,7 +17,7 @@ from faas_stack.provider.access import Access
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.backend import Backend
 from faas_stack.provider.journal import Journal
-from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from sidecar.options import SCALER_SECRET
 
@@ -82,12 +82,12 @@ async def serve(
         ConfigError: an option cannot be used.
     """
     listen = str(Address(args.host, args.port, ""))
-    asked = Access.of(args, listen)
+    granted = Access.of(args, listen)
     options = Options(
         listen=listen,
         calls=args.calls,
-        auth=asked.auth,
-        hosts=asked.hosts,
+        auth=granted.auth,
+        hosts=granted.hosts,
         journal=journal(args) if backend.lasting else None,
         scaler=ScalerAccess(args.scaler, store) if args.scaler else None,
     )
@@ -95,7 +95,7 @@ async def serve(
     if args.scaler:
         token_file(store)  # for the scaler to start with
     provider = Provider(backend, store, options)
-    work = _run(args, backend, provider, asked, store)
+    work = _run(args, backend, provider, granted, store)
     return await serve_until_interrupted(work, provider.drain, backend.close)
 
 
@@ -103,7 +103,7 @@ async def _run(
     args: argparse.Namespace,
     backend: _Backend,
     provider: Provider,
-    asked: Access,
+    granted: Access,
     store: SecretStore,
 ) -> None:
     try:
@@ -114,10 +114,10 @@ async def _run(
         problem = Problem("--host, --port", where, "a free address", hint)
         raise ConfigError([problem]) from error
     await backend.sweep()
-    with asked.kept(provider.address):
+    with granted.stored(provider.address):
         if args.scaler:  # who reads the credentials need not read the functions' secrets
-            asked.share(SCALER_SECRET, token_file(store).read_bytes())
+            granted.share(SCALER_SECRET, token_file(store).read_bytes())
         after = ", its functions go on" if backend.lasting else ""
         say(f"provider at http://{provider.address}; stop it with Ctrl-C{after}")
-        say(asked.told(provider.address))
+        say(granted.login_hint(provider.address))
         await asyncio.Event().wait()

@@ -21,17 +21,17 @@ _TIMEOUT_S = 5.0
 _OK = 200
 
 
-def targets(fleet: Functions, here: str) -> list[dict[str, Any]]:
+def targets(functions: Functions, here: str) -> list[dict[str, Any]]:
     """One group per ready replica.
 
     Args:
-        fleet: the functions.
+        functions: those of the provider.
         here: the provider's address, as the caller knows it.
     """
     found = []
-    for function in fleet.functions():
+    for function in functions.all():
         name = f"{function.deployment.service}.{function.deployment.namespace}"
-        for replica in function.running.replicas:
+        for replica in function.replica_set.replicas:
             instance = replica.instance
             if not instance.ready:
                 continue
@@ -44,14 +44,16 @@ def targets(fleet: Functions, here: str) -> list[dict[str, Any]]:
     return found
 
 
-async def replica_metrics(fleet: Functions, name: str) -> bytes:
+async def replica_metrics(functions: Functions, name: str) -> bytes:
     """What a replica's sidecar counts.
 
     Raises:
         NotFound: there is no such replica, or it is not ready.
         Overloaded: it does not answer now.
     """
-    replicas = (replica for function in fleet.functions() for replica in function.running.replicas)
+    replicas = (
+        replica for function in functions.all() for replica in function.replica_set.replicas
+    )
     found = next((r for r in replicas if r.instance.name == name and r.instance.ready), None)
     if found is None:
         message = f"no ready replica {name!r}: expected one of those that /metrics/targets lists"

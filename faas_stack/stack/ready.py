@@ -33,15 +33,15 @@ async def until_ready(function: Function, ready_s: float) -> None:
     Raises:
         _StartFailed: it is not ready in time, or keeps failing.
     """
-    name, running = function.deployment.service, function.running
+    name, replicas = function.deployment.service, function.replica_set
     loop = asyncio.get_running_loop()
     began = loop.time()
     say(f"{name}: starting")
-    while running.available < function.replicas:
-        if running.failing or loop.time() - began > ready_s:
-            how = "keeps failing" if running.failing else f"is not ready after {ready_s:g} s"
-            tail = [f"  {line.text}" for line in running.log.since(0)[-_TAIL_LINES:]]
-            reason = f" ({running.reason})" if running.reason else ""
+    while replicas.available < function.replicas:
+        if replicas.failing or loop.time() - began > ready_s:
+            how = "keeps failing" if replicas.failing else f"is not ready after {ready_s:g} s"
+            tail = [f"  {line.text}" for line in replicas.log.since(0)[-_TAIL_LINES:]]
+            reason = f" ({replicas.reason})" if replicas.reason else ""
             raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
         await asyncio.sleep(_POLL_S)
     say(f"{name}: ready after {loop.time() - began:.1f} s")

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
     from faas_stack.stack.stack_function import StackFunction
 
-__all__ = ["Needs", "ScalerFailed", "ScalerProcess", "add_flags", "is_scaled", "joined"]
+__all__ = [
+    "ScalerFailed",
+    "ScalerOptions",
+    "ScalerProcess",
+    "add_flags",
+    "is_scaled",
+    "join_scaler_flag",
+]
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 5.0
@@ -45,7 +52,7 @@ class ScalerFailed(CarpoolError):
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ScalerOptions:
     """What a scaler is started with.
 
     Attributes:
@@ -54,7 +61,7 @@ class Needs:
         folder: The stack's; relative paths among the options are relative to it.
         token: The file that the token is in.
         port: Where people ask; 0: any.
-        options: Further ones of ``carpool scaler run``.
+        flags: Further options of ``carpool scaler run``.
     """
 
     gateway: str
@@ -62,7 +69,7 @@ class Needs:
     folder: Path
     token: Path
     port: int
-    options: Sequence[str] = ()
+    flags: Sequence[str] = ()
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--scaler", default="", metavar="OPTIONS", help=expected)
 
 
-def joined(argv: Sequence[str]) -> list[str]:
+def join_scaler_flag(argv: Sequence[str]) -> list[str]:
     """``--scaler`` and its argument as one word: the argument may begin with a dash, too."""
     words = list(argv)
     if "--scaler" in words[:-1]:
@@ -96,13 +103,13 @@ class ScalerProcess:
         url: Where people reach it; empty until it is known.
     """
 
-    def __init__(self, needs: Needs) -> None:
-        self._needs = needs
-        self._port = needs.port
+    def __init__(self, options: ScalerOptions) -> None:
+        self._options = options
+        self._port = options.port
         self._process = ChildProcess()
         self._supervisor = Supervisor(self._run, self._process, self._on_end)
         self._listens = asyncio.Event()
-        self.address = f"unix:{needs.run_dir}/scaler"
+        self.address = f"unix:{options.run_dir}/scaler"
         self.url = ""
 
     @property
@@ -149,19 +156,19 @@ class ScalerProcess:
         say(f"scaler: {outcome}; starting again in {pause_s:g} s")
 
     def _command(self) -> Command:
-        needs = self._needs
-        scratch = needs.run_dir / "scaler-tmp"
+        options = self._options
+        scratch = options.run_dir / "scaler-tmp"
         scratch.mkdir(mode=0o700, exist_ok=True)
         path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), _ROOT)))
         argv = (
             *(sys.executable, "-m", "carpool", "scaler", "run"),
-            *("--gateway", needs.gateway, "--token-file", str(needs.token.resolve())),
+            *("--gateway", options.gateway, "--token-file", str(options.token.resolve())),
             *("--listen", self.address, "--listen", f"127.0.0.1:{self._port}"),
-            *("--store", str(needs.folder.resolve() / STORE_FILE)),
-            *needs.options,
+            *("--store", str(options.folder.resolve() / STORE_FILE)),
+            *options.flags,
         )
         env = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path}
-        return Command(argv, env, needs.folder)
+        return Command(argv, env, options.folder)
 
     async def _pass_on(self, output: asyncio.StreamReader) -> None:
         """Print what it prints; it also says where it listens."""
@@ -174,7 +181,7 @@ class ScalerProcess:
         """Note its address in the stack's folder, for commands."""
         self.url = f"http://{address}"
         self._port = parse(address).port  # the same from now on, however often it starts
-        known = self._needs.folder / URL_FILE
+        known = self._options.folder / URL_FILE
         try:
             replace_file(known, f"{self.url}\n".encode(), 0o644)
         except OSError as error:

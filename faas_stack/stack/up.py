@@ -30,20 +30,26 @@ from faas_stack.provider.access import Access
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.process_backend import ProcessBackend
-from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack import stack_file
 from faas_stack.stack.assemble import assemble, exclusive
 from faas_stack.stack.ready import as_json, as_table, until_ready
-from faas_stack.stack.registered import kept_up, registered
-from faas_stack.stack.scaler_process import Needs, ScalerProcess, add_flags, is_scaled, joined
+from faas_stack.stack.scaler_process import (
+    ScalerOptions,
+    ScalerProcess,
+    add_flags,
+    is_scaled,
+    join_scaler_flag,
+)
+from faas_stack.stack.variant_copy import keep_current, variant_copy
 
 if TYPE_CHECKING:
     from faas_stack.provider.functions import Function
     from faas_stack.stack.assemble import BuildContext
-    from faas_stack.stack.registered import Registered
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
+    from faas_stack.stack.variant_copy import VariantCopy
 
 __all__ = ["deploy_request", "main", "provider_main"]
 
@@ -52,7 +58,7 @@ def main(argv: list[str]) -> int:
     """``carpool up``."""
     parser = _parser("up", "start a stack file's functions on this machine")
     add_flags(parser)
-    args = parser.parse_args(joined(argv))
+    args = parser.parse_args(join_scaler_flag(argv))
     return _run(args, deploy=True)
 
 
@@ -131,7 +137,7 @@ class _Session:
         self._args = args
         self._stack = stack
         secrets = SecretStore(args.secrets or stack.folder / ".secrets")
-        self._held = contextlib.ExitStack()
+        self._cleanup = contextlib.ExitStack()
         self._images: dict[str, BuildContext] = {}  # filled once the address is ours
         self._backend = ProcessBackend(
             self._images,
@@ -145,11 +151,11 @@ class _Session:
         self._provider = Provider(self._backend, secrets, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
-        self._registered: list[Registered] = []
+        self._variant_copies: list[VariantCopy] = []
 
     async def run(self, ready_s: float | None) -> int:
         """Serve until interrupted; deploys first if there is a time limit for that."""
-        with self._held:
+        with self._cleanup:
             work = self._serve(ready_s)
             return await serve_until_interrupted(work, self._drain, self._backend.close)
 
@@ -161,21 +167,21 @@ class _Session:
 
     async def _serve(self, ready_s: float | None) -> None:
         await self._listen()
-        self._held.enter_context(self._access.kept(self._provider.address))
+        self._cleanup.enter_context(self._access.stored(self._provider.address))
         await self._backend.open()
         for note in self._backend.notes:
             say(note)
-        self._held.enter_context(exclusive(self._stack))
+        self._cleanup.enter_context(exclusive(self._stack))
         contexts = [assemble(self._stack, function) for function in self._stack.functions]
         self._images.update({context.image: context for context in contexts})
-        found = (registered(self._stack, function) for function in self._stack.functions)
-        self._registered = [each for each in found if each is not None]
+        copies = (variant_copy(self._stack, function) for function in self._stack.functions)
+        self._variant_copies = [each for each in copies if each is not None]
         if ready_s is None:
             say(f"provider at {self._url()}; stop it with Ctrl-C")
-        say(self._access.told(self._provider.address))
+        say(self._access.login_hint(self._provider.address))
         if ready_s is not None:
             await self._deploy(ready_s)
-        await kept_up(self._registered)
+        await keep_current(self._variant_copies)
 
     async def _listen(self) -> None:
         try:
@@ -187,13 +193,13 @@ class _Session:
             raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
 
     async def _deploy(self, ready_s: float) -> None:
-        fleet = self._provider.fleet
+        functions = self._provider.functions
         deployed = []
         if any(is_scaled(function) for function in self._stack.functions):
-            fleet.scaler = ScalerAccess(await self._start_scaler(), self._secrets)
+            functions.scaler = ScalerAccess(await self._start_scaler(), self._secrets)
         for function in self._stack.functions:
             request = json.dumps(deploy_request(function)).encode()
-            deployed.append(await fleet.deploy(Deployment.from_json(request)))
+            deployed.append(await functions.deploy(Deployment.from_json(request)))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         try:
             await asyncio.gather(*waits)
@@ -204,22 +210,22 @@ class _Session:
 
     async def _start_scaler(self) -> str:
         """Start the scaler; where sidecars find it."""
-        options = [f"--variants={each.function}={each.target}" for each in self._registered]
-        options += shlex.split(self._args.scaler)
+        flags = [f"--variants={each.function}={each.target}" for each in self._variant_copies]
+        flags += shlex.split(self._args.scaler)
         if folder := self._access.folder(self._provider.address):
-            options += ["--basic-auth", str(folder)]
-        options += [f"--allow-host={name}" for name in self._access.hosts]
-        needs = Needs(
+            flags += ["--basic-auth", str(folder)]
+        flags += [f"--allow-host={name}" for name in self._access.hosts]
+        options = ScalerOptions(
             self._url(),
             self._backend.run_dir,
             self._stack.folder,
             token_file(self._secrets),
             self._args.scaler_port,
-            options,
+            flags,
         )
-        self._scaler = ScalerProcess(needs)
+        self._scaler = ScalerProcess(options)
         await self._scaler.start()
-        say(f"scaler: its page is {self._scaler.url}/, and asks for the token in {needs.token}")
+        say(f"scaler: its page is {self._scaler.url}/, and asks for the token in {options.token}")
         return self._scaler.address
 
     def _url(self) -> str:

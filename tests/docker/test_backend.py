@@ -113,7 +113,7 @@ async def test_pinned_cores_are_spread(rig: Rig) -> None:
 
 @story(STAGE)
 async def test_networks_are_private(rig: Rig) -> None:
-    """A function reaches those of its own stack and nobody of another's."""
+    """A function reaches those of its own stack and none of another's."""
     await rig.deploy("one")
     await rig.deploy("two")
     code = "import socket, sys; socket.create_connection((sys.argv[1], 8080), int(sys.argv[2]))"
@@ -179,9 +179,9 @@ async def test_out_of_memory_is_said(rig: Rig) -> None:
 async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     """A container that ignores SIGTERM is killed after its grace, and removed."""
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
-    log = rig.function("fn").running.log
+    log = rig.function("fn").replica_set.log
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas, what="no replica")
+    await wait_until_async(lambda: not rig.function("fn").replica_set.replicas, what="no replica")
     assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
     await wait_until_async(lambda: [] == containers(stack_of(rig)), what="its removal")
 
@@ -241,7 +241,7 @@ def test_functions_outlive_their_provider(tmp_path: Path) -> None:
             await rig.call("POST", "/function/fn/print", b"before")
             await rig.printed("fn", "before")
             status = json.loads((await rig.call("GET", "/system/function/fn")).body)
-            printer = rig.function("fn").running.log.since(0)[-1].instance
+            printer = rig.function("fn").replica_set.log.since(0)[-1].instance
             victim = next(container_of(i) for i in rig.instances("fn") if i.name != printer)
             return status, containers(stack), victim
 

@@ -31,7 +31,7 @@ def test_no_engine(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_images")
 def test_port_that_is_taken(tmp_path: Path) -> None:
-    """A port somebody has is named; nothing is started, nothing is touched."""
+    """A port in use is named; nothing is started, nothing is touched."""
     command = Command(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = command.run("--port", str(taken.getsockname()[1]))

@@ -190,7 +190,7 @@ def test_openfaas_s_gateway_in_front(compose: Compose) -> None:
 def test_functions_reach_no_more_than_they_need(compose: Compose) -> None:
     """Of the stack a function finds calls of others and syncs, by whatever name or address.
 
-    And what runs there is nobody in particular, so that even these two doors lead nowhere else.
+    And what runs there is an ordinary user, so that even these two doors lead nowhere else.
     """
     compose("up", "-d")
     url, session = compose.provider()
@@ -240,7 +240,7 @@ def from_within(compose: Compose, patience_s: int, *urls: str) -> dict[str, Any]
 @pytest.mark.docker
 @pytest.mark.slow
 def test_the_scaler_in_the_stack(compose: Compose, echo: str, tmp_path: Path) -> None:
-    """Instances follow the load, go and come back, and nobody wrote down where the scaler is."""
+    """Instances follow the load, go and come back, and no file says where the scaler is."""
     (tmp_path / "hasty.yaml").write_text(HASTY)
     compose.files.append(tmp_path / "hasty.yaml")
     compose("up", "-d", "provider", "scaler")
@@ -325,7 +325,7 @@ def keep_to_themselves(compose: Compose) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether somebody does."""
+    """Whether a request is answered there."""
     with contextlib.suppress(requests.RequestException):
         return requests.get(url, timeout=HANG_S).ok
     return False

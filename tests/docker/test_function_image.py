@@ -111,8 +111,8 @@ async def test_the_chain(rig: Rig) -> None:
 
 
 @tell(ECHO)
-async def test_batches_form_and_answers_are_everyone_s_own(rig: Rig) -> None:
-    """Under load requests share rides, no more than the label allows, and nobody gets another's."""
+async def test_batches_form_and_every_request_gets_its_own_answer(rig: Rig) -> None:
+    """Under load requests share batches, as large as the label allows; each gets its answer."""
     sizes: list[int] = []
 
     async def caller(number: int) -> None:
@@ -129,7 +129,7 @@ async def test_batches_form_and_answers_are_everyone_s_own(rig: Rig) -> None:
 
 @tell(ECHO)
 async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
-    """An update, more replicas, fewer, none: everybody is answered with his own, in batches."""
+    """An update, more replicas, fewer, none: every request gets its own answer, in batches."""
     over, sizes = asyncio.Event(), list[int]()
 
     async def caller(number: int) -> None:
@@ -144,23 +144,25 @@ async def test_nothing_fails_while_replicas_change_under_load(rig: Rig) -> None:
 
     async def become(replicas: int) -> None:
         await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
-        running = rig.function("fn").running
-        await wait_until_async(lambda: replicas == len(running.replicas) == running.available)
+        replica_set = rig.function("fn").replica_set
+        await wait_until_async(
+            lambda: replicas == len(replica_set.replicas) == replica_set.available
+        )
 
     callers = asyncio.gather(*(caller(number) for number in range(48)))
     await wait_until_async(lambda: len(sizes) > 200)
     (before,) = rig.instances("fn")
     document = {"service": "fn", "image": ECHO, "labels": LABELS, "envVars": {"revision": "2"}}
     assert 202 == (await rig.call("PUT", "/system/functions", document)).status
-    running = rig.function("fn").running
+    replica_set = rig.function("fn").replica_set
     await wait_until_async(
-        lambda: [False] == [r.instance is before for r in running.replicas], what="the update"
+        lambda: [False] == [r.instance is before for r in replica_set.replicas], what="the update"
     )
     await become(2)
     await become(1)
-    (last,) = running.replicas
+    (last,) = replica_set.replicas
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})  # callers wake it again
-    await wait_until_async(lambda: last not in running.replicas and running.available == 1)
+    await wait_until_async(lambda: last not in replica_set.replicas and replica_set.available == 1)
     over.set()
     await callers
     assert 4 < max(sizes) <= 16
@@ -239,6 +241,6 @@ def test_cold_start_holds_requests(tmp_path: Path) -> None:
         assert 0 == rig.function("fn").replicas
         answers = await asyncio.gather(*(ask(rig, b"cold") for _ in range(20)))
         assert {200} == {answer.status for answer in answers}
-        assert 1 == rig.function("fn").running.available
+        assert 1 == rig.function("fn").replica_set.available
 
     play(tmp_path)

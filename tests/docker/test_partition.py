@@ -72,7 +72,7 @@ async def test_more_than_the_engine_s_machine_has_is_refused(rig: Rig) -> None:
     assert (503, True) == (answer.status, b"1 would fit" in answer.body)
 
 
-def test_the_next_provider_knows_who_has_what(tmp_path: Path) -> None:
+def test_the_next_provider_knows_which_instance_has_what(tmp_path: Path) -> None:
     """Containers that go on keep their cores, and what they hold is not given away again."""
     stack = f"carpool-test-{os.getpid()}"
     journal = Journal(tmp_path / "functions")
@@ -87,8 +87,8 @@ def test_the_next_provider_knows_who_has_what(tmp_path: Path) -> None:
         async with provider(stage, tmp_path, stack=stack, journal=journal) as rig:
             await rig.ready("fn")
             (fn,) = rig.instances("fn")
-            seat = rig.backend.ledger.seat(fn.name)
-            assert (before, (int(before),)) == (cpuset(fn), seat.cores)
+            assignment = rig.backend.ledger.assignment(fn.name)
+            assert (before, (int(before),)) == (cpuset(fn), assignment.cores)
             assert 503 == (await refused(rig, {"cpu": str(CORES)}))[0]
             await rig.deploy("other", **PINNED)
             assert before != cpuset(rig.instances("other")[0])

@@ -1,4 +1,4 @@
-"""Stack files for the doctor, and what he says of them."""
+"""Stack files for the doctor, and what it says of them."""
 
 from __future__ import annotations
 

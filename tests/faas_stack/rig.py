@@ -107,22 +107,22 @@ class Rig:
 
     async def ready(self, name: str, replicas: int = 1) -> None:
         """Wait until ``replicas`` of a function are ready."""
-        running = self.function(name).running
+        replica_set = self.function(name).replica_set
         what = f"{name} ready"
-        await wait_until_async(lambda: running.available == replicas, what=what)
+        await wait_until_async(lambda: replica_set.available == replicas, what=what)
 
     def function(self, name: str) -> Function:
-        """The function as the fleet holds it."""
-        return self.provider.fleet.find(name)
+        """The function as the provider holds it."""
+        return self.provider.functions.find(name)
 
     def instances(self, name: str) -> list[SupervisedInstance]:
         """The instances of a function that are not on their way out."""
-        replicas = self.function(name).running.replicas
+        replicas = self.function(name).replica_set.replicas
         return [r.instance for r in replicas if not r.draining]  # type: ignore[misc]
 
     async def printed(self, name: str, text: str, times: int = 1) -> None:
         """Wait until a function's log has a line, so often."""
-        log = self.function(name).running.log
+        log = self.function(name).replica_set.log
 
         def said() -> bool:
             return [line.text for line in log.since(0)].count(text) >= times
@@ -131,7 +131,7 @@ class Rig:
 
     async def told(self, name: str, part: str) -> str:
         """Wait until a line of a function's log has ``part`` in it; the first such line."""
-        log, found = self.function(name).running.log, list[str]()
+        log, found = self.function(name).replica_set.log, list[str]()
 
         def said() -> bool:
             found[:] = [line.text for line in log.since(0) if part in line.text]

@@ -33,7 +33,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_port_of_the_moment_leaves_nothing() -> None:
     """What was made for it goes with it."""
-    with asked().kept(CHOSEN):
+    with asked().stored(CHOSEN):
         assert basic_auth.found(CHOSEN)
     assert basic_auth.found(CHOSEN) is None
 
@@ -44,7 +44,7 @@ def test_a_port_of_the_moment_may_be_that_of_another_stack() -> None:
     basic_auth.write(basic_auth.folder_of(CHOSEN), theirs)
     mine = asked()
     assert mine.auth
-    with mine.kept(CHOSEN):
+    with mine.stored(CHOSEN):
         assert theirs == mine.credentials == basic_auth.found(CHOSEN)
         assert b"admin:theirs" == mine.auth._expected
     assert theirs == basic_auth.found(CHOSEN)
@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     named = asked()
     named.named = file / "folder"  # as if the disk were full by now
     told = r"--basic-auth = .*/file/folder.*can be written"
-    with pytest.raises(ConfigError, match=told), named.kept(CHOSEN):
+    with pytest.raises(ConfigError, match=told), named.stored(CHOSEN):
         pass
     with pytest.raises(ConfigError, match=told):
         named.share("token", b"x")

@@ -61,13 +61,13 @@ async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> Non
     for most, expected in ((2**20, 2**26), (2**30, 2**30)):
         env = {"sidecar_answer_max_bytes": str(most)}
         await rig.deploy(f"fn{most}", envVars=env)
-        (replica,) = rig.function(f"fn{most}").running.replicas
+        (replica,) = rig.function(f"fn{most}").replica_set.replicas
         assert expected == replica.pool.answer_bytes
 
 
 async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]:
     """A call that a replica has."""
-    replicas = rig.function("fn").running.replicas
+    replicas = rig.function("fn").replica_set.replicas
     before = sum(replica.in_flight for replica in replicas)
     named = [(name.replace("_", "-"), value) for name, value in headers.items()]
     call = asyncio.ensure_future(rig.call("GET", f"/function/fn{path}", headers=named))
@@ -83,16 +83,16 @@ async def swept(rig: Rig, after_s: float) -> None:
 
 @story()
 async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
-    """It says how long it may take, and the function learns that nobody waits any more."""
+    """It says how long it may take, and the function learns that no client waits any more."""
     await rig.deploy("fn")
     call = await begun(rig, "/hang")
     await swept(rig, LIMIT_S - 1)
-    assert 1 == rig.function("fn").running.replicas[0].in_flight
+    assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
     await swept(rig, LIMIT_S)
     answer = await call
     assert (504, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
     assert "did not answer within 91 s" in answer.body.decode()
-    assert 0 == rig.function("fn").running.replicas[0].in_flight
+    assert 0 == rig.function("fn").replica_set.replicas[0].in_flight
     await rig.printed("fn", "the client left")
     assert 1 == rig.function("fn").answers[504]
 
@@ -113,7 +113,7 @@ async def test_x_timeout_limits_a_call(rig: Rig) -> None:
     await rig.deploy("fn")
     call = await begun(rig, "/hang", x_timeout="5s")
     await swept(rig, 5)
-    assert 1 == rig.function("fn").running.replicas[0].in_flight
+    assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
     await swept(rig, 6)
     answer = await call
     assert 504 == answer.status
@@ -122,7 +122,7 @@ async def test_x_timeout_limits_a_call(rig: Rig) -> None:
 
 @story()
 async def test_waiting_for_a_replica_counts_for_x_timeout_alone(rig: Rig) -> None:
-    """The caller's limit is from his call's arrival, the function's from its leaving."""
+    """The caller's limit is from the call's arrival, the function's from when it is sent on."""
     await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
     hurried = asyncio.ensure_future(rig.call("GET", "/function/fn", headers=[("x-timeout", "5s")]))
     patient = asyncio.ensure_future(rig.call("GET", "/function/fn"))
@@ -142,7 +142,7 @@ async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> N
         chunks = answer.chunks()
         assert b"data: 1\n\n" == await anext(chunks)
         await swept(rig, LIMIT_S - 1)
-        assert 1 == rig.function("fn").running.replicas[0].in_flight
+        assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
         await swept(rig, LIMIT_S)
         with pytest.raises(ConnectionFailed):
             await anext(chunks)
@@ -159,7 +159,7 @@ async def test_what_was_not_begun_with_goes_elsewhere(rig: Rig) -> None:
 
 
 @story()
-async def test_what_nobody_begins_with_is_refused_as_the_last_one_says(rig: Rig) -> None:
+async def test_a_call_that_no_replica_begins_is_refused_as_the_last_one_says(rig: Rig) -> None:
     """After five replicas the client gets what the fifth said."""
     await rig.deploy("fn")
     answer = await rig.call("POST", "/function/fn/refuse?times=99")
@@ -215,7 +215,7 @@ async def test_calls_of_a_stopped_replica_are_not_repeated_otherwise(rig: Rig) -
 
 
 @story(ProcessStage())
-async def test_a_replica_that_lets_nobody_in_any_more_keeps_what_it_has(rig: Rig) -> None:
+async def test_a_replica_that_accepts_no_more_calls_keeps_what_it_has(rig: Rig) -> None:
     """As one that was told to end does, by whomever: it refuses probes, and answers its calls."""
     await rig.deploy("fn", envVars={"repeatable": "1"})
     call = await begun(rig, "/hang")

@@ -130,7 +130,7 @@ def test_limits_of_a_container() -> None:
 def test_cores_of_a_container(
     cores: tuple[str, ...], pool: str, constraints: list[str], expected: str
 ) -> None:
-    """Its own, else those it names, else those that are nobody's alone, if any are somebody's."""
+    """Its own, else those it names, else those that no other has to itself, if some are pinned."""
     place = Place("s", "o", "net", cores, pool)
     assert expected == asked(place, constraints=constraints)["HostConfig"]["CpusetCpus"]
 
@@ -178,7 +178,7 @@ def test_share_of_a_gpu() -> None:
     ],
 )
 def test_resources(fields: dict[str, Any], expected: Resources) -> None:
-    """What a deployment asks for; constraints nobody here knows are passed over."""
+    """What a deployment asks for; unknown constraints are passed over."""
     assert expected == Resources.of(deployment(**fields))
 
 

@@ -60,7 +60,7 @@ def test_an_objective_that_one_missed_batch_breaks_wants_stages(doctor: Doctor) 
     assert "carpool stages" in told["executor"]["mend"]
 
 
-def test_a_model_that_nobody_can_read_is_left_alone(doctor: Doctor) -> None:
+def test_an_unreadable_model_is_left_alone(doctor: Doctor) -> None:
     """What is not known is no fault."""
     (doctor.folder / "fn" / "model.onnx").write_bytes(b"no model")
 

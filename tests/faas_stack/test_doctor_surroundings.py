@@ -206,7 +206,7 @@ def test_gpus_of_the_compose_files_provider(doctor: Doctor, gpus: str, found: li
 
 
 def test_a_scaler_that_answers(doctor: Doctor) -> None:
-    """Where somebody listens nothing is found, nor where only the stack's network can tell."""
+    """Where something listens nothing is found, nor where only the stack's network can tell."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         where = f"127.0.0.1:{listener.getsockname()[1]}"
         assert [] == doctor.says({**SCALED, "environment": {"sidecar_scaler": where}})
@@ -218,8 +218,8 @@ def test_a_scaler_that_answers(doctor: Doctor) -> None:
     assert [] == doctor.says({**SCALED, "environment": named, "secrets": ["carpool-scaler-token"]})
 
 
-def test_nobody_there(doctor: Doctor) -> None:
-    """Whoever was named and does not answer is a finding, and no more is concluded."""
+def test_nothing_listens(doctor: Doctor) -> None:
+    """What was named and does not answer is a finding, and no more is concluded."""
     with answering({}) as server:
         found = doctor.says({}, "--gateway", server, "--prometheus", server)
     assert ["reachable"] * 2 == checks(found)

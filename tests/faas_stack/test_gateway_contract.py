@@ -169,7 +169,7 @@ async def test_client_that_leaves_the_gateway(rig: Rig) -> None:
     await rig.printed("fn", "hanging")
     writer.close()
     await rig.printed("fn", "the client left")
-    replica = rig.function("fn").running.replicas[0]
+    replica = rig.function("fn").replica_set.replicas[0]
     await wait_until_async(lambda: replica.in_flight == 0)
 
 
@@ -236,7 +236,7 @@ async def test_logs_through_it(rig: Rig) -> None:
 
 
 @story(auth=ADMIN)
-async def test_nobody_gets_in_without_credentials(rig: Rig) -> None:
+async def test_no_request_passes_without_credentials(rig: Rig) -> None:
     """The provider asks for the gateway's credentials on everything but calls and health."""
     gateway = gateway_of(rig)
     for method, target in (

@@ -87,7 +87,7 @@ def test_work_that_fails_is_cleared_up_after_and_said() -> None:
     assert ["drain", "drain ends", "close"] == serving.done
 
 
-def test_interrupts_count_though_nobody_hears_of_them() -> None:
+def test_interrupts_count_with_standard_error_closed() -> None:
     """Ctrl-C ends the reader of a pipe first; what serves must end, too."""
     reading, writing = os.pipe()
     os.close(reading)

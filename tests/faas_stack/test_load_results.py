@@ -45,8 +45,8 @@ def test_an_slo_miss_is_a_late_answer_or_none() -> None:
     assert report["latency_ms"]["mean"] == pytest.approx(100)
 
 
-def test_mean_batch_counts_batches_not_riders() -> None:
-    """A batch of nine and one of one have mean five, though most riders saw nine."""
+def test_mean_batch_counts_batches_not_requests() -> None:
+    """A batch of nine and one of one have mean five, though most requests saw nine."""
     tally = Tally()
     for size in [9] * 9 + [1]:
         tally.answered(200, 0.01, size)

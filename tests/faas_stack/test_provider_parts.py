@@ -11,7 +11,7 @@ import uvloop
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
 from faas_stack.provider.logs import LogRing
-from faas_stack.provider.replicas import Replica, changes
+from faas_stack.provider.replicas import Replica, rollout_step
 
 # -- documents --------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ def test_ring_is_bounded_in_lines_and_bytes() -> None:
     assert [] == ring.since(ring.next)
 
 
-def test_ring_wakes_those_who_wait() -> None:
+def test_ring_wakes_its_readers() -> None:
     """Waiting ends with the next line, and for good when the ring is closed."""
 
     async def play() -> None:
@@ -191,11 +191,11 @@ def replicas(described: str) -> list[Replica]:
         pytest.param("On", 1, 0, "", id="a new one that never gets ready costs nothing"),
     ],
 )
-def test_changes(running: str, want: int, start: int, drain: str) -> None:
+def test_rollout_step(running: str, want: int, start: int, drain: str) -> None:
     """What is started and drained, from what runs and what is wanted."""
 
     async def decide() -> tuple[int, str]:
-        count, drained = changes(replicas(running), 1, want)
+        count, drained = rollout_step(replicas(running), 1, want)
         letters = ["on"[r.revision] for r in drained]
         pairs = zip(letters, drained, strict=True)
         return count, "".join(x.upper() if r.ready else x for x, r in pairs)
@@ -216,11 +216,11 @@ def test_changes(running: str, want: int, start: int, drain: str) -> None:
         pytest.param("N", 2, 1, "", id="scaling up does not ask: the start waits"),
     ],
 )
-def test_changes_without_room_for_one_more(running: str, want: int, start: int, drain: str) -> None:
+def test_rollout_step_on_a_full_machine(running: str, want: int, start: int, drain: str) -> None:
     """An old replica makes room for its successor, one at a time."""
 
     async def decide() -> tuple[int, str]:
-        count, drained = changes(replicas(running), 1, want, cramped=True)
+        count, drained = rollout_step(replicas(running), 1, want, full=True)
         letters = ["on"[r.revision] for r in drained]
         pairs = zip(letters, drained, strict=True)
         return count, "".join(x.upper() if r.ready else x for x, r in pairs)

@@ -178,7 +178,7 @@ async def test_killed_instance_comes_back(rig: Rig) -> None:
     assert ["carpool: ended with SIGKILL", "carpool: starting again in 0.1 s"] == [
         line for line in await rig.logs("fn") if line.startswith("carpool")
     ]
-    assert 1 == rig.function("fn").running.available
+    assert 1 == rig.function("fn").replica_set.available
 
 
 def test_a_stopped_instance_is_taken_out_and_replaced(
@@ -233,22 +233,22 @@ async def test_stop_is_sigterm_then_sigkill(rig: Rig) -> None:
     """An instance that ignores SIGTERM is killed after its grace, with all it has started."""
     await rig.deploy("fn", envVars={"deaf": "1", "spawn": "1"})
     instance = rig.instances("fn")[0]
-    child, log = int((await rig.logs("fn"))[0].split()[1]), rig.function("fn").running.log
+    child, log = int((await rig.logs("fn"))[0].split()[1]), rig.function("fn").replica_set.log
     pid = pid_of(instance)
     assert pid is not None
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    await wait_until_async(lambda: not rig.function("fn").replica_set.replicas)
     assert [False, False] == [alive(pid), alive(child)]
     assert "carpool: still there 3 s after SIGTERM: killed" in [x.text for x in log.since(0)]
     assert not (rig.backend.run_dir / "1").exists()
 
 
 @story(STAGE)
-async def test_who_prints_without_end_loses_lines(rig: Rig) -> None:
+async def test_an_instance_that_prints_without_end_loses_lines(rig: Rig) -> None:
     """Rather than keep the provider from its calls; what it prints afterwards is there again."""
     await rig.deploy("fn")
     assert 200 == (await rig.call("POST", "/function/fn/print", b"x\n" * 200_000)).status
-    log = rig.function("fn").running.log
+    log = rig.function("fn").replica_set.log
 
     def told() -> list[str]:
         return [line.text for line in log.since(0) if "lines were dropped" in line.text]
@@ -270,7 +270,7 @@ async def test_stop_while_waiting_to_start_again(rig: Rig) -> None:
     await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
     await wait_until_async(lambda: rig.instances("fn")[0].failing)
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    await wait_until_async(lambda: not rig.function("fn").replica_set.replicas)
 
 
 PROVIDER = """
@@ -288,7 +288,7 @@ async def main(folder):
     await backend.open()
     deployment = Deployment("fn", "img", env_vars={"spawn": "1", "deaf": "1"})
     function = await Functions(backend).deploy(deployment)
-    while not function.running.available:
+    while not function.replica_set.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, flush=True)
     await asyncio.Event().wait()

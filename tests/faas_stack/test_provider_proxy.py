@@ -122,7 +122,7 @@ async def test_x_timeout_that_lifts_the_limit_is_dropped(rig: Rig) -> None:
 
 @story()
 async def test_unknown_function(rig: Rig) -> None:
-    """An unknown function is 503 from the platform, which tells nobody which there are."""
+    """An unknown function is 503 from the platform, which does not tell which there are."""
     await rig.deploy("classify")
     answer = await rig.call("GET", "/function/classifi")
     assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
@@ -155,7 +155,7 @@ async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
     """When a client disconnects, so does the provider from the function, and nothing leaks."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
-    replica = rig.function("fn").running.replicas[0]
+    replica = rig.function("fn").replica_set.replicas[0]
     await wait_until_async(lambda: replica.in_flight == 1)
     call.cancel()
     await wait_until_async(lambda: replica.in_flight == 0)
@@ -209,7 +209,7 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
     for _ in range(3):
         reached = len(statuses) + 60
         await wait_until_async(lambda reached=reached: len(statuses) >= reached)  # type: ignore[misc]
-        await wait_until_async(lambda: rig.function("fn").running.available > 0)
+        await wait_until_async(lambda: rig.function("fn").replica_set.available > 0)
         victim = next(instance for instance in rig.instances("fn") if instance.ready)
         await victim.runner.kill()
     await calls
@@ -229,7 +229,7 @@ async def test_scaled_to_zero(rig: Rig) -> None:
         started_ns = int(seen(answer)["headers"]["x-start-time"])
         assert began_ns + 0.3e9 < started_ns < time.time_ns()
         assert str(started_ns).encode() == answer.header(b"x-start-time")
-    assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").running.available)
+    assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").replica_set.available)
 
 
 @story(patience_s=0.3)
@@ -262,7 +262,7 @@ async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})
     await rig.ready("fn", 3)
     calls = [asyncio.ensure_future(rig.call("GET", "/function/fn/hang")) for _ in range(9)]
-    replicas = rig.function("fn").running.replicas
+    replicas = rig.function("fn").replica_set.replicas
     await wait_until_async(lambda: sum(replica.in_flight for replica in replicas) == 9)
     assert [3, 3, 3] == [replica.in_flight for replica in replicas]
     for call in calls:
@@ -294,14 +294,14 @@ async def test_no_call_fails_during_an_update(rig: Rig) -> None:
     """A rolling update goes unnoticed by callers."""
 
     async def update() -> None:
-        running = rig.function("fn").running
+        replica_set = rig.function("fn").replica_set
         before = {instance.name for instance in rig.instances("fn")}
         document = {"service": "fn", "image": IMAGE, "envVars": {"ready_after": "0.2"}}
         assert 202 == (await rig.call("PUT", "/system/functions", document)).status
         await wait_until_async(
             lambda: (
-                len(running.replicas) == 2
-                and not before & {r.instance.name for r in running.replicas}
+                len(replica_set.replicas) == 2
+                and not before & {r.instance.name for r in replica_set.replicas}
             ),
             60,
         )
@@ -317,7 +317,7 @@ async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
         for replicas in (1, 3, 1):
             await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
             await wait_until_async(
-                lambda n=replicas: len(rig.function("fn").running.replicas) == n,  # type: ignore[misc]
+                lambda n=replicas: len(rig.function("fn").replica_set.replicas) == n,  # type: ignore[misc]
                 60,
             )
 
@@ -330,10 +330,10 @@ async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None
     await rig.deploy("fn")
     document = {"service": "fn", "image": IMAGE, "envVars": {"refuse": "1"}}
     await rig.call("PUT", "/system/functions", document)
-    running = rig.function("fn").running
-    await wait_until_async(lambda: any(r.instance.failing for r in running.replicas))
+    replica_set = rig.function("fn").replica_set
+    await wait_until_async(lambda: any(r.instance.failing for r in replica_set.replicas))
     assert "refuse" not in seen(await rig.call("GET", "/function/fn"))["env"]
-    assert 1 == running.available
+    assert 1 == replica_set.available
 
 
 @story()
@@ -341,7 +341,7 @@ async def test_removal_lets_calls_finish(rig: Rig) -> None:
     """A removed function is gone at once, and answers what it had accepted."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/slow?s=0.3"))
-    replica = rig.function("fn").running.replicas[0]
+    replica = rig.function("fn").replica_set.replicas[0]
     await wait_until_async(lambda: replica.in_flight == 1)
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
     assert 503 == (await rig.call("GET", "/function/fn")).status
@@ -354,10 +354,10 @@ async def test_a_call_does_not_bring_back_what_was_removed(rig: Rig) -> None:
     await rig.deploy("fn")
     function = rig.function("fn")
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
-    await wait_until_async(lambda: not function.running.replicas, what="the end of the replica")
+    await wait_until_async(lambda: not function.replica_set.replicas, what="the end of the replica")
     with pytest.raises(NotFound, match="'fn' was removed"):
-        await rig.provider.fleet.acquire(function)
-    assert [] == function.running.replicas
+        await rig.provider.functions.acquire(function)
+    assert [] == function.replica_set.replicas
     await rig.deploy("fn")  # another one of that name
     with pytest.raises(NotFound, match="'fn' was removed"):
-        await rig.provider.fleet.acquire(function)
+        await rig.provider.functions.acquire(function)

@@ -157,7 +157,7 @@ async def test_no_more_instances_than_the_machine_can_have(rig: Rig) -> None:
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_hundred_problems_are_told(tmp_path: Path, fields: dict[str, Any]) -> None:
-    """However many there are: nobody waits for the nearest word to each of half a million."""
+    """However many there are: no caller waits for the nearest word to each of half a million."""
 
     async def deploying() -> None:
         async with provider(ProcessStage(), tmp_path) as rig:

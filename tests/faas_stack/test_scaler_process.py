@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from faas_stack.stack.scaler_process import Needs, ScalerFailed, ScalerProcess
+from faas_stack.stack.scaler_process import ScalerFailed, ScalerOptions, ScalerProcess
 from scaler.stack_folder import URL_FILE
 from tests.waiting import wait_until_async
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def needs(folder: Path) -> Needs:
+def options_in(folder: Path) -> ScalerOptions:
     """A scaler whose gateway is not there yet."""
     (folder / "token").write_text("t" * 32)
     (folder / "run").mkdir()
-    options = ("--store", str(folder / "store.db"))
-    return Needs("http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, options)
+    flags = ("--store", str(folder / "store.db"))
+    return ScalerOptions("http://127.0.0.1:9", folder / "run", folder, folder / "token", 0, flags)
 
 
 def test_it_lasts_though_its_address_cannot_be_written(
@@ -32,7 +32,7 @@ def test_it_lasts_though_its_address_cannot_be_written(
     (tmp_path / URL_FILE).mkdir(parents=True)
 
     async def run() -> None:
-        scaler = ScalerProcess(needs(tmp_path))
+        scaler = ScalerProcess(options_in(tmp_path))
         try:
             await scaler.start()
             first, url = scaler.pid, scaler.url
@@ -58,7 +58,7 @@ def _told(capfd: pytest.CaptureFixture[str], said: list[str], text: str) -> bool
 
 def test_it_must_start_once(tmp_path: Path) -> None:
     """If it cannot at first, the user is told why, and waits for nothing."""
-    wanted = needs(tmp_path)
+    options = options_in(tmp_path)
     (tmp_path / "run" / "scaler-tmp").touch()
     with pytest.raises(ScalerFailed, match=r"the scaler cannot be started: .*scaler-tmp"):
-        uvloop.run(ScalerProcess(wanted).start())
+        uvloop.run(ScalerProcess(options).start())

@@ -235,7 +235,7 @@ def test_function_that_does_not_start(folder: Path) -> None:
 
 
 def test_port_in_use(folder: Path) -> None:
-    """A port that somebody has is a clear error before anything is touched."""
+    """A port in use is a clear error before anything is touched."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with carpool(folder, "up", "--port", port) as up:

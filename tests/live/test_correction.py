@@ -89,7 +89,7 @@ def _forms(found: Any) -> list[dict[str, Any]]:
 
 
 def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
-    """At first a plan is the model's; then it is what batches take, and somebody is told."""
+    """At first a plan is the model's; then it is what batches take, and a warning says so."""
     write_function(tmp_path)
     (tmp_path / "echo" / "handler.py").write_text(HANDLER)
     model = Linear(BASE_MS / 1000, PER_ITEM_MS / 1000)

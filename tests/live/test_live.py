@@ -117,7 +117,7 @@ SLEEPY = "--prewarm fixed --prewarm-params '{\"keep_alive_s\": 1}'"
 AT_ONCE_RPS = 1e5
 
 
-def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path, gate: Gate) -> None:
+def test_a_function_sleeps_and_holds_the_requests_that_wake_it(tmp_path: Path, gate: Gate) -> None:
     """Idle, it has no instance; who comes waits for one, up to the cap, and leaves in a batch."""
     write_sleeper(tmp_path, gate, **{"queue.max": "10"})
     with stack(tmp_path, SLEEPY) as running:
@@ -137,10 +137,10 @@ def test_a_function_sleeps_and_holds_who_wakes_it(tmp_path: Path, gate: Gate) ->
         assert "scaler_syncs_refused_total" not in metrics or 'reason="form"' not in metrics
 
 
-def test_who_wakes_a_function_is_answered_late_rather_than_refused(
+def test_a_request_that_wakes_a_function_is_answered_late_rather_than_refused(
     tmp_path: Path, gate: Gate
 ) -> None:
-    """No objective is as long as a start; only what the caller says himself ends his wait."""
+    """No objective is as long as a start; only the caller's own limit ends the wait."""
     write_sleeper(tmp_path, gate, slo="200ms")
     with stack(tmp_path, SLEEPY) as running:
         until_planned(running)

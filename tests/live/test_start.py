@@ -52,7 +52,7 @@ def test_a_port_that_is_taken_is_named_as_it_was_given(tmp_path: Path) -> None:
 
 
 def test_without_a_scaled_function_there_is_no_scaler(tmp_path: Path) -> None:
-    """What nobody scales is as it was: no process, no token, no port."""
+    """A function without a scaling policy is as it was: no process, no token, no port."""
     write_function(tmp_path, **{"scale.policy": "fixed"})
     with carpool(tmp_path, *_UP) as up:
         assert {"url", "functions", "credentials"} == set(up.result())

@@ -46,12 +46,12 @@ def served(answer: requests.Response) -> str:
 
 
 def answers(running: Stack, **headers: str) -> bool:
-    """Whether somebody with such a demand is served by now."""
+    """Whether a request with such a demand is served by now."""
     return 200 == ask(running, INFER, b"", **headers).status_code
 
 
 def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
-    """By headers, parameters and names; what nobody can give is refused with the closest."""
+    """By headers, parameters and names; what no variant can give is refused with the closest."""
     variants = write_function(tmp_path)
     narrow, wide = variants[NARROW], variants[WIDE]
     assert narrow.accuracy + 0.05 < wide.accuracy
@@ -91,7 +91,7 @@ def test_a_request_gets_the_variant_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_a_variant_that_is_registered_later_is_served_without_a_restart(tmp_path: Path) -> None:
-    """Refused while nobody has it; served once it is registered, and nobody fails meanwhile."""
+    """Refused while no variant has it; served once one is registered, and none fails meanwhile."""
     (narrow,) = write_function(tmp_path, "narrow").values()
     least = f"{narrow.accuracy + 0.02:.4f}"
     with stack(tmp_path, QUICKLY) as running:
@@ -161,7 +161,7 @@ def only_variant(running: Stack) -> str:
 
 
 def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -> None:
-    """Up and down again; nobody gets less than his application asks for, at no moment."""
+    """Up and down again; no request ever gets less than its application asks for."""
     apps = [{"name": "lax", "slo": "1s"}, {"name": "exact", "slo": "1s", "accuracy": 0.8}]
     variants = write_function(tmp_path, apps=json.dumps(apps))
     narrow, wide = variants[NARROW], variants[WIDE]
@@ -180,6 +180,6 @@ def test_variants_replace_one_another_without_a_failed_request(tmp_path: Path) -
 
 
 def check_accuracy(outcome: list[tuple[float, Any]], variants: dict[str, Variant]) -> None:
-    """Nobody got less than he asked for."""
+    """No request got less than it asked for."""
     for least, answer in outcome:
         assert variants[json.loads(answer.body)["model_version"]].accuracy >= least

@@ -50,12 +50,12 @@ __all__ = ["ProcessBackend"]
 log = logging.getLogger(__name__)
 
 _SIDECAR = (sys.executable, "-m", "sidecar")
-_KEPT = (
+_INHERITED = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
     *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
 )
 _SECRETS = "secrets"
-_DEEPEST = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
+_LONGEST_NAME = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
 _LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 # Where the packages are, if not installed: instances run in another folder and need them too.
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -218,7 +218,7 @@ class ProcessBackend:
     def _env(self, deployment: Deployment, context: BuildContext, scratch: Path) -> dict[str, str]:
         """What an image's and a container's environment would be, together."""
         settings = deployment.settings
-        env = {key: os.environ[key] for key in _KEPT if key in os.environ}
+        env = {key: os.environ[key] for key in _INHERITED if key in os.environ}
         env["PATH"] = _path()
         env["PYTHONUNBUFFERED"] = "1"
         if _CHECKOUT:
@@ -257,7 +257,7 @@ def _path() -> str:
 def _private_folder() -> Path:
     """A folder only we can enter, with a path short enough for the sockets in it."""
     folder = Path(tempfile.mkdtemp(prefix="carpool-"))
-    if len(str(folder)) + len(_DEEPEST) <= _LONGEST_SOCKET_PATH:
+    if len(str(folder)) + len(_LONGEST_NAME) <= _LONGEST_SOCKET_PATH:
         return folder
     folder.rmdir()
     return Path(tempfile.mkdtemp(prefix="carpool-", dir="/tmp"))

@@ -15,7 +15,7 @@ from carpool.cgroups import OUT_OF_MEMORY
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
 from carpool.process.lines import read_lines
-from faas_stack.partition.allocation import NoRoom
+from faas_stack.partition.allocation import NoCapacity
 from faas_stack.provider.local.supervised_instance import StartFailed
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ProcessRunner:
         self._name = name
         self._launch = launch
         self._partition = partition
-        self._told = ""  # what the log says that it is confined to
+        self._limits_logged = ""  # what the log says that it is confined to
         self._log = log
         self._process = ChildProcess(self._end_rest)
 
@@ -67,7 +67,7 @@ class ProcessRunner:
         """What holds it to its limits, in words, and how often it was killed by that."""
         killed = self._partition.killed_for_memory
         often = f"; out of memory {killed} time{'s' * (killed > 1)}" if killed else ""
-        return f"{self._partition}{often}" if self._told else ""
+        return f"{self._partition}{often}" if self._limits_logged else ""
 
     async def start(self) -> str:
         """Start the entry command."""
@@ -113,13 +113,13 @@ class ProcessRunner:
         partition = self._partition
         try:
             entered = partition.enter(self._launch.argv)
-        except NoRoom as error:
+        except NoCapacity as error:
             raise StartFailed(str(error), counts=False) from error
         except OSError as error:
             message = f"cannot limit it: {error.filename}: {error.strerror}"
             raise StartFailed(message) from error
-        if partition.limited and self._told != str(partition):
-            self._told = str(partition)
+        if partition.limited and self._limits_logged != str(partition):
+            self._limits_logged = str(partition)
             self._log.add(self._name, f"carpool: {partition}")
         return entered
 

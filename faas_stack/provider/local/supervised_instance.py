@@ -95,18 +95,18 @@ class SupervisedInstance:
         self._log = log
         self._changed = changed
         self._was_ready = False
-        self._says_failing = False
+        self._reports_failing = False
         self._silence = Silence()
-        self._unheard = 0  # probes in a row that were let in and not answered
+        self._unanswered = 0  # probes in a row that were let in and not answered
         self._failed_starts = 0
-        self._look = asyncio.Event()
+        self._probe_now = asyncio.Event()
         self._supervisor = Supervisor(self._run, runner, self._on_end)
         self._supervisor.start()
 
     @property
     def failing(self) -> bool:
         """Whether it, or what it starts, has died several times in a row before it was ready."""
-        return self._failed_starts >= _FAILING_STARTS or self._says_failing
+        return self._failed_starts >= _FAILING_STARTS or self._reports_failing
 
     @property
     def silent(self) -> bool:
@@ -114,7 +114,7 @@ class SupervisedInstance:
 
         One that refuses them takes no new requests, and may well answer those it has.
         """
-        return self._was_ready and self._unheard >= _SILENT_PROBES
+        return self._was_ready and self._unanswered >= _SILENT_PROBES
 
     @property
     def confined(self) -> str:
@@ -124,7 +124,7 @@ class SupervisedInstance:
     def suspect(self) -> None:
         """Not ready until the next look, which is now."""
         self._set_ready(ready=False)
-        self._look.set()
+        self._probe_now.set()
 
     async def stop(self, grace_s: float) -> None:
         """Ask it to end, after ``grace_s`` end it; returns when it is gone."""
@@ -144,7 +144,7 @@ class SupervisedInstance:
         """One run, from its start to its end; what became of it."""
         self._was_ready = False
         self._silence = Silence()
-        self._unheard = 0
+        self._unanswered = 0
         try:
             self.address = await self.runner.start()
         except StartFailed as error:
@@ -183,8 +183,10 @@ class SupervisedInstance:
                 if silence.too_long(_SILENCE_S, loop.time()) and not self._supervisor.stopping:
                     self._say(f"no answer to any probe for {_SILENCE_S:g} s: killed")
                     await self.runner.kill()
-                await wait_within(self._look, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S)
-                self._look.clear()
+                await wait_within(
+                    self._probe_now, _READY_PROBE_S if self.ready else _UNREADY_PROBE_S
+                )
+                self._probe_now.clear()
         finally:
             pool.close()
 
@@ -195,15 +197,15 @@ class SupervisedInstance:
         except (ConnectionFailed, TimeoutError) as error:
             if self.ready:
                 self.reason = "it does not answer probes"
-            self._unheard = self._unheard + 1 if isinstance(error, TimeoutError) else 0
+            self._unanswered = self._unanswered + 1 if isinstance(error, TimeoutError) else 0
             return None
-        self._unheard = 0
+        self._unanswered = 0
         self.repeatable = answer.header(_REPEATABLE) is not None
         ready = answer.status == 200  # noqa: PLR2004
         self.reason = "" if ready else answer.body[:_REASON_BYTES].decode("utf-8", "replace")
         failing = not ready and answer.header(b"x-carpool-failing") is not None
-        if failing != self._says_failing:
-            self._says_failing = failing
+        if failing != self._reports_failing:
+            self._reports_failing = failing
             self._changed()
         return ready
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, NoRoom, Promise, Seat, crowd
+from faas_stack.partition.allocation import (
+    Allocation,
+    Assignment,
+    NoCapacity,
+    Promise,
+    max_instances,
+)
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from tests.effort import scaled
@@ -36,7 +42,7 @@ def test_promises_add_up_to_what_there_is_and_not_beyond() -> None:
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(1), 2)
     ledger.promise("b", cores(0.5, memory_gib=1), 2)
-    with pytest.raises(NoRoom) as caught:
+    with pytest.raises(NoCapacity) as caught:
         ledger.promise("c", cores(0.5), 3)
     assert (
         "no room for 3 instances of 'c' with 0.5 core each: 2 would fit; of 4 cores and 8 GiB and "
@@ -54,7 +60,7 @@ def test_a_promise_takes_the_place_of_the_one_before() -> None:
     before = ledger.promise("a", cores(2), 2)
     assert Promise(cores(1), 4) == before
     ledger.record("a", before)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoCapacity):
         ledger.promise("b", cores(0.1), 1)
     ledger.record("a", None)
     ledger.promise("b", cores(4), 1)
@@ -66,9 +72,9 @@ def test_less_is_granted_even_where_there_is_too_little() -> None:
     ledger.record("a", Promise(cores(2), 5))
     ledger.promise("a", cores(2), 4)
     ledger.promise("a", cores(1), 8)
-    with pytest.raises(NoRoom, match="none would fit"):
+    with pytest.raises(NoCapacity, match="none would fit"):
         ledger.promise("b", cores(1), 1)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoCapacity):
         ledger.promise("a", cores(1), 9)
 
 
@@ -87,31 +93,31 @@ def test_what_could_never_fit_is_another_error(each: Resources, expected: str) -
     assert expected in str(caught.value)
 
 
-def test_who_names_no_size_is_not_counted() -> None:
+def test_an_instance_without_a_size_is_not_counted() -> None:
     """Functions without limits use what is left, as many as a machine can have of any."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(4, memory_gib=8), 1)
     ledger.promise("b", Resources(), 100)
     ledger.take("a-1", cores(4))
-    assert Seat(Resources()) == ledger.take("b-1", Resources())
+    assert Assignment(Resources()) == ledger.take("b-1", Resources())
 
 
 def test_a_machine_has_so_many_instances() -> None:
     """By its cores and its memory, whatever the size; what was promised stays."""
-    assert 128 == crowd(MACHINE)
-    assert 32 == crowd(Capacity((0,), 0.5, GIB))
-    assert 4 == crowd(Capacity((0, 1), 2.0, GIB / 8))
-    assert 1 == crowd(Capacity((0,), 1.0, 1.0))
-    assert 64 == crowd(Capacity((0, 1), 2.0))
-    assert 256 == crowd(Capacity())
+    assert 128 == max_instances(MACHINE)
+    assert 32 == max_instances(Capacity((0,), 0.5, GIB))
+    assert 4 == max_instances(Capacity((0, 1), 2.0, GIB / 8))
+    assert 1 == max_instances(Capacity((0,), 1.0, 1.0))
+    assert 64 == max_instances(Capacity((0, 1), 2.0))
+    assert 256 == max_instances(Capacity())
     ledger = Allocation(MACHINE)
     with pytest.raises(ConfigError, match="instances of 'a' = '129': expected at most 128"):
         ledger.promise("a", Resources(), 129)
     ledger.promise("a", Resources(), 100)
-    with pytest.raises(NoRoom, match="29 instances of 'b': 28 would fit"):
+    with pytest.raises(NoCapacity, match="29 instances of 'b': 28 would fit"):
         ledger.promise("b", cores(0.01), 29)
     ledger.promise("b", cores(0.01), 28)
-    with pytest.raises(NoRoom, match="none would fit"):
+    with pytest.raises(NoCapacity, match="none would fit"):
         ledger.promise("c", Resources(), 1)
     ledger.promise("c", Resources(), 0)
     ledger.promise("a", Resources(), 99)
@@ -123,7 +129,7 @@ def test_a_machine_has_so_many_instances() -> None:
 
 
 def test_promises_are_summed() -> None:
-    """For whoever watches the machine fill up."""
+    """For metrics, as the machine fills up."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", cores(0.5, memory_gib=1), 3)
     ledger.promise("b", cores(1), 1)
@@ -134,11 +140,11 @@ def test_promises_are_summed() -> None:
 
 
 def test_memory_alone_is_counted_alone() -> None:
-    """A function that limits its memory and no cores is in nobody's way with cores."""
+    """A function that limits its memory and no cores takes no cores from others."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", Resources(memory_bytes=4 * GIB), 2)
     ledger.promise("b", cores(4), 1)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoCapacity):
         ledger.promise("c", Resources(memory_bytes=1), 1)
 
 
@@ -146,7 +152,7 @@ def test_shares_of_gpus_are_laid_out() -> None:
     """Percentages of one GPU do not add up over two."""
     ledger = Allocation(MACHINE)
     ledger.promise("a", gpu(60), 2)
-    with pytest.raises(NoRoom):
+    with pytest.raises(NoCapacity):
         ledger.promise("b", gpu(50), 1)
     ledger.promise("b", gpu(40), 2)
 
@@ -154,7 +160,7 @@ def test_shares_of_gpus_are_laid_out() -> None:
 # -- seats --------------------------------------------------------------------------------------
 
 
-def test_whole_cores_are_one_s_alone() -> None:
+def test_whole_cores_are_of_one_instance_alone() -> None:
     """The others keep to the rest, which is less for as long."""
     ledger = Allocation(MACHINE)
     assert (3,) == ledger.take("a", cores(1, pinned=True)).cores
@@ -169,12 +175,12 @@ def test_a_seat_is_free_when_it_was_left() -> None:
     """Whoever comes earlier waits, and is told for whom."""
     ledger = Allocation(MACHINE)
     ledger.take("a", cores(3))
-    assert not ledger.has_room(cores(2))
-    with pytest.raises(NoRoom, match="waits for 2 cores; seats are held by a"):
+    assert not ledger.fits(cores(2))
+    with pytest.raises(NoCapacity, match="waits for 2 cores, held by a"):
         ledger.take("b", cores(2))
     ledger.leave("a")
     ledger.take("b", cores(2))
-    assert ledger.seat("b") == ledger.take("b", cores(2))  # a restart
+    assert ledger.assignment("b") == ledger.take("b", cores(2))  # a restart
 
 
 def test_the_fullest_gpu_is_taken_that_has_room() -> None:
@@ -183,20 +189,20 @@ def test_the_fullest_gpu_is_taken_that_has_room() -> None:
     assert ("g0",) == ledger.take("a", gpu(30)).gpus
     assert ("g0",) == ledger.take("b", gpu(60)).gpus
     assert ("g1",) == ledger.take("c", gpu(20)).gpus
-    assert not ledger.has_room(gpu(100))
+    assert not ledger.fits(gpu(100))
     assert ("g0",) == ledger.take("d", gpu(10)).gpus
 
 
 def test_seats_of_an_earlier_provider_are_taken() -> None:
     """What an instance is found to hold is held."""
     ledger = Allocation(MACHINE)
-    ledger.hold("a", Seat(cores(2, pinned=True), (0, 3), ("g1",)))
+    ledger.restore("a", Assignment(cores(2, pinned=True), (0, 3), ("g1",)))
     assert (1, 2) == ledger.pool_cores()
     assert (1, 2) == ledger.take("b", cores(2, pinned=True)).cores
-    assert not ledger.has_room(cores(0.1))
+    assert not ledger.fits(cores(0.1))
 
 
-def test_without_a_machine_nobody_is_refused() -> None:
+def test_without_a_machine_nothing_is_refused() -> None:
     """Where nothing is held to anything, nothing is counted."""
     ledger = Allocation(Capacity())
     ledger.promise("a", cores(1000, memory_gib=1000), 200)
@@ -218,7 +224,7 @@ SIZES = st.builds(
 def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> None:
     """Whoever comes and goes: sums stay below what there is, and no core is two instances'."""
     ledger = Allocation(MACHINE)
-    held: dict[str, Seat] = {}
+    held: dict[str, Assignment] = {}
     for comes, number, each in steps:
         name = f"i{number}"
         if not comes:
@@ -227,8 +233,8 @@ def test_never_more_than_there_is(steps: list[tuple[bool, int, Resources]]) -> N
         elif name not in held:
             try:
                 held[name] = ledger.take(name, each)
-            except NoRoom:
-                assert not ledger.has_room(each)
+            except NoCapacity:
+                assert not ledger.fits(each)
         alone = [core for seat in held.values() for core in seat.cores]
         pool = ledger.pool_cores()
         assert sorted((*alone, *pool)) == list(MACHINE.cores)

@@ -187,7 +187,7 @@ def test_files_of_version_2(tmp_path: Path) -> None:
     ("controllers", "why"), [("", "has none of the controllers"), ("io pids", "has none of")]
 )
 def test_version_2_without_controllers(tmp_path: Path, controllers: str, why: str) -> None:
-    """Where they are all with version 1, or nobody handed them down, it says so."""
+    """Where they are all with version 1, or not delegated, it says so."""
     (tmp_path / "cgroup.controllers").write_text(controllers)
     with pytest.raises(Unusable, match=why):
         TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
@@ -197,7 +197,7 @@ def test_version_2_without_controllers(tmp_path: Path, controllers: str, why: st
 
 
 def test_the_provider_moves_only_itself_out_of_the_way(tmp_path: Path) -> None:
-    """Beside somebody else's processes it says what to do instead; at its end it goes back."""
+    """Beside another program's processes it says what to do instead; at its end it goes back."""
     (tmp_path / "cgroup.controllers").write_text("cpu cpuset memory\n")
     tree = TreeV2(Place({}, Group(tmp_path, tmp_path)), "ours")
     (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")

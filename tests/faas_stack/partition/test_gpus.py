@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from faas_stack.partition import mps, nvml
-from faas_stack.partition.allocation import Seat
+from faas_stack.partition.allocation import Assignment
 from faas_stack.partition.cgroups import Unusable
 from faas_stack.partition.gpus import Gpus
 from faas_stack.partition.mps import CONTROL, Mps
@@ -60,7 +60,7 @@ def test_no_daemon_to_start(tmp_path: Path) -> None:
     daemon.stop()
     gpus = Gpus([GPU], tmp_path)
     assert gpus.prepare().startswith("no MPS, so those on one GPU take turns (")
-    assert {"CUDA_VISIBLE_DEVICES": "GPU-1"} == gpus.environment(Seat(HALF, (), ("GPU-1",)))
+    assert {"CUDA_VISIBLE_DEVICES": "GPU-1"} == gpus.environment(Assignment(HALF, (), ("GPU-1",)))
 
 
 def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_machine_s_daemon_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-def test_somebody_else_s_daemon_is_refused(tmp_path: Path) -> None:
+def test_another_user_s_daemon_is_refused(tmp_path: Path) -> None:
     """It serves its own user alone, so instances would not get what they are promised."""
     process = subprocess.Popen(["/bin/sleep", "60"], user=65534, group=65534, extra_groups=[])
     (tmp_path / f"{CONTROL}.pid").write_text(f"{process.pid}\n")
@@ -94,9 +94,9 @@ def test_mig_instances_are_used_as_they_are(tmp_path: Path) -> None:
     """By their own UUID, and without MPS."""
     gpus = Gpus([MIG], tmp_path)
     assert ("MIG-1",) == gpus.names
-    assert {"CUDA_VISIBLE_DEVICES": "MIG-1"} == gpus.environment(Seat(HALF, (), ("MIG-1",)))
+    assert {"CUDA_VISIBLE_DEVICES": "MIG-1"} == gpus.environment(Assignment(HALF, (), ("MIG-1",)))
     assert "MIG instances: those on one take turns" == gpus.prepare()
-    assert {} == gpus.environment(Seat(Resources(cpu=1.0)))
+    assert {} == gpus.environment(Assignment(Resources(cpu=1.0)))
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

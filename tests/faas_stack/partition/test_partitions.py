@@ -15,7 +15,7 @@ import uvloop
 from carpool.cgroups import Place, own_place
 from carpool.process import leftovers
 from faas_stack.partition import affinity, threads
-from faas_stack.partition.allocation import NoRoom
+from faas_stack.partition.allocation import NoCapacity
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.partitions import Partition, Partitions
 from faas_stack.partition.resources import Resources
@@ -82,7 +82,7 @@ def test_whole_cores_are_left_to_their_instance(partitions: Partitions) -> None:
     assert [CORES[1:], CORES[:1], CORES[:1]] == [whole.cores, half.cores, free.cores]
     late = Running(partitions, "late", Resources())
     assert CORES[:1] == late.cores
-    with pytest.raises(NoRoom, match="waits for 1 core; seats are held by half, whole"):
+    with pytest.raises(NoCapacity, match="waits for 1 core, held by half, whole"):
         partitions.of("second", WHOLE, list).enter(SLEEPER)
     whole.end()
     assert [CORES, CORES, CORES] == [free.cores, half.cores, late.cores]
@@ -117,7 +117,7 @@ def test_what_holds_is_said(partitions: Partitions) -> None:
 
 
 def test_off_is_nothing_but_threads() -> None:
-    """Nobody is refused, nobody is moved, and it says so."""
+    """No instance is refused or moved, and it says so."""
     off = Partitions.off()
     assert (SLEEPER, {}) == off.of("i", Resources(cpu=64.0), list).enter(SLEEPER)
     assert (0, "off: limits have no effect on anything but threads") == (len(off.groups), off.note)
@@ -142,7 +142,7 @@ def test_an_ordinary_user_is_told_what_holds() -> None:
     nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
     done = subprocess.run(command, capture_output=True, text=True, check=False, **nobody)
     if "Permission denied" in done.stderr or "Syntax" in done.stderr:
-        pytest.skip("an ordinary user may not read this folder, or his Python is too old")
+        pytest.skip("an ordinary user may not read this folder, or its Python is too old")
     assert "affinity and threads alone, no quota and no memory limit holds (" in done.stdout
     assert "Permission denied)" in done.stdout or "is mounted" in done.stdout
 

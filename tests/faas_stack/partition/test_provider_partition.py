@@ -99,7 +99,7 @@ async def test_a_function_s_own_threads_win(rig: Rig) -> None:
 
 @needs_v1
 @story(STAGE, capacity=TWO)
-async def test_who_wants_more_memory_is_killed_alone(rig: Rig) -> None:
+async def test_an_instance_that_takes_more_memory_is_killed_alone(rig: Rig) -> None:
     """Why is said; it is started again, under its limit; its neighbour has noticed nothing."""
     await rig.deploy("fn", limits={"memory": "96Mi"})
     await rig.deploy("other", limits={"memory": "96Mi"})
@@ -140,10 +140,10 @@ async def test_groups_go_with_their_instance(rig: Rig) -> None:
     await rig.deploy("fn", limits=LIMITS)
     (instance,) = rig.instances("fn")
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 0})
-    await wait_until_async(lambda: not rig.function("fn").running.replicas)
+    await wait_until_async(lambda: not rig.function("fn").replica_set.replicas)
     name = rig.backend.run_dir.name
     assert [] == [g for group in groups_v1().values() for g in (group.folder / name).glob("*/")]
-    assert rig.backend.ledger.seat(instance.name) is None
+    assert rig.backend.ledger.assignment(instance.name) is None
 
 
 PROVIDER = """
@@ -162,7 +162,7 @@ async def main(folder):
     limits = {"cpu": "100m", "memory": "128Mi"}
     deployment = Deployment("fn", "img", limits=limits, env_vars={"spawn": "1", "deaf": "1"})
     function = await Functions(backend).deploy(deployment)
-    while not function.running.available:
+    while not function.replica_set.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, backend._keeper.pid, flush=True)
     await asyncio.Event().wait()
@@ -240,7 +240,7 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
 
 @story(STAGE, capacity=TWO)
 async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
-    """Scaled to zero its share is anybody's; who calls it then is told, and served once it fits."""
+    """Scaled to zero its share is free; a call is refused with the reason until it fits."""
     await rig.deploy("a", limits={"cpu": "1"})
     await rig.call("POST", "/system/scale-function/a", {"replicas": 0})
     await rig.deploy("b", limits={"cpu": "2"})
@@ -251,7 +251,7 @@ async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
 
 
 @story(STAGE, capacity=TWO)
-async def test_who_comes_waits_until_who_goes_is_gone(rig: Rig) -> None:
+async def test_a_new_instance_waits_for_the_end_of_an_old_one(rig: Rig) -> None:
     """A share that is promised already is not used before it is free."""
     await rig.deploy("a", limits={"cpu": "2"}, envVars={"deaf": "1"})
     (going,) = rig.instances("a")
@@ -259,7 +259,7 @@ async def test_who_comes_waits_until_who_goes_is_gone(rig: Rig) -> None:
     await rig.call("DELETE", "/system/functions", {"functionName": "a"})
     await rig.deploy("b", ready=False, limits={"cpu": "2"})
     (coming,) = rig.instances("b")
-    await wait_until_async(lambda: "seats are held by a-1" in coming.reason)
+    await wait_until_async(lambda: "held by a-1" in coming.reason)
     assert (0, True) == (pid_of(coming), alive(pid))
     await rig.ready("b")
     assert not alive(pid)

@@ -7,7 +7,7 @@ before it makes another, and `sweep`, called when every function is back, remove
 A deployment is checked by making its container and removing it again unstarted: whatever the
 engine would object to (limits, mounts, a full disk) is reported to the caller that deploys.
 
-Cores, memory and GPUs are the ledger's. A container has its seat from before it is made until it
+Cores, memory and GPUs are the ledger's. A container holds its share from before it is made until it
 is removed; its labels say which, so that the next provider finds it so. Cores of a pinned one are
 its alone: all others of the stack run on the rest, and are moved when that changes.
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import BadRequest, CarpoolError, ConfigError, Problem
 from carpool.validation.problems import Problems
 from faas_stack.partition import amounts
-from faas_stack.partition.allocation import Allocation, Seat
+from faas_stack.partition.allocation import Allocation, Assignment
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.local.containers.engine import Engine, EngineError
@@ -131,9 +131,11 @@ class DockerBackend:
             problem = Problem("image", deployment.image, expected, str(error))
             raise ConfigError([problem]) from error
         name = f"{self._options.stack}-check-{randomness.token_hex(4)}"
-        there = self.ledger.capacity  # it is not started, so it needs no seat
+        there = self.ledger.capacity  # it is not started, so it holds nothing
         place = self._at(
-            Seat(resources, there.cores[: resources.whole_cores], there.gpus[: resources.gpus])
+            Assignment(
+                resources, there.cores[: resources.whole_cores], there.gpus[: resources.gpus]
+            )
         )
         try:
             asked = self._document(name, deployment, resources, place)
@@ -154,7 +156,7 @@ class DockerBackend:
         name = f"{self._options.stack}-{deployment.service}-{randomness.token_hex(4)}"
         if adopted:
             name = adopted.labels[f"{LABEL}instance"]
-            self.ledger.hold(name, _seat_of(adopted, resources))
+            self.ledger.restore(name, _assignment_of(adopted, resources))
         runner = ContainerRunner(
             name,
             self._engine,
@@ -171,9 +173,9 @@ class DockerBackend:
         """End ``instance`` in good order, within the grace period, and remove its container."""
         await self._instances[instance.name].stop(self._options.grace_s)
         del self._instances[instance.name]
-        seat = self.ledger.seat(instance.name)
+        assignment = self.ledger.assignment(instance.name)
         self.ledger.leave(instance.name)
-        if seat and seat.cores:
+        if assignment and assignment.cores:
             self._spread()
         self._mounts.remove(instance.name)
 
@@ -220,23 +222,23 @@ class DockerBackend:
         """Where an instance's container is to run.
 
         Raises:
-            NoRoom: there is no seat for it now.
+            NoCapacity: others hold what it needs.
         """
-        before = self.ledger.seat(name)
-        seat = self.ledger.take(name, resources)
-        if seat.cores and before is None:
+        before = self.ledger.assignment(name)
+        assignment = self.ledger.take(name, resources)
+        if assignment.cores and before is None:
             self._spread()
-        return self._at(seat)
+        return self._at(assignment)
 
-    def _at(self, seat: Seat) -> Place:
+    def _at(self, assignment: Assignment) -> Place:
         options = self._options
         return Place(
             options.stack,
             self._state.owner,
             options.network,
-            tuple(map(str, seat.cores)),
+            tuple(map(str, assignment.cores)),
             self._pool(),
-            seat.gpus,
+            assignment.gpus,
             options.mps,
         )
 
@@ -254,8 +256,8 @@ class DockerBackend:
 
     async def _move(self, cores: str) -> None:
         for name, instance in list(self._instances.items()):
-            seat, runner = self.ledger.seat(name), instance.runner
-            shares = seat and not seat.cores and not seat.each.cpuset
+            assignment, runner = self.ledger.assignment(name), instance.runner
+            shares = assignment and not assignment.cores and not assignment.each.cpuset
             if shares and isinstance(runner, ContainerRunner):
                 try:
                     await self._engine.confine(runner.container, cores)
@@ -263,8 +265,8 @@ class DockerBackend:
                     log.warning("%s stays on its cores: %s", name, error)
 
 
-def _seat_of(container: Container, resources: Resources) -> Seat:
+def _assignment_of(container: Container, resources: Resources) -> Assignment:
     """What a container of an earlier provider holds, as its labels say."""
     cores = filter(None, container.labels.get(f"{LABEL}cores", "").split(","))
     gpus = tuple(filter(None, container.labels.get(f"{LABEL}gpus", "").split(",")))
-    return Seat(resources, tuple(map(int, cores)), gpus)
+    return Assignment(resources, tuple(map(int, cores)), gpus)

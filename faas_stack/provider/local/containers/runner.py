@@ -87,17 +87,17 @@ class ContainerRunner:
 
     async def ended(self) -> str:
         """Pass its log on until it ends."""
-        words = _Words(self._name, self._log)
+        output = _ContainerLog(self._name, self._log)
         while True:
             try:
-                await self._engine.follow(self.container, words.again(), words.hear)
+                await self._engine.follow(self.container, output.resume(), output.feed)
                 found = await self._engine.find(self.container)
             except CarpoolError as error:
                 log.warning("%s: %s", self.container, error)
                 await asyncio.sleep(_ENGINE_AWAY_S)
                 continue
             if found is None or not found.running:
-                words.end()
+                output.end()
                 return _how(found)
             await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -134,7 +134,7 @@ class ContainerRunner:
         return True
 
 
-class _Words:
+class _ContainerLog:
     """Turns what a container printed into lines of the log, each with the engine's own time."""
 
     def __init__(self, name: str, log: LogRing) -> None:
@@ -144,12 +144,12 @@ class _Words:
         self._heard = self._known = ""  # the time of the last piece, now and when listening began
         self._printed: datetime | None = None
 
-    def again(self) -> float:
+    def resume(self) -> float:
         """Listening begins, perhaps once more: from when; 0 if nothing was heard before."""
         self._known = self._heard
         return self._printed.timestamp() if self._printed else 0.0
 
-    def hear(self, piece: bytes) -> None:
+    def feed(self, piece: bytes) -> None:
         """One piece: a time, a blank, and a line or the part of a long one."""
         stamp, _, text = piece.partition(b" ")
         time = stamp.decode("ascii", "replace")

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from faas_stack.stack.stack_file import StackFile, StackFunction
 
-__all__ = ["Registered", "kept_up", "registered"]
+__all__ = ["VariantCopy", "keep_current", "variant_copy"]
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
 
 
-class Registered:
+class VariantCopy:
     """The variants of one function.
 
     Args:
@@ -43,7 +43,7 @@ class Registered:
         self._source = source
         self._seen = target.read_bytes()
 
-    def take(self) -> bool:
+    def refresh(self) -> bool:
         """Take in what is new; whether anything was.
 
         Raises:
@@ -63,7 +63,7 @@ class Registered:
         return True
 
 
-def registered(stack: StackFile, function: StackFunction) -> Registered | None:
+def variant_copy(stack: StackFile, function: StackFunction) -> VariantCopy | None:
     """The variants that a function has in its folder, assembled already; None: it has none."""
     source = listing(function.handler) if function.handler else None
     if source is None or function.handler is None:
@@ -72,17 +72,17 @@ def registered(stack: StackFile, function: StackFunction) -> Registered | None:
     if function.template:
         folder /= function.template.handler_folder
     target = folder / source.relative_to(function.handler)
-    return Registered(function.name, source.resolve(), target.resolve())
+    return VariantCopy(function.name, source.resolve(), target.resolve())
 
 
-async def kept_up(all_of_them: Iterable[Registered]) -> None:
+async def keep_current(all_of_them: Iterable[VariantCopy]) -> None:
     """Look again and again, until cancelled."""
     told: dict[str, str] = {}
     while True:
         await asyncio.sleep(_LOOK_S)
         for each in all_of_them:
             try:
-                await asyncio.to_thread(each.take)
+                await asyncio.to_thread(each.refresh)
                 told.pop(each.function, None)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 if told.get(each.function) != str(error):

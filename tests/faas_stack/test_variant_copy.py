@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faas_stack.stack.assemble import assemble
-from faas_stack.stack.registered import registered
 from faas_stack.stack.stack_file import load
+from faas_stack.stack.variant_copy import variant_copy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,12 +48,12 @@ def test_new_variants_come_into_the_build_context(stack: Path) -> None:
     loaded = load(stack)
     (function,) = loaded.functions
     assemble(loaded, function)
-    found = registered(loaded, function)
+    found = variant_copy(loaded, function)
     assert found is not None
-    assert not found.take()
+    assert not found.refresh()
     register(stack.parent, "small", "large")
-    assert found.take()
-    assert not found.take()
+    assert found.refresh()
+    assert not found.refresh()
     assert "the model large" == (found.target.parent / "large.onnx").read_text()
     listed = json.loads(found.target.read_text())["variants"]
     assert ["small", "large"] == [entry["name"] for entry in listed]
@@ -65,13 +65,13 @@ def test_a_list_without_its_models_is_not_taken(stack: Path) -> None:
     loaded = load(stack)
     (function,) = loaded.functions
     assemble(loaded, function)
-    found = registered(loaded, function)
+    found = variant_copy(loaded, function)
     assert found is not None
     before = found.target.read_text()
     register(stack.parent, "small", "large")
     (stack.parent / "objects" / "variants" / "pictures" / "large.onnx").unlink()
     with pytest.raises(OSError, match=r"large\.onnx"):
-        found.take()
+        found.refresh()
     assert before == found.target.read_text()
 
 
@@ -82,4 +82,4 @@ def test_a_function_without_variants_has_none(tmp_path: Path) -> None:
     document = {"provider": {"name": "openfaas"}, "functions": {"plain": function}}
     (tmp_path / "stack.yaml").write_text(json.dumps(document))
     loaded = load(tmp_path / "stack.yaml")
-    assert registered(loaded, loaded.functions[0]) is None
+    assert variant_copy(loaded, loaded.functions[0]) is None

@@ -67,7 +67,7 @@ class ScalerAccess:
     address: str
     secrets: SecretStore
 
-    def equip(self, deployment: Deployment) -> Deployment:
+    def grant(self, deployment: Deployment) -> Deployment:
         """``deployment`` with the scaler's address and a token, if it takes part in scaling.
 
         Raises:
@@ -85,6 +85,6 @@ class ScalerAccess:
             secrets=tuple(dict.fromkeys((*deployment.secrets, SCALER_SECRET))),
         )
 
-    def dismiss(self, deployment: Deployment) -> None:
+    def revoke(self, deployment: Deployment) -> None:
         """Take back the token that ``deployment`` was given, if it was: it is no more."""
         self.secrets.take_back(deployment.service, deployment.namespace)

@@ -11,7 +11,7 @@ import pytest
 from carpool.settings import FunctionSettings
 from carpool.sync import function_token
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.scaled import ScalerAccess, token_file
+from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
@@ -34,25 +34,25 @@ def test_fronts_and_instances_are_told_where_the_scaler_is(tmp_path: Path) -> No
     """By a variable, with the token as a secret; and they are the same deployment as before."""
     access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
     for scaled in (deployment(POLICY, mode="http"), deployment(sidecar_class="c1", mode="http")):
-        equipped = access.equip(scaled)
+        granted = access.grant(scaled)
         assert ("scaler:8090", "http") == (
-            equipped.env_vars["sidecar_scaler"],
-            equipped.env_vars["mode"],
+            granted.env_vars["sidecar_scaler"],
+            granted.env_vars["mode"],
         )
-        assert ((SECRET,), scaled.uid) == (equipped.secrets, equipped.uid)
-        assert equipped == access.equip(equipped)
+        assert ((SECRET,), scaled.uid) == (granted.secrets, granted.uid)
+        assert granted == access.grant(granted)
     assert 20 < len((tmp_path / SECRET).read_text())
 
 
 def test_others_are_left_alone(tmp_path: Path) -> None:
-    """Functions that nobody scales, and those that name a scaler themselves."""
+    """Functions without a scaling policy, and those that name a scaler themselves."""
     access = ScalerAccess("scaler:8090", SecretStore(tmp_path))
     for alone in (deployment(), deployment(POLICY, sidecar_scaler="mine:1")):
-        assert alone is access.equip(alone)
+        assert alone is access.grant(alone)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_one_token_for_all_unless_somebody_gives_another(tmp_path: Path) -> None:
+def test_one_token_for_all_unless_a_namespace_has_another(tmp_path: Path) -> None:
     """Made once; a namespace has the same, until it has its own."""
     store = SecretStore(tmp_path)
     store.create(SECRET, "theirs", b"another")
@@ -70,7 +70,7 @@ def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
     )
     other = replace(deployment(POLICY), service="other")
     for each in (deployment(POLICY), instance, other):
-        access.equip(each)
+        access.grant(each)
     master = token_file(store).read_bytes()
     tokens = [
         path.read_bytes()
@@ -85,7 +85,7 @@ def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
 @story()
 async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
     """The bounds are those of its instances; what it is given is seen inside and nowhere else."""
-    rig.provider.fleet.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
+    rig.provider.functions.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
     await rig.deploy("fn", labels=POLICY)
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (1, POLICY) == (status["replicas"], status["labels"])
@@ -104,7 +104,7 @@ async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
 async def test_a_token_goes_with_its_function(rig: Rig) -> None:
     """Removed, no longer scaled, or refused: it keeps no token; the others keep theirs."""
     store = SecretStore(rig.folder / "secrets")
-    rig.provider.fleet.scaler = ScalerAccess("127.0.0.1:9", store)
+    rig.provider.functions.scaler = ScalerAccess("127.0.0.1:9", store)
 
     def holders() -> list[str]:
         return [name for name in "abc" if store.path(SECRET, "openfaas-fn", name) != master]
