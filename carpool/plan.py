@@ -109,7 +109,7 @@ class Plan:
 
     Attributes:
         function: The function the user calls.
-        version: Grows with every new plan of the function.
+        version: Grows with every new plan of the function, within a term.
         policy: Name of the policy that made it.
         classes: Which instances, how many of each size.
         routes: Which requests go where; the application ``*`` is every one without its own route.
@@ -120,6 +120,8 @@ class Plan:
         predicted: What the policy expects of the plan.
         explain: Why, in sentences an operator can read.
         variants: What requests may choose from that say what they need; empty: they may not.
+        term: Of the scaler that made it: each start of one has a higher term than any before, so a
+            plan of the last one is newer whatever its version; 0: nobody said.
 
     Raises:
         ConfigError: everything that is wrong with it, each with a path such as ``classes[0].cpu``.
@@ -135,10 +137,16 @@ class Plan:
     predicted: Predicted = Predicted()
     explain: tuple[str, ...] = ()
     variants: tuple[OnOffer, ...] = ()
+    term: int = 0
 
     def __post_init__(self) -> None:
         """Hold a plan made by a policy to the same form as one that came over the wire."""
         plan_validation.check(self.to_dict())
+
+    @property
+    def full_version(self) -> tuple[int, int]:
+        """Term and version: the newer of two plans has the higher."""
+        return self.term, self.version
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:

@@ -76,6 +76,7 @@ _PLAN = rules.record(
         "predicted": _PREDICTED,
         "explain": rules.each(_ANY_TEXT),
         "variants": rules.each(_ON_OFFER, unique="name"),
+        "term": _COUNT,
     },
     required=frozenset({"function", "version", "policy", "classes", "routes"}),
 )

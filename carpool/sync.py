@@ -56,6 +56,7 @@ Address = Annotated[str, Meta(pattern=r"\A\S{1,200}\Z")]
 Revision = Annotated[str, Meta(pattern=r"\A[-:A-Za-z0-9]{0,64}\Z")]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=10**9)]
+Term = Annotated[int, Meta(ge=0, lt=2**53)]
 Sequence = Annotated[int, Meta(ge=1, lt=2**53)]
 BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=1, lt=2**53)]]
 State = Annotated[str, Meta(pattern=r"\A(loading|ready|leaving)\Z")]
@@ -115,7 +116,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
         sender: Made anew at each start of a sidecar.
         sequence: Grows with each message of a sender.
         revision: Of the last answer with a plan; empty before the first.
-        version: Of the plan in force; None without one.
+        version, term: Of the plan in force; None and 0 without one.
         period_s: Since the last report.
         idle_s: For how long nothing has waited or been executed; None while something is.
         queued: Requests waiting.
@@ -143,6 +144,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
     fates: Mapping[str, Count] = {}
     latency: BinCounts = {}
     surging: bool = False
+    term: Term = 0
 
     def to_json(self) -> bytes:
         """As it travels."""

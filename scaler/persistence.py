@@ -20,12 +20,26 @@ if TYPE_CHECKING:
     from scaler.functions import Functions
     from scaler.store import Store
 
-__all__ = ["Keeping"]
+__all__ = ["Keeping", "next_term"]
 
 log = logging.getLogger(__name__)
 
 _REMEMBERED_MINUTES = 90 * 24 * 60
 _LEARNED_ROUNDS = 16  # histograms are larger than the rest, and change little
+
+
+_MS_PER_S = 1000
+
+
+def next_term(store: Store, wall_s: float) -> int:
+    """The term of a scaler that starts now: higher than that of any before it.
+
+    It is the time, in milliseconds since the epoch, so that it is higher too where another scaler
+    was started on another machine, or without its store; and above what is in the store, so that a
+    clock that was set back does no harm.
+    """
+    kept = (int(data.get("term", 0)) for data in store.get("function").values())
+    return max(int(wall_s * _MS_PER_S), 1 + max(kept, default=0))
 
 
 class Keeping:

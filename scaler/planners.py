@@ -79,6 +79,7 @@ class Planners:
     Args:
         setting: What they plan with.
         shadow: A policy that sees the same, and is not followed.
+        term: Of the plans that are made.
 
     Attributes:
         nodes: The servers: as set, or as found out meanwhile.
@@ -88,8 +89,9 @@ class Planners:
         ConfigError: the policy for all functions cannot be used.
     """
 
-    def __init__(self, setting: Setting, shadow: Shadow | None = None) -> None:
+    def __init__(self, setting: Setting, shadow: Shadow | None = None, term: int = 0) -> None:
         self._setting = setting
+        self._term = term
         self._guards: dict[str, Guard] = {}
         self._wrong: dict[str, str] = {}
         self.shadow = shadow
@@ -158,7 +160,8 @@ class Planners:
         return self._guards.get(policy)
 
     def _guard(self, policy: str) -> Guard:
-        return Guard(chosen_policy(policy, self._setting.policies), self._setting.limits)
+        policy_made = chosen_policy(policy, self._setting.policies)
+        return Guard(policy_made, self._setting.limits, self._term)
 
     def _room(self, views: Iterable[FunctionLoad]) -> Cluster | None:
         """The servers with the instances that there are, wherever they may be."""

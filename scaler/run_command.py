@@ -8,6 +8,8 @@ import logging
 import signal
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +24,7 @@ from scaler.dashboard.watch import Dashboard
 from scaler.functions import Functions
 from scaler.loop import Loop
 from scaler.metrics import Tally
-from scaler.persistence import Keeping
+from scaler.persistence import Keeping, next_term
 from scaler.planners import Planners
 from scaler.run_options import add_flags, read_options
 from scaler.second_source import SecondSource
@@ -93,10 +95,11 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)
-    functions = Functions(options.dependencies, Pace(options.sync_s))
+    term = next_term(store, time.time())
+    functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)
     senders = MessageOrder()
-    planners = Planners(options.setting, options.shadow)
+    planners = Planners(options.setting, options.shadow, term)
     keeping = Keeping(store, functions, senders)
     loop = Loop(functions, options.gateway, planners, keeping, tally)
     loop.lists = options.lists

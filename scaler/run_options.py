@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import uuid
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -167,7 +166,7 @@ def read_options(args: argparse.Namespace) -> Options:
         Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
         setting,
-        Dependencies(uuid.uuid4().hex[:8], times["window"], times["patience"], models, prewarm),
+        Dependencies(0, times["window"], times["patience"], models, prewarm),
         _shadow(args.shadow, setting) if args.shadow else None,
         Prometheus(args.prometheus, args.namespace) if args.prometheus else None,
         lists,

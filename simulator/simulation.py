@@ -224,7 +224,7 @@ class Simulation:
         settings, agenda = self._settings, self._agenda
         models = {each.name: each.model for each in self._scenario.functions}
         functions = Functions(
-            Dependencies("simulated", window_s=settings.window_s, models=models),
+            Dependencies(window_s=settings.window_s, models=models),
             Pace(settings.interval_s / _REPORTS) if settings.rate_level else Pace(),
         )
         functions.now = functions.wall = lambda: agenda.now_s

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Controller"]
 
+_DEPOSED = (
+    "its fronts follow a scaler that was started later, so this one changes nothing; "
+    "a scaler that is started now takes over"
+)
+
 
 class Controller:
     """The control of one function.
@@ -62,7 +67,7 @@ class Controller:
         self.registry = Registry(Rates(dependencies.window_s))
         self.timing = LatencySource((dependencies.models or {}).get(base.name), self.registry)
         self.plan: Plan | None = None
-        self.sidecar_config = SidecarConfig(dependencies.epoch)
+        self.sidecar_config = SidecarConfig(dependencies.term)
         self.decisions = Decisions()
         self.instance_health = InstanceHealth()
         self.notes: list[str] = []
@@ -172,6 +177,10 @@ class Controller:
 
     def step(self, now_s: float, wall_s: float) -> list[Action]:
         """What to ask of the gateway now; the fronts' orders are brought up to date."""
+        config = self.sidecar_config
+        if self.registry.term() > config.term:
+            self.notes = [_DEPOSED]
+            return []
         if self.plan is None and self._base is not None:
             self.notes = [*self._wrong, *filter(None, [self.failure])]
             return []
@@ -180,7 +189,7 @@ class Controller:
             self._base,
             self._deployed,
             {name: len(where) for name, where in ready.items()},
-            self.registry.follows(self.sidecar_config.version, now_s),
+            self.registry.follows(config.term, config.version, now_s),
         )
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
@@ -192,7 +201,7 @@ class Controller:
         self.wanted = self.instance_health.more(self.wanted, self.settings.scale_max)
         actions = self._reconciler.step(kinds, self.wanted, observed, now_s)
         surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._reconciler.awaited)
-        self.sidecar_config.give(self.plan, surplus, ready, self.registry.version())
+        config.give(self.plan, surplus, ready)
         self.notes = [
             *self._wrong,
             *self._reconciler.notes,
@@ -229,6 +238,7 @@ class Controller:
             self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
             "plan": self._formed[1],
+            "term": self.sidecar_config.term,
             "version": self.sidecar_config.version,
             "roll": self.registry.to_dict(),
             "correction": self.timing.correction.to_dict(),

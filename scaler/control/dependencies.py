@@ -19,14 +19,14 @@ class Dependencies:
     """The same for all of them.
 
     Attributes:
-        epoch: As in `Orders`.
+        term: Of plans: higher at each start of a scaler than at any before.
         window_s: How far back arrivals are counted.
         patience_s: How long an instance may take to become ready.
         models: Latency models by function, where they are named.
         prewarm: Makes a prewarm policy; None: functions go by their plans alone.
     """
 
-    epoch: str
+    term: int = 0
     window_s: float = 10.0
     patience_s: float = 120.0
     models: Mapping[str, LatencyModel] | None = None

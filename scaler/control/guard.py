@@ -12,7 +12,7 @@ Policies stay naive; what every one of them should be kept from is kept from the
 4. It is followed no faster than is good (`stabilization`).
 5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
    instances cannot take.
-6. Another plan than the one in force has the version after it.
+6. Another plan than the one in force has the version after it, and the term of this scaler.
 
 The same guard stands before every policy in a simulation, at the command line and live.
 """
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
 from scaler.control import plan_size
-from scaler.control.plan_builder import build_plan
+from scaler.control.plan_builder import build_plan, numbered
 from scaler.control.planner import Planning
 from scaler.control.policy_errors import raised
 from scaler.control.proposals import proposed
@@ -57,6 +57,7 @@ class Guard:
     Args:
         policy: Of any origin.
         limits: How fast plans may follow it.
+        term: Of the plans that it makes.
 
     Attributes:
         notes: Why functions kept their plan, or got another than the policy wanted, in the last
@@ -64,10 +65,11 @@ class Guard:
         failures: What the policy did wrong in the last round, by the name of who has no plan of it.
     """
 
-    def __init__(self, policy: ScalePolicy, limits: Limits | None = None) -> None:
+    def __init__(self, policy: ScalePolicy, limits: Limits | None = None, term: int = 0) -> None:
         self._policy = policy
         self._name = type(policy).__name__.lower()
         self._stabilization = Stabilization(limits or Limits())
+        self._term = term
         self._sizes = SizeTable()
         self._billing: dict[Prices, Billing] = {}
         self.notes: dict[str, list[str]] = {}
@@ -91,10 +93,12 @@ class Guard:
                 )
         if snapshot.cluster is not None:
             self._fit(loads, plans, unplaced, snapshot.cluster.copy())
-        numbered = {
-            load.name: _numbered(load, plans[load.name]) for load in loads if load.name in plans
+        versioned = {
+            load.name: numbered(plans[load.name], load.plan, self._term)
+            for load in loads
+            if load.name in plans
         }
-        return Planning(numbered, {name: rate for name, rate in unplaced.items() if rate > 0})
+        return Planning(versioned, {name: rate for name, rate in unplaced.items() if rate > 0})
 
     def _shown(self, load: FunctionLoad, snapshot: Snapshot) -> FunctionLoad:
         """The function as the policy sees it."""
@@ -208,14 +212,3 @@ def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
 
 def _classes(load: FunctionLoad) -> tuple[InstanceClass, ...]:
     return load.plan.classes if load.plan else ()
-
-
-def _numbered(load: FunctionLoad, plan: Plan) -> Plan:
-    """The plan with the version after that of the one in force, if it is another."""
-    before = load.plan
-    if before is None or plan is before:
-        return plan
-    as_before = replace(
-        plan, version=before.version, predicted=before.predicted, explain=before.explain
-    )
-    return before if as_before == before else replace(plan, version=before.version + 1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from carpool.scaling import Application, FunctionLoad, Proposal, Size
 
-__all__ = ["build_plan", "unchanged"]
+__all__ = ["build_plan", "numbered", "unchanged"]
 
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
@@ -41,7 +41,8 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
     routes = _routes(load, proposal, ordered, names)
     plan = Plan(
         function=load.name,
-        version=before.version if before else 1,  # the guard numbers what changes
+        term=before.term if before else 0,  # what changes is `numbered`
+        version=before.version if before else 1,
         policy=policy,
         classes=tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
         routes=routes,
@@ -51,6 +52,22 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
         variants=tuple(_offer(load, names[size], size) for size in proposal.on_offer),
     )
     return before if before and unchanged(plan, before) else plan
+
+
+def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
+    """The plan with this term and the version after that of the one in force, if it is another."""
+    if plan is before:
+        return plan
+    if before is None:
+        return replace(plan, term=term)
+    as_before = replace(
+        plan,
+        term=before.term,
+        version=before.version,
+        predicted=before.predicted,
+        explain=before.explain,
+    )
+    return before if as_before == before else replace(plan, term=term, version=before.version + 1)
 
 
 def unchanged(plan: Plan, before: Plan) -> bool:
@@ -65,7 +82,7 @@ def unchanged(plan: Plan, before: Plan) -> bool:
 
 def _carried_out(plan: Plan) -> tuple[object, ...]:
     """All but words, the version and routes."""
-    words = ("version", "predicted", "explain", "routes")
+    words = ("term", "version", "predicted", "explain", "routes")
     return tuple(getattr(plan, field.name) for field in fields(plan) if field.name not in words)
 
 

@@ -185,14 +185,17 @@ class Registry:
                 idle_s = min(idle_s, front.report.idle_s + now_s - front.heard_s)
         return idle_s
 
-    def follows(self, version: int, now_s: float) -> bool:
-        """Whether every front is under a plan of this version or a later one."""
-        versions = [front.report.version for front in self._live(now_s)]
-        return all(found is not None and found >= version for found in versions)
+    def follows(self, term: int, version: int, now_s: float) -> bool:
+        """Whether every front is under this plan or a newer one."""
+        reports = [front.report for front in self._live(now_s)]
+        return all(
+            report.version is not None and (report.term, report.version) >= (term, version)
+            for report in reports
+        )
 
-    def version(self) -> int:
-        """The highest version of a plan that a front has said to follow."""
-        return max((front.report.version or 0 for front in self._fronts.values()), default=0)
+    def term(self) -> int:
+        """The highest term of a plan that a front has said to follow."""
+        return max((front.report.term for front in self._fronts.values()), default=0)
 
     def load_s(self) -> float:
         """How long instances take to load: what most did of those there are, or were last."""

@@ -1,8 +1,8 @@
 """What the front sidecars of one function are to follow: a plan, and where its instances are.
 
 It is the scaling plan, with the instances of an old one that stand in while new ones load. Its
-version grows with each change of it, and never falls behind what a front has been told before, by
-whichever scaler. A revision names version and addresses together.
+version grows with each change of it. Its term is that of this start of the scaler, so that fronts
+take it for newer than whatever they were told before. A revision names both and the addresses.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SidecarConfig:
     """What is in force for the fronts.
 
     Attributes:
-        epoch: Differs from one life of the scaler to the next, so that revisions do.
+        term: Higher at each start of a scaler than at any before.
         version: Of the plan, as the fronts count.
         plan: Theirs; None while there is none.
         instances: Addresses by class.
     """
 
-    epoch: str
+    term: int
     version: int = 0
     plan: Plan | None = None
     instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,14 +43,13 @@ class SidecarConfig:
     @property
     def revision(self) -> str:
         """Names what is in force."""
-        return f"{self.epoch}:{self.version}:{self._changes}" if self.plan else ""
+        return f"{self.term}:{self.version}:{self._changes}" if self.plan else ""
 
     def give(
         self,
         plan: Plan,
         surplus: Sequence[InstanceClass],
         ready: Mapping[str, tuple[str, ...]],
-        followed: int,
     ) -> None:
         """Put a plan in force.
 
@@ -58,12 +57,11 @@ class SidecarConfig:
             plan: What should run.
             surplus: The class of each instance that stands in, once for each.
             ready: Addresses of the ready instances by class.
-            followed: The highest version that a front has said to follow.
         """
         told = _plain(interim(plan, surplus))
-        if self.plan is None or _plain(self.plan) != told or followed > self.version:
-            self.version = max(self.version, followed) + 1
-            self.plan = replace(told, version=self.version, explain=plan.explain)
+        if self.plan is None or _plain(self.plan) != told:
+            self.version += 1
+            self.plan = replace(told, term=self.term, version=self.version, explain=plan.explain)
         names = {kind.name for kind in told.classes}
         instances = {name: where for name, where in ready.items() if name in names and where}
         if instances != self.instances:
@@ -100,4 +98,4 @@ def stand_ins(
 
 def _plain(plan: Plan) -> Plan:
     """A plan without what makes no difference to a sidecar."""
-    return replace(plan, version=0, predicted=Predicted(), explain=())
+    return replace(plan, term=0, version=0, predicted=Predicted(), explain=())

@@ -92,8 +92,11 @@ class FunctionUpstreams:
             ConfigError: addresses of a class that the plan does not have, or of two classes, or of
                 none where the plan has several.
         """
-        if self.plan and plan.version <= self.plan.version and plan != self.plan:
-            msg = f"version = {plan.version}: expected more than {self.plan.version}, now in force"
+        if self.plan and plan.full_version <= self.plan.full_version and plan != self.plan:
+            now = f"{self.plan.version} of term {self.plan.term}"
+            msg = (
+                f"version = {plan.version} of term {plan.term}: expected more than {now}, in force"
+            )
             raise Conflict(msg)
         members = _members(plan, addresses, list(self._by_address))
         known = self._exec_times

@@ -29,10 +29,8 @@ def test_a_plan_survives_the_journey() -> None:
 def test_the_form_has_every_documented_key() -> None:
     """The JSON form has exactly the documented keys, present even where nothing is known."""
     bare = json.loads(Plan("f", 1, "fixed", (InstanceClass("a", 1, 1, 1),)).to_json())
-    keys = (
-        "function version policy classes routes prewarm_s keep_alive_s predicted explain variants"
-    )
-    assert keys.split() == list(bare)
+    keys = "function version policy classes routes prewarm_s keep_alive_s predicted explain"
+    assert [*keys.split(), "variants", "term"] == list(bare)
     keys = "name cpu batch_size replicas variant gpu memory_mb exec_s rate_low rate_high"
     assert set(keys.split()) == set(bare["classes"][0])
     keys = "latency_s cost_per_request mean_batch slo_miss_ratio"
@@ -44,6 +42,13 @@ def test_what_is_not_known_may_be_left_out() -> None:
     """A plan needs its function, version, policy, classes and routes; the rest has defaults."""
     text = '{"function": "f", "version": 0, "policy": "p", "classes": [], "routes": []}'
     assert Plan("f", 0, "p") == Plan.from_json(text)
+
+
+def test_a_later_term_makes_a_plan_newer() -> None:
+    """Whatever the version; within a term the version does. A plan of before terms has none."""
+    ages = [Plan("f", 9, "p"), Plan("f", 1, "p", term=4), Plan("f", 2, "p", term=4)]
+    assert [(0, 9), (4, 1), (4, 2)] == [plan.full_version for plan in ages]
+    assert ages == sorted(ages, key=lambda plan: plan.full_version)
 
 
 @pytest.mark.parametrize(

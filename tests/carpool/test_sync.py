@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from carpool.errors import ConfigError
 from carpool.plan import InstanceClass, Plan, Route
@@ -37,6 +38,7 @@ REPORT = FrontReport(
     idle={3: 1},
     fates={"done": 5},
     latency={40: 4, 51: 1},
+    term=2**41,
 )
 ANNOUNCEMENT = Announcement("classify", "b" * 16, 1, "b4-c1", "unix:/run/s", "ready", 1.5, "")
 PLAN = Plan(
@@ -62,6 +64,7 @@ def test_a_message_arrives_as_it_was(message: FrontReport | Announcement) -> Non
         ({"sender": "short"}, "sender"),
         ({"function": "No Name"}, "function"),
         ({"queued": -1}, "queued"),
+        ({"term": 2**53}, "term"),
         ({"starving": 1}, "starving"),
         ({"period_s": float("nan")}, "body"),
         ({"state": "ready"}, "state = 'ready': expected no such field"),
@@ -83,6 +86,13 @@ def test_an_ill_formed_report_says_what_is_wrong(changed: dict[str, Any], names:
     with pytest.raises(ConfigError) as raised:
         read_message(json.dumps(data).encode())
     assert names in str(raised.value)
+
+
+def test_a_front_of_before_there_were_terms_is_read() -> None:
+    """It says nothing of the term of its plan, nor of a surge."""
+    data = json.loads(REPORT.to_json())
+    del data["term"], data["surging"]
+    assert structs.replace(REPORT, term=0) == read_message(json.dumps(data).encode())
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class FunctionState:
         self.load = Load(0.0)
         self.load.on_surge = self._surged
         self.gateway = Gateway()
-        self.functions = Functions(Dependencies("e", models={"f": MODEL}), Pace())
+        self.functions = Functions(Dependencies(models={"f": MODEL}), Pace())
         self.functions.now = self.functions.wall = lambda: self.now_s
         self.functions.wake = self._woken
         self.functions.active = True

@@ -113,7 +113,7 @@ async def scaler(
     path = rig.folder / "scenario.yaml"
     path.write_text(SCENARIO)
     scenario = read_scenario(path)
-    functions = Functions(Dependencies("e1", models={"echo": scenario.functions[0].model}), Pace())
+    functions = Functions(Dependencies(models={"echo": scenario.functions[0].model}), Pace())
     tally, senders = Tally(lambda: list(functions), functions.now), MessageOrder()
     setting = Setting(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None

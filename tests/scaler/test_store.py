@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool.errors import ConfigError
+from scaler.persistence import next_term
 from scaler.store import Store
 
 if TYPE_CHECKING:
@@ -43,6 +44,17 @@ def test_what_was_kept_is_there_again(path: Path) -> None:
         again.forget(before=11)
     assert [("*", 11, 1)] == again.counts("f")
     again.close()
+
+
+def test_terms_grow_from_start_to_start(path: Path) -> None:
+    """By the clock; above what was kept where that was set back, and from a store without any."""
+    store = Store(path)
+    assert 5_000 == next_term(store, 5.0)
+    with store.round():
+        store.put("function", {"f": FORM, "g": {"term": 5_000}, "h": {"term": 4_000}})
+    assert 5_001 == next_term(store, 1.0)
+    assert 6_000 == next_term(store, 6.0)
+    store.close()
 
 
 def test_a_round_is_kept_as_a_whole_or_not_at_all(path: Path) -> None:

@@ -122,7 +122,7 @@ async def scaler(
     serves: bool = True,
 ) -> AsyncIterator[Caller]:
     """A scaler without rounds: what it knows is set by the test."""
-    functions = Functions(Dependencies("e1"))
+    functions = Functions(Dependencies())
     functions.observe({"echo": BASE, "plain": PLAIN})
     functions.active = True
     tally = Tally(lambda: list(functions), functions.now)

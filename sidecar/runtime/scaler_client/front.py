@@ -120,6 +120,7 @@ class Front:
             fates,
             taken.latency,
             taken.surging,
+            plan.term if plan else 0,
         )
 
     def answered(self, answer: SyncAnswer) -> None:

@@ -94,30 +94,35 @@ def test_the_interval_grows_with_what_messages_cost() -> None:
 
 def test_versions_grow_with_what_fronts_have_to_do_only() -> None:
     """Another explanation is no change; addresses change the revision; routes the version."""
-    config = SidecarConfig("e")
-    config.give(plan(SMALL), (), {"small": ("a",)}, 0)
+    config = SidecarConfig(7)
+    config.give(plan(SMALL), (), {"small": ("a",)})
     first = (config.version, config.revision)
-    config.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)}, 0)
+    config.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)})
     assert first == (config.version, config.revision)
-    config.give(plan(SMALL), (), {"small": ("a", "b")}, 0)
+    config.give(plan(SMALL), (), {"small": ("a", "b")})
     assert first[0] == config.version
     assert first[1] != config.revision
-    config.give(plan(SMALL, LARGE), (), {}, 0)
+    config.give(plan(SMALL, LARGE), (), {})
     assert first[0] + 1 == config.version
 
 
-def test_a_scaler_that_forgot_goes_on_above_what_fronts_follow() -> None:
-    """A front refuses a version that is not newer, so the next one is."""
-    config = SidecarConfig("e")
-    config.give(plan(SMALL), (), {}, 57)
-    assert config.plan is not None
-    assert (58, 58) == (config.version, config.plan.version)
+def test_fronts_take_the_plan_of_a_later_start_for_newer() -> None:
+    """Its term is higher, whatever the versions are."""
+    before, after = SidecarConfig(7, version=57), SidecarConfig(8)
+    for config in (before, after):
+        config.give(plan(SMALL), (), {})
+        assert config.plan is not None
+        assert (config.term, config.version) == config.plan.full_version
+    assert before.plan
+    assert after.plan
+    assert after.plan.full_version > before.plan.full_version
+    assert after.revision != before.revision
 
 
 def test_instances_of_an_old_class_stand_in() -> None:
     """While new ones load, the old are in the plan with the share of what they can take."""
-    config = SidecarConfig("e")
-    config.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)}, 0)
+    config = SidecarConfig(7)
+    config.give(plan(LARGE), [SMALL, SMALL], {"small": ("a", "b"), "other": ("c",)})
     assert config.plan is not None
     assert {"large": 0.8, "small": 0.2} == pytest.approx(dict(config.plan.routes[0].weights))
     assert {"small": ("a", "b")} == config.instances

@@ -45,7 +45,7 @@ def deployed(controller: Controller, kind: str, replicas: int) -> dict[str, Stat
 
 def test_a_function_without_a_model_is_measured_first() -> None:
     """One size, as it says of itself, until batches have been seen; then there is a view."""
-    controller = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies("e"))
+    controller = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies())
     assert controller.view(0.0) is None
     first = controller.first_plan()
     assert ("first", 2.0, 8, 1) == (
@@ -62,7 +62,7 @@ def test_a_function_without_a_model_is_measured_first() -> None:
 
 def test_what_was_learned_stays_while_the_labels_do() -> None:
     """Calls are counted in what the gateway lists; that makes no other function of it."""
-    controller = Controller(base(), Dependencies("e"))
+    controller = Controller(base(), Dependencies())
     controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
     before = controller.view(1.0)
     controller.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
@@ -82,7 +82,7 @@ def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
     ):
         own = {name: t for name, t in base().labels.items() if name != "com.carpool.cpu"} | labels
         status = Status.of({**base().document, "labels": own, "limits": limits})
-        controller = Controller(status, Dependencies("e"))
+        controller = Controller(status, Dependencies())
         assert cores == controller.first_plan().classes[0].cpu
         controller.observe(Status.of({**status.document, "limits": {"cpu": "3"}}), {})
         assert (cores if labels else 3.0) == controller.first_plan().classes[0].cpu
@@ -94,7 +94,7 @@ def test_a_view_shows_loads_and_bounds() -> None:
     status = base(**labels)
     annotations = {"com.carpool.apps": '[{"name": "web", "slo": "90ms"}]'}
     status = Status.of({**status.document, "annotations": annotations})
-    controller = Controller(status, Dependencies("e", models={"f": MODEL}))
+    controller = Controller(status, Dependencies(models={"f": MODEL}))
     apps = (AppReport("web", 30), AppReport("*", 10))
     controller.reported(report(apps=apps, queued=4), 1.0, 1.0)
     seen = controller.view(1.0)
@@ -108,7 +108,7 @@ def test_a_view_shows_loads_and_bounds() -> None:
 def test_a_plan_becomes_actions_and_then_orders() -> None:
     """Deployed, scaled, announced: then the fronts are told, and all is quiet."""
     controller = Controller(
-        base(**{"com.carpool.scale.min": "1"}), Dependencies("e", models={"f": MODEL})
+        base(**{"com.carpool.scale.min": "1"}), Dependencies(models={"f": MODEL})
     )
     controller.follow(controller.first_plan(), 0.0)
     listed = deployed(controller, "first", 0)
@@ -127,11 +127,11 @@ def test_a_plan_becomes_actions_and_then_orders() -> None:
 
 def test_what_runs_already_is_found_and_not_replaced() -> None:
     """A scaler without a memory goes on with the instances that there are."""
-    controller = Controller(base(), Dependencies("e"))
+    controller = Controller(base(), Dependencies())
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(starving=True, queued=1), 0.0, 0.0)
     listed = deployed(controller, "first", 3)
-    other = Controller(base(), Dependencies("e"))
+    other = Controller(base(), Dependencies())
     other.observe(base(), listed)
     found = other.first_plan()
     assert ("found", 3, 8) == (found.policy, found.classes[0].replicas, found.classes[0].batch_size)
@@ -142,7 +142,7 @@ def test_what_runs_already_is_found_and_not_replaced() -> None:
 def test_a_function_that_may_have_none_follows_its_windows() -> None:
     """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
     keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
-    controller = Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: keep))
+    controller = Controller(base(), Dependencies(models={"f": MODEL}, prewarm=lambda: keep))
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(idle_s=10.0), 1.0, 1.0)
     controller.step(1.0, 1.0)
@@ -157,7 +157,7 @@ def test_a_function_that_may_have_none_follows_its_windows() -> None:
 
 def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:
     """What is available and does not announce itself is said after a quarter of a minute."""
-    controller = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    controller = Controller(base(), Dependencies(models={"f": MODEL}))
     controller.follow(controller.first_plan(), 0.0)
     controller.reported(report(starving=True, queued=1), 0.0, 0.0)
     controller.observe(base(), deployed(controller, "first", 1))
@@ -173,7 +173,7 @@ def test_what_was_kept_goes_on() -> None:
     """Plan, version and what the prewarm policy has learned come back."""
 
     def made() -> Controller:
-        return Controller(base(), Dependencies("e", models={"f": MODEL}, prewarm=_fixed))
+        return Controller(base(), Dependencies(models={"f": MODEL}, prewarm=_fixed))
 
     before, after = made(), made()
     before.follow(before.first_plan(), 0.0)
@@ -184,15 +184,28 @@ def test_what_was_kept_goes_on() -> None:
     assert before.sidecar_config.version == after.sidecar_config.version
 
 
+def test_a_scaler_whose_fronts_follow_a_later_one_changes_nothing() -> None:
+    """Two scalers at once do not fight: the one that was started last goes on alone."""
+    status = base(**{"com.carpool.scale.min": "1"})
+    old, new = (Controller(status, Dependencies(term, models={"f": MODEL})) for term in (4, 5))
+    for controller in (old, new):
+        controller.follow(controller.first_plan(), 0.0)
+        assert ["deploy"] == [action.verb for action in controller.step(0.0, 0.0)]
+    for controller in (old, new):
+        controller.reported(report(version=1, term=5), 1.0, 1.0)
+    assert [] == old.step(1.0, 1.0)
+    assert "its fronts follow a scaler that was started later" in old.notes[0]
+    assert ["deploy"] == [action.verb for action in new.step(1.0, 1.0)]
+    assert [] == new.notes
+
+
 def _fixed() -> FixedKeepAlive:
     return FixedKeepAlive(FixedKeepAlive.Params())
 
 
 def test_labels_that_cannot_be_used_are_said() -> None:
     """A function whose settings are wrong does not end the scaler."""
-    controller = Controller(
-        base(**{"com.carpool.slo": "soon"}), Dependencies("e", models={"f": MODEL})
-    )
+    controller = Controller(base(**{"com.carpool.slo": "soon"}), Dependencies(models={"f": MODEL}))
     assert "com.carpool.slo" in controller.notes[0]
 
 
@@ -213,7 +226,7 @@ def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
     """Of two fronts' silences only what they have in common is one of the function."""
     seen: list[float] = []
     controller = Controller(
-        base(), Dependencies("e", models={"f": MODEL}, prewarm=lambda: _Listener(seen))
+        base(), Dependencies(models={"f": MODEL}, prewarm=lambda: _Listener(seen))
     )
     minute = {bin_of(60.0): 1}
 
@@ -232,7 +245,7 @@ def test_a_function_is_idle_while_all_of_its_fronts_are() -> None:
 
 def test_a_second_count_that_differs_is_said() -> None:
     """What the gateway counts is in its list."""
-    controller = Controller(base(), Dependencies("e", models={"f": MODEL}))
+    controller = Controller(base(), Dependencies(models={"f": MODEL}))
     controller.follow(controller.first_plan(), 0.0)
     for second in range(90):
         controller.reported(report(apps=(AppReport("*", 10),)), float(second), float(second))

@@ -265,7 +265,7 @@ PLAN = Plan("f", 1, "infless", (KIND,), (Route("*", {"b8-c1": 1.0}, 0.01),))
 def controller(*, named: bool = True) -> Controller:
     """A function under a plan of one class."""
     status = Status.of({"name": "f", "image": "x", "replicas": 1, "labels": LABELS})
-    found = Controller(status, Dependencies("e", models={"f": MODEL} if named else None))
+    found = Controller(status, Dependencies(models={"f": MODEL} if named else None))
     found.follow(PLAN, 0.0)
     return found
 

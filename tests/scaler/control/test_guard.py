@@ -130,6 +130,17 @@ def test_versions_follow_the_plan_in_force() -> None:
     assert before is made(wanted(3), in_force(before))
 
 
+def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
+    """After another scaler has taken over; a plan that stays is still the other's."""
+    before = Guard(Wishes(classify=wanted(3)), FREE, 4).plan(snapshot(view(50))).plans["classify"]
+    assert (4, 1) == before.full_version
+    policy = Wishes(classify=wanted(3))
+    guard = Guard(policy, FREE, 9)
+    assert before is guard.plan(snapshot(in_force(before))).plans["classify"]
+    policy.wishes = {"classify": wanted(4)}
+    assert (9, 2) == guard.plan(snapshot(in_force(before))).plans["classify"].full_version
+
+
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
 def test_what_is_no_rate_keeps_the_plan(rate: float) -> None:
     """The policy never sees the function, and the others are planned as ever."""

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 TOKEN = "s3cret"
 
 
-def plan(version: int, function: str = "echo", batch: int = 4) -> Plan:
+def plan(version: int, function: str = "echo", batch: int = 4, term: int = 0) -> Plan:
     """A plan of one class."""
     kind = InstanceClass("big", cpu=1, batch_size=batch, replicas=1)
-    return Plan(function, version, "test", (kind,), (Route("*", {"big": 1.0}, 0.0),))
+    return Plan(function, version, "test", (kind,), (Route("*", {"big": 1.0}, 0.0),), term=term)
 
 
 class Scaler:
@@ -224,6 +224,12 @@ async def test_plans_that_are_not_to_be_followed_are_refused(tmp_path: Path) -> 
         scripted.proof_of = TOKEN
         scripted.order(plan(6), "e:5")
         await wait_until_async(lambda: version_of(scripted) == 6, what="followed again")
+        scripted.order(plan(1, term=8), "f:1")  # another scaler has taken over
+        await wait_until_async(lambda: scripted.reports[-1].term == 8, what="the later term")
+        scripted.order(plan(7, term=4), "e:6")
+        before = len(scripted.reports)
+        await wait_until_async(lambda: len(scripted.reports) > before + 3)
+        assert (8, 1) == (scripted.reports[-1].term, version_of(scripted))
 
 
 @on_loop
