@@ -122,6 +122,9 @@ class Plan:
         variants: What requests may choose from that say what they need; empty: they may not.
         term: Of the scaler that made it: each start of one has a higher term than any before, so a
             plan of the last one is newer whatever its version; 0: nobody said.
+        last_only: The two times are those of an idle function's last instance, as the prewarm
+            policy says; else each instance is kept alive for as long, as the scaling policy says,
+            and there is no ``prewarm_s``.
 
     Raises:
         ConfigError: everything that is wrong with it, each with a path such as ``classes[0].cpu``.
@@ -138,6 +141,7 @@ class Plan:
     explain: tuple[str, ...] = ()
     variants: tuple[OnOffer, ...] = ()
     term: int = 0
+    last_only: bool = False
 
     def __post_init__(self) -> None:
         """Hold a plan made by a policy to the same form as one that came over the wire."""

@@ -77,6 +77,7 @@ _PLAN = rules.record(
         "explain": rules.each(_ANY_TEXT),
         "variants": rules.each(_ON_OFFER, unique="name"),
         "term": _COUNT,
+        "last_only": rules.flag,
     },
     required=frozenset({"function", "version", "policy", "classes", "routes"}),
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel, Resources
     from carpool.plan import Plan, Predicted
+    from carpool.windows import Windows
 
 __all__ = ["CORE_WEIGHT", "Application", "Arrivals", "Billing", "ClusterView", "FunctionLoad"]
 __all__ += ["Instances", "PerFunctionPolicy", "Prices", "Proposal", "ScalePolicy", "Size"]
@@ -197,6 +198,8 @@ class FunctionLoad:
         max_instances: The most; None: no bound.
         load_s: How long its instances were seen to load; 0: nobody has seen one.
         error: By what part batches are known to exceed the model; None: nobody has measured it.
+        windows: When its last instance is there while it is idle, as its prewarm policy says; None:
+            it has none.
         now_s: The time, on any axis.
         sizes: What instances may be: all sizes that can meet the tightest objective.
         prices: What resources cost.
@@ -216,6 +219,7 @@ class FunctionLoad:
     max_instances: int | None = None
     load_s: float = 0.0
     error: float | None = None
+    windows: Windows | None = None
     now_s: float = 0.0
     sizes: tuple[Size, ...] = ()
     prices: Prices = field(default=_FREE, compare=False, repr=False)

@@ -21,6 +21,7 @@ __all__ = [
     "Rule",
     "anything",
     "each",
+    "flag",
     "loads",
     "mapping",
     "maybe",
@@ -112,6 +113,12 @@ def mapping(rule: Rule) -> Rule:
 
 def anything(value: object, path: str, problems: Problems) -> None:
     """Whatever it is; it is checked elsewhere."""
+
+
+def flag(value: object, path: str, problems: Problems) -> None:
+    """True or false."""
+    if not isinstance(value, bool):
+        problems.add(path, _shown(value), "true or false")
 
 
 def number(expected: str, accepts: Callable[[float], bool], *, whole: bool = False) -> Rule:

@@ -24,6 +24,7 @@ from scaler.control.first_plan import first_plan, found_plan
 from scaler.control.idle_times import IdleTimeTracker
 from scaler.control.instance_health import HealthBaseline, InstanceHealth
 from scaler.control.measured_rates import Rates
+from scaler.control.plan_builder import numbered, with_windows
 from scaler.control.reconciler import Reconciler
 from scaler.control.registry import Registry
 from scaler.control.sidecar_config import SidecarConfig, stand_ins
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.sync import FrontReport
+    from carpool.windows import Windows
     from scaler.control.action import Action
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies
@@ -125,7 +127,7 @@ class Controller:
             if found.count
         }
 
-    def view(self, now_s: float) -> FunctionLoad | None:
+    def view(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:
         """What a policy sees of it; None while it has no latency model."""
         model = self.timing.model()
         if model is None:
@@ -146,14 +148,17 @@ class Controller:
             max_instances=settings.scale_max,
             load_s=self.registry.load_s(),
             error=self.timing.correction.error,
+            windows=windows,
         )
 
     def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
         """What a policy is to plan for; without a latency model it gets a first plan, and None."""
         self.registry.forget(now_s)
-        view = self.view(now_s)
-        if view is None and self.plan is None:
-            self.follow(self.first_plan(), wall_s)
+        windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
+        view = self.view(now_s, windows)
+        if view is None:
+            plan = with_windows(self.plan or self.first_plan(), windows)
+            self.follow(numbered(plan, self.plan, self.sidecar_config.term), wall_s)
         return view
 
     def first_plan(self) -> Plan:
@@ -171,7 +176,9 @@ class Controller:
         """This should run from now on."""
         if plan is self.plan:
             return
-        for sentence in (*plan_diff.explained(self.plan, plan), *plan.explain):
+        known = self.plan.explain if self.plan else ()
+        reasons = [sentence for sentence in plan.explain if sentence not in known]
+        for sentence in (*plan_diff.explained(self.plan, plan), *reasons):
             self.decisions.add(sentence, wall_s)
         self.plan = plan
 
@@ -193,7 +200,7 @@ class Controller:
         )
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
-        self.wanted = self._desired.wanted(self.plan, self._scene(now_s, wall_s))
+        self.wanted = self._desired.wanted(self.plan, self._scene(now_s))
         kinds = {kind.name: kind for kind in self.plan.classes}
         ground = HealthBaseline(self.timing.given, kinds, ready, self.registry.lines)
         for sentence in self.instance_health.look(ground, now_s):
@@ -260,7 +267,7 @@ class Controller:
         self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idle_times.absorb(prewarm)
 
-    def _scene(self, now_s: float, wall_s: float) -> FunctionState:
+    def _scene(self, now_s: float) -> FunctionState:
         registry, settings = self.registry, self.settings
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return FunctionState(
@@ -270,5 +277,4 @@ class Controller:
             starving=registry.starving(now_s),
             load_s=registry.load_s(),
             least=settings.scale_min,
-            windows=self._idle_times.windows(wall_s) if settings.scale_min == 0 else None,
         )

@@ -2,9 +2,8 @@
 
 Without a keep-alive there are as many as the plan says. With one, an instance stays for so long
 after it was used, wanted or not, and one that is wanted and has gone is loaded when a request waits
-and nobody is free. With a prewarm time as well, all go as soon as the function falls idle, and so
-long after that one is ready again. A function that may have no instances has windows of its own, by
-a prewarm policy: they say when the last one goes and comes back, whatever the plan.
+and nobody is free. Where the times are those of the last instance only, there are as many as the
+plan says while the function is busy; idle, it has at least one within them, and none outside.
 
 Only counts are decided here. Which of several alike goes is for the platform.
 """
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.plan import Plan
-    from scaler.prewarm.contract import Windows
 
 __all__ = ["ClassInstances", "DesiredReplicas", "FunctionState"]
 
@@ -48,7 +46,6 @@ class FunctionState:
         starving: A request waits, and no instance can be reached.
         load_s: How long an instance loads.
         least: Instances that have to be there in any case.
-        windows: When the last instance is to be there; None: as the plan says.
     """
 
     present: Mapping[str, ClassInstances] = field(default_factory=dict)
@@ -57,7 +54,6 @@ class FunctionState:
     starving: bool = False
     load_s: float = 0.0
     least: int = 0
-    windows: Windows | None = None
 
 
 class DesiredReplicas:
@@ -74,12 +70,13 @@ class DesiredReplicas:
     def wanted(self, plan: Plan, state: FunctionState) -> dict[str, int]:
         """How many instances of each class are to be there, those that only rest included."""
         counts = {kind.name: kind.replicas for kind in plan.classes}
-        if plan.keep_alive_s is None:
-            self._asleep = {}
-        else:
+        last_only = plan.last_only or plan.prewarm_s > 0
+        if plan.keep_alive_s is not None and not last_only:
             counts = self._kept(plan, plan.keep_alive_s, state)
-        if state.windows is not None and state.idle_s is not None:
-            counts = _within(state.windows, counts, state)
+        else:
+            self._asleep = {}
+            if last_only and state.idle_s is not None:
+                counts = _last(plan, counts, state.idle_s, state)
         return _at_least(self._floor(state), counts, plan)
 
     def _kept(self, plan: Plan, keep_alive_s: float, state: FunctionState) -> dict[str, int]:
@@ -96,21 +93,7 @@ class DesiredReplicas:
         for name, present in state.present.items():
             if name not in counts:
                 counts[name] = sum(idle_s < keep_alive_s for idle_s in present.idle_s)
-        if plan.prewarm_s and state.idle_s is not None:
-            return self._prewarmed(plan, state, state.idle_s, keep_alive_s)
         self._wake(plan, state, counts)
-        return counts
-
-    def _prewarmed(
-        self, plan: Plan, state: FunctionState, idle_s: float, keep_alive_s: float
-    ) -> dict[str, int]:
-        """The function is idle: none, but for one between the two times."""
-        self._asleep = {kind.name: kind.replicas for kind in plan.classes}
-        counts = dict.fromkeys((*self._asleep, *state.present), 0)
-        if plan.classes and plan.prewarm_s - state.load_s <= idle_s < keep_alive_s:
-            first = next((k.name for k in plan.classes if k.replicas), plan.classes[0].name)
-            counts[first] = 1
-            self._asleep[first] = max(0, self._asleep[first] - 1)
         return counts
 
     def _wake(self, plan: Plan, state: FunctionState, counts: dict[str, int]) -> None:
@@ -131,12 +114,13 @@ class DesiredReplicas:
         return max(state.least, 1 if state.starving or state.queued else 0)
 
 
-def _within(windows: Windows, counts: dict[str, int], state: FunctionState) -> dict[str, int]:
-    """A function that is idle: one instance between the two times, and else none."""
-    assert state.idle_s is not None  # noqa: S101  asked for an idle function only
-    until_s = math.inf if windows.keep_alive_s is None else windows.keep_alive_s
-    early_s = windows.prewarm_s - state.load_s if windows.prewarm_s else -math.inf
-    if not early_s <= state.idle_s < until_s:
+def _last(
+    plan: Plan, counts: dict[str, int], idle_s: float, state: FunctionState
+) -> dict[str, int]:
+    """The function is idle: at least one instance between the two times, and else none."""
+    until_s = math.inf if plan.keep_alive_s is None else plan.keep_alive_s
+    early_s = plan.prewarm_s - state.load_s if plan.prewarm_s else -math.inf
+    if not early_s <= idle_s < until_s:
         return dict.fromkeys(counts, 0)
     if any(counts.values()) or not counts:
         return counts

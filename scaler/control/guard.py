@@ -12,7 +12,9 @@ Policies stay naive; what every one of them should be kept from is kept from the
 4. It is followed no faster than is good (`stabilization`).
 5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
    instances cannot take.
-6. Another plan than the one in force has the version after it, and the term of this scaler.
+6. It says how long idle instances are kept: as the policy wants, and where that names no time, as
+   the function's prewarm policy says, whatever became of the rest.
+7. Another plan than the one in force has the version after it, and the term of this scaler.
 
 The same guard stands before every policy in a simulation, at the command line and live.
 """
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import model_of
 from scaler.control import plan_size
-from scaler.control.plan_builder import build_plan, numbered
+from scaler.control.plan_builder import build_plan, numbered, with_windows
 from scaler.control.planner import Planning
 from scaler.control.policy_errors import raised
 from scaler.control.proposals import proposed
@@ -37,7 +39,7 @@ from scaler.planning.placement import Boundless
 from scaler.planning.sizing import Objective, SizeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from carpool.plan import InstanceClass, Plan
     from carpool.scaling import Billing, FunctionLoad, Proposal, ScalePolicy
@@ -93,12 +95,19 @@ class Guard:
                 )
         if snapshot.cluster is not None:
             self._fit(loads, plans, unplaced, snapshot.cluster.copy())
-        versioned = {
-            load.name: numbered(plans[load.name], load.plan, self._term)
-            for load in loads
-            if load.name in plans
-        }
-        return Planning(versioned, {name: rate for name, rate in unplaced.items() if rate > 0})
+        unplaced = {name: rate for name, rate in unplaced.items() if rate > 0}
+        return Planning({plan.function: plan for plan in self._completed(loads, plans)}, unplaced)
+
+    def _completed(
+        self, loads: Sequence[FunctionLoad], plans: Mapping[str, Plan]
+    ) -> Iterator[Plan]:
+        """With windows and versions: what was made, and what is in force if its windows move."""
+        for load in loads:
+            plan = plans.get(load.name, load.plan)
+            if plan is not None:
+                timed = with_windows(plan, load.windows)
+                if load.name in plans or timed is not plan:
+                    yield numbered(timed, load.plan, self._term)
 
     def _shown(self, load: FunctionLoad, snapshot: Snapshot) -> FunctionLoad:
         """The function as the policy sees it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from carpool.scaling import Application, FunctionLoad, Proposal, Size
+    from carpool.windows import Windows
 
-__all__ = ["build_plan", "numbered", "unchanged"]
+__all__ = ["build_plan", "numbered", "unchanged", "with_windows"]
 
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
@@ -46,7 +47,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
         policy=policy,
         classes=tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
         routes=routes,
-        keep_alive_s=proposal.keep_alive_s,
+        **_kept(proposal.keep_alive_s, load.windows),
         predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),
         explain=tuple(proposal.because),
         variants=tuple(_offer(load, names[size], size) for size in proposal.on_offer),
@@ -68,6 +69,25 @@ def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
         explain=before.explain,
     )
     return before if as_before == before else replace(plan, term=term, version=before.version + 1)
+
+
+def with_windows(plan: Plan, windows: Windows | None) -> Plan:
+    """The plan with what the prewarm policy says now, where the scaling policy says nothing."""
+    given_s = None if plan.last_only else plan.keep_alive_s
+    kept = _kept(given_s, windows)
+    before = {name: getattr(plan, name) for name in kept}
+    return plan if kept == before else replace(plan, **kept)
+
+
+def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]:
+    """How long instances are kept: as the scaling policy says, else as the prewarm policy does."""
+    if windows is None or keep_alive_s is not None:
+        return {"prewarm_s": 0.0, "keep_alive_s": keep_alive_s, "last_only": False}
+    return {
+        "prewarm_s": windows.prewarm_s,
+        "keep_alive_s": windows.keep_alive_s,
+        "last_only": True,
+    }
 
 
 def unchanged(plan: Plan, before: Plan) -> bool:

@@ -69,9 +69,10 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
     old = {route.app: route for route in before.routes}
     for route in after.routes:
         sentences += _rerouted(old.get(route.app), route)
-    if before.keep_alive_s != after.keep_alive_s:
+    if (before.keep_alive_s, before.last_only) != (after.keep_alive_s, after.last_only):
+        which = "The last idle instance stays" if after.last_only else "Idle instances stay"
         was, now = _kept(before.keep_alive_s), _kept(after.keep_alive_s)
-        sentences.append(f"Idle instances stay {now} instead of {was}.")
+        sentences.append(f"{which} {now} instead of {was}.")
     if before.prewarm_s != after.prewarm_s:
         sentences.append(
             f"Load again {after.prewarm_s:g} s after a release instead of {before.prewarm_s:g} s."

@@ -98,4 +98,13 @@ def stand_ins(
 
 def _plain(plan: Plan) -> Plan:
     """A plan without what makes no difference to a sidecar."""
-    return replace(plan, term=0, version=0, predicted=Predicted(), explain=())
+    return replace(
+        plan,
+        version=0,
+        term=0,
+        prewarm_s=0.0,
+        keep_alive_s=None,
+        last_only=False,
+        predicted=Predicted(),
+        explain=(),
+    )

@@ -30,7 +30,7 @@ def test_the_form_has_every_documented_key() -> None:
     """The JSON form has exactly the documented keys, present even where nothing is known."""
     bare = json.loads(Plan("f", 1, "fixed", (InstanceClass("a", 1, 1, 1),)).to_json())
     keys = "function version policy classes routes prewarm_s keep_alive_s predicted explain"
-    assert [*keys.split(), "variants", "term"] == list(bare)
+    assert [*keys.split(), "variants", "term", "last_only"] == list(bare)
     keys = "name cpu batch_size replicas variant gpu memory_mb exec_s rate_low rate_high"
     assert set(keys.split()) == set(bare["classes"][0])
     keys = "latency_s cost_per_request mean_batch slo_miss_ratio"

@@ -99,6 +99,9 @@ def test_versions_grow_with_what_fronts_have_to_do_only() -> None:
     first = (config.version, config.revision)
     config.give(replace(plan(SMALL), explain=("because",)), (), {"small": ("a",)})
     assert first == (config.version, config.revision)
+    kept = replace(plan(SMALL), keep_alive_s=300.0, last_only=True)
+    config.give(kept, (), {"small": ("a",)})
+    assert first == (config.version, config.revision)
     config.give(plan(SMALL), (), {"small": ("a", "b")})
     assert first[0] == config.version
     assert first[1] != config.revision

@@ -11,9 +11,11 @@ from msgspec import structs
 from carpool.latency.linear import Linear
 from carpool.log_histogram import bin_of
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
+from carpool.windows import Windows
 from scaler.control.class_function import CLASS_LABEL, Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies
+from scaler.control.plan_builder import with_windows
 from scaler.prewarm.fixed import FixedKeepAlive
 
 LABELS = {
@@ -143,7 +145,10 @@ def test_a_function_that_may_have_none_follows_its_windows() -> None:
     """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
     keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
     controller = Controller(base(), Dependencies(models={"f": MODEL}, prewarm=lambda: keep))
-    controller.follow(controller.first_plan(), 0.0)
+    seen = controller.to_plan(0.0, 0.0)
+    assert seen is not None
+    assert Windows(0.0, 30) == seen.windows
+    controller.follow(with_windows(controller.first_plan(), seen.windows), 0.0)
     controller.reported(report(idle_s=10.0), 1.0, 1.0)
     controller.step(1.0, 1.0)
     assert 1 == sum(controller.wanted.values())
@@ -153,6 +158,33 @@ def test_a_function_that_may_have_none_follows_its_windows() -> None:
     controller.reported(report(queued=1, starving=True), 23.0, 23.0)
     controller.step(23.0, 23.0)
     assert 1 == sum(controller.wanted.values())
+
+
+def test_windows_hold_before_there_is_a_latency_model() -> None:
+    """Nobody plans yet; the first plan has them, and another version when they are others."""
+    policies = [FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=each)) for each in (30, None)]
+    controller = Controller(base(), Dependencies(5, prewarm=lambda: _Changing(policies)))
+    assert controller.to_plan(0.0, 0.0) is None
+    assert controller.plan is not None
+    assert (5, 1) == controller.plan.full_version
+    assert (30, True) == (controller.plan.keep_alive_s, controller.plan.last_only)
+    controller.to_plan(1.0, 1.0)
+    assert (5, 2) == controller.plan.full_version
+    assert (None, True) == (controller.plan.keep_alive_s, controller.plan.last_only)
+    told = [decision.text for decision in controller.decisions]
+    assert ["The last idle instance stays for good instead of 30 s."] == told[1:]
+
+
+class _Changing(FixedKeepAlive):
+    """A prewarm policy that says what one after the other of these says."""
+
+    def __init__(self, policies: list[FixedKeepAlive]) -> None:
+        super().__init__(FixedKeepAlive.Params())
+        self._policies = iter(policies)
+
+    def windows(self, now_s: float) -> Windows:
+        """As `PrewarmPolicy.windows`."""
+        return next(self._policies).windows(now_s)
 
 
 def test_the_gateway_and_the_sidecars_may_disagree_for_a_while_only() -> None:

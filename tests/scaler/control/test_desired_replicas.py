@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
+from carpool.windows import Windows
 from scaler.control.desired_replicas import ClassInstances, DesiredReplicas, FunctionState
-from scaler.prewarm.contract import Windows
+from scaler.control.plan_builder import with_windows
 
 
 def plan(
-    replicas: int = 2, *, keep_alive_s: float | None = None, prewarm_s: float = 0.0, name: str = "a"
+    replicas: int = 2, *, keep_alive_s: float | None = None, windows: Windows | None = None
 ) -> Plan:
     """A plan of one class."""
-    kind = InstanceClass(name, cpu=1, batch_size=4, replicas=replicas)
-    route = Route("*", {name: 1.0}, 0.0)
-    return Plan("f", 1, "p", (kind,), (route,), prewarm_s=prewarm_s, keep_alive_s=keep_alive_s)
+    kind = InstanceClass("a", cpu=1, batch_size=4, replicas=replicas)
+    made = Plan("f", 1, "p", (kind,), (Route("*", {"a": 1.0}, 0.0),), keep_alive_s=keep_alive_s)
+    return with_windows(made, windows)
 
 
 def idle(*idle_s: float, loading: int = 0) -> dict[str, ClassInstances]:
@@ -59,15 +60,12 @@ def test_who_waits_wakes_as_many_as_it_takes() -> None:
     assert {"a": 3} == presence.wanted(kept, FunctionState(idle(0.0, 0.0), queued=3))
 
 
-def test_a_prewarm_time_releases_at_once_and_is_back_in_time() -> None:
-    """One is there from the prewarm time, less the loading, until the keep-alive is over."""
-    presence, timed = DesiredReplicas(), plan(2, keep_alive_s=100, prewarm_s=50)
-    counts = {
-        idle_s: sum(presence.wanted(timed, FunctionState(idle(), idle_s=idle_s, load_s=5)).values())
-        for idle_s in (0.0, 44.0, 46.0, 99.0, 101.0)
-    }
-    assert {0.0: 0, 44.0: 0, 46.0: 1, 99.0: 1, 101.0: 0} == counts
-    assert {"a": 1} == presence.wanted(timed, FunctionState(idle(), queued=1, starving=True))
+def test_who_waits_for_an_instance_that_was_released_gets_one() -> None:
+    """However early before its time: a request does not wait for the prewarming."""
+    released = plan(2, windows=Windows(50, 100))
+    assert {"a": 0} == DesiredReplicas().wanted(released, FunctionState(idle(), idle_s=9.0))
+    waits = FunctionState(idle(), queued=1, starving=True)
+    assert {"a": 2} == DesiredReplicas().wanted(released, waits)
 
 
 @pytest.mark.parametrize(
@@ -86,14 +84,21 @@ def test_the_last_instance_is_there_within_its_windows(
     windows: Windows, idle_s: float | None, expected: int
 ) -> None:
     """A plan of none has one within the windows of the prewarm policy, and none outside."""
-    state = FunctionState(idle(), idle_s=idle_s, load_s=2, windows=windows)
-    assert expected == sum(DesiredReplicas().wanted(plan(0), state).values())
+    state = FunctionState(idle(), idle_s=idle_s, load_s=2)
+    assert expected == sum(DesiredReplicas().wanted(plan(0, windows=windows), state).values())
 
 
 def test_windows_end_what_a_plan_still_holds() -> None:
     """A function that has been idle for longer has none, though its plan has not come down yet."""
-    state = FunctionState(idle(90, 90), idle_s=90, windows=Windows(0, 60))
-    assert {"a": 0} == DesiredReplicas().wanted(plan(2), state)
+    state = FunctionState(idle(90, 90), idle_s=90)
+    assert {"a": 0} == DesiredReplicas().wanted(plan(2, windows=Windows(0, 60)), state)
+
+
+def test_windows_are_no_keep_alive_of_each_instance() -> None:
+    """While the function is busy all that is planned stays, and nothing that is not."""
+    presence, timed = DesiredReplicas(), plan(2, windows=Windows(0, 60))
+    assert {"a": 2} == presence.wanted(timed, FunctionState(idle(0, 99, 5)))
+    assert 0 == presence.asleep
 
 
 def test_one_is_enough_for_who_waits_where_there_is_none() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.scaling import Application, Instances, PerFunctionPolicy, Proposal
+from carpool.windows import Windows
 from scaler.control.guard import Guard
 from scaler.control.stabilization import Limits
 from tests.scaler.views import FREE, counts, servers, size, snapshot, view
@@ -139,6 +140,30 @@ def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
     assert before is guard.plan(snapshot(in_force(before))).plans["classify"]
     policy.wishes = {"classify": wanted(4)}
     assert (9, 2) == guard.plan(snapshot(in_force(before))).plans["classify"].full_version
+
+
+def test_how_long_instances_are_kept() -> None:
+    """As the policy wants; where it names no time, as the prewarm policy says of the last one."""
+    idle = dataclasses.replace(view(50), windows=Windows(60.0, 300.0))
+    plan = made(wanted(3), idle)
+    assert (60.0, 300.0, True) == (plan.prewarm_s, plan.keep_alive_s, plan.last_only)
+    named = made(dataclasses.replace(wanted(3), keep_alive_s=20.0), idle)
+    assert (0.0, 20.0, False) == (named.prewarm_s, named.keep_alive_s, named.last_only)
+    neither = made(wanted(3), view(50))
+    assert (0.0, None, False) == (neither.prewarm_s, neither.keep_alive_s, neither.last_only)
+    assert neither == dataclasses.replace(made(wanted(3), in_force(plan)), version=1)
+
+
+def test_windows_that_move_make_another_plan() -> None:
+    """Even where the policy fails, which has nothing to do with them; others make none."""
+    before = made(wanted(3), dataclasses.replace(view(50), windows=Windows(0.0, 300.0)))
+    same = in_force(before, windows=Windows(0.0, 300.0))
+    assert before is made(wanted(3), same)
+    for policy in (Wishes(classify=wanted(3)), Failing()):
+        moved = in_force(before, windows=Windows(0.0, 330.0))
+        after = Guard(policy, FREE).plan(snapshot(moved)).plans["classify"]
+        assert dataclasses.replace(before, version=2, keep_alive_s=330.0) == after
+    assert {} == Guard(Failing(), FREE).plan(snapshot(same)).plans
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
