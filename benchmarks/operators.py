@@ -22,19 +22,19 @@ from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
 from carpool.onnx_graph.optimised import read_graph
+from carpool.predictor.cross_validation import measured_errors
+from carpool.predictor.fit import Unit
 from carpool.predictor.fit_database import read_model
-from carpool.predictor.operator_errors import measured_errors
-from carpool.predictor.operator_fit import Unit
-from carpool.predictor.operator_learning import Samples
-from carpool.predictor.operator_model import Operators
+from carpool.predictor.latency_model import Operators
 from carpool.predictor.profile import Setting
 from carpool.predictor.profile_database import read_profiles
 from carpool.predictor.profile_file import default_database
+from carpool.predictor.regression import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.predictor.operators import Case
+    from carpool.predictor.graph import Case
     from carpool.predictor.profile import Profile
 
 __all__ = ["main"]

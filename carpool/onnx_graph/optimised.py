@@ -29,14 +29,14 @@ from carpool.onnx_graph.parts import (
     replaced,
     size_bytes,
 )
-from carpool.predictor.operators import Graph, Operator
+from carpool.predictor.graph import Graph, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnx import GraphProto, ModelProto
 
-    from carpool.predictor.operators import SymbolicShape
+    from carpool.predictor.graph import SymbolicShape
 
 __all__ = ["graph_of", "model_name", "read_graph"]
 

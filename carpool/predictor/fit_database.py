@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.predictor.fit import Unit
 from carpool.predictor.fit_json import from_json, to_json
-from carpool.predictor.operator_fit import Unit
-from carpool.predictor.operator_model import Operators
+from carpool.predictor.latency_model import Operators
 from carpool.predictor.profile import Origin, Setting
 from carpool.predictor.profile_database import case_id
 from carpool.predictor.profile_file import default_database, opened
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
 
-    from carpool.predictor.operator_fit import Fit
-    from carpool.predictor.operators import Case, Graph
+    from carpool.predictor.fit import Fit
+    from carpool.predictor.graph import Case, Graph
 
 __all__ = ["is_learnt", "own_database", "read_model", "usual_database", "write_fit"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from carpool.predictor.operator_fit import Bounds, Carried, Errors, Fit, Unit
+from carpool.predictor.fit import Bounds, Carried, Errors, Fit, Unit
 
 __all__ = ["from_json", "to_json"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carpool.predictor.operator_errors import measured_errors
-from carpool.predictor.operator_learning import Samples
+from carpool.predictor.cross_validation import measured_errors
+from carpool.predictor.regression import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.predictor.operator_fit import Fit
+    from carpool.predictor.fit import Fit
     from carpool.predictor.profile import Profile
 
 __all__ = ["fit_profiles"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.predictor.operator_fit import cold_share
-from carpool.predictor.operator_sizes import sized
+from carpool.predictor.features import sized
+from carpool.predictor.fit import cold_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from carpool.predictor.operator_fit import Fit, Unit
-    from carpool.predictor.operators import Graph, Operator
+    from carpool.predictor.fit import Fit, Unit
+    from carpool.predictor.graph import Graph, Operator
 
     Array = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from carpool.validation.problems import Problems
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.predictor.operator_model import Operators
+    from carpool.predictor.latency_model import Operators
     from carpool.predictor.profile import Origin
 
 __all__ = ["main"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from carpool.predictor.operators import Case
+    from carpool.predictor.graph import Case
 
 __all__ = ["OperatorRow", "Origin", "Profile", "RunRow", "Setting"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from carpool.predictor.operators import Case
+from carpool.predictor.graph import Case
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 from carpool.predictor.profile_file import opened
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
 from carpool.executor_advice import Better, better_executor
-from carpool.predictor.operators_file import read_operators
+from carpool.predictor.onnx_latency import read_operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from carpool.predictor.operator_model import Operators
+    from carpool.predictor.latency_model import Operators
     from carpool.settings import FunctionSettings
     from faas_stack.doctor.context import FunctionContext
 

@@ -14,7 +14,7 @@ from carpool.latency.coefficients_file import read_coefficients
 from carpool.latency.linear import Linear
 from carpool.latency.table import read_table
 from carpool.latency.variant_set import VariantSet
-from carpool.predictor.operators_file import read_operators
+from carpool.predictor.onnx_latency import read_operators
 from carpool.validation import yaml_values
 from carpool.validation.problems import Problems, nearest
 from carpool.variants.variant_file import read_variants

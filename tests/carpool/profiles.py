@@ -8,14 +8,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.operators import Graph, Operator
+from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.profile import OperatorRow, Origin, Profile, RunRow, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.predictor.operator_fit import Fit
-    from carpool.predictor.operators import Case
+    from carpool.predictor.fit import Fit
+    from carpool.predictor.graph import Case
 
 ORIGIN = Origin("test processor", "test runtime")
 BATCHES = (1, 2, 4, 8, 16)

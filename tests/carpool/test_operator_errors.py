@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.predictor.cross_validation import measured_errors
+from carpool.predictor.fit import Carried, Errors, Fit, Unit, regime
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.operator_errors import measured_errors
-from carpool.predictor.operator_fit import Carried, Errors, Fit, Unit, regime
-from carpool.predictor.operator_learning import Samples
-from carpool.predictor.operator_model import Operators
+from carpool.predictor.latency_model import Operators
 from carpool.predictor.profile import Setting
+from carpool.predictor.regression import Samples
 from tests.carpool.profiles import BATCHES, graph, profile, run_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from carpool.predictor.operators import Graph
+    from carpool.predictor.graph import Graph
     from carpool.predictor.profile import Profile
 
 SIGMA = 0.1

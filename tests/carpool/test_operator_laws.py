@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.predictor.features import sized
+from carpool.predictor.graph import Case, Form
 from carpool.predictor.least_squares import non_negative
-from carpool.predictor.operator_sizes import sized
-from carpool.predictor.operator_terms import terms
-from carpool.predictor.operator_threads import divided, shared
-from carpool.predictor.operators import Case, Form
+from carpool.predictor.roofline_terms import terms
+from carpool.predictor.thread_scaling import divided, shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

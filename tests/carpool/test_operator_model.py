@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
+from carpool.predictor.fit import Errors, Unit
 from carpool.predictor.fit_json import from_json, to_json
-from carpool.predictor.operator_fit import Errors, Unit
-from carpool.predictor.operator_model import Operators
+from carpool.predictor.latency_model import Operators
 from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, learnt, operator_s, run_s
 

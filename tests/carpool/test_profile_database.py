@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from carpool.predictor.fit_database import is_learnt, read_model, write_fit
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.operators import Case, Form
+from carpool.predictor.graph import Case, Form
 from carpool.predictor.profile import OperatorRow, Profile, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import default_database, opened

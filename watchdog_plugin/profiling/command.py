@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-    from carpool.predictor.operators import Graph
+    from carpool.predictor.graph import Graph
     from carpool.predictor.profile import RunRow
 
 __all__ = ["main"]

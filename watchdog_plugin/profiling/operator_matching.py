@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.predictor.operators import Case, Graph
+    from carpool.predictor.graph import Case, Graph
     from watchdog_plugin.profiling.session import OperatorTimes
 
 __all__ = ["matched"]

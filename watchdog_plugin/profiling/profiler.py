@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-    from carpool.predictor.operators import Case, Graph
+    from carpool.predictor.graph import Case, Graph
     from watchdog_plugin.profiling.session import OperatorTimes
     from watchdog_plugin.protocols.tensors import Array
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.predictor.operator_fit import Carried, Errors, Unit, regime
+from carpool.predictor.fit import Carried, Errors, Unit, regime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.predictor.operator_fit import Bounds, Fit
-    from carpool.predictor.operator_learning import Samples
+    from carpool.predictor.fit import Bounds, Fit
     from carpool.predictor.profile import Setting
+    from carpool.predictor.regression import Samples
 
 __all__ = ["measured_errors"]
 

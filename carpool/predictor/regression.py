@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carpool.predictor.fit import ALONE, Fit, Unit
 from carpool.predictor.least_squares import non_negative
-from carpool.predictor.operator_fit import ALONE, Fit, Unit
-from carpool.predictor.operator_rows import tabled, together
-from carpool.predictor.operator_terms import terms
-from carpool.predictor.operator_threads import shared
+from carpool.predictor.roofline_terms import terms
+from carpool.predictor.thread_scaling import shared
+from carpool.predictor.training_rows import tabled, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from carpool.predictor.operator_rows import Rows
     from carpool.predictor.profile import Profile, RunRow, Setting
+    from carpool.predictor.training_rows import Rows
 
     Array = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 Each class of operators has coefficients of its own for each number of threads and share of a GPU;
 on several threads a second set for those of its operators that one thread does alone. How any of
-it is learnt is `operator_learning`'s business.
+it is learnt is `regression`'s business.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.predictor.operator_terms import terms
-from carpool.predictor.operator_threads import shared
+from carpool.predictor.roofline_terms import terms
+from carpool.predictor.thread_scaling import shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """What an operator's time depends on: its class and a few sizes, each of them linear in the batch.
 
 Classes follow the runtime's kernels rather than ONNX's names: a pointwise and a depthwise
-convolution share a name and nothing else. How seconds come of the sizes is `operator_terms`'
+convolution share a name and nothing else. How seconds come of the sizes is `roofline_terms`'
 business.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.predictor.operators import Form
+from carpool.predictor.graph import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.predictor.operators import Case, Shape
+    from carpool.predictor.graph import Case, Shape
 
 __all__ = ["Sized", "sized"]
 

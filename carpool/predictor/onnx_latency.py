@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from carpool.predictor.operator_model import Operators
+    from carpool.predictor.latency_model import Operators
 
 __all__ = ["read_operators"]
 

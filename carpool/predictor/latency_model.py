@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from carpool.latency.model import Configuration, Resources
-from carpool.predictor.operator_fit import Unit
+from carpool.predictor.fit import Unit
 from carpool.predictor.operator_groups import Groups
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from carpool.predictor.operator_fit import Bounds, Fit
-    from carpool.predictor.operators import Case, Graph
+    from carpool.predictor.fit import Bounds, Fit
+    from carpool.predictor.graph import Case, Graph
     from carpool.predictor.profile import Setting
 
     Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carpool.predictor.operator_fit import Unit, cold_share
-from carpool.predictor.operator_sizes import sized
+from carpool.predictor.features import sized
+from carpool.predictor.fit import Unit, cold_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

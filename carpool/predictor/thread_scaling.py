@@ -29,7 +29,7 @@ def shared(family: str, sizes: Array) -> Flags:
     """Which of these operators several threads work on.
 
     Args:
-        family: As in `operator_sizes`.
+        family: As in `features`.
         sizes: Operators by sizes.
     """
     found: Flags = np.ones(len(sizes), bool)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carpool.predictor.operator_threads import divided
+from carpool.predictor.thread_scaling import divided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ def terms(family: str, sizes: Array, cold: Array, threads: int = 1) -> Array:
     """One row of terms for each row of sizes.
 
     Args:
-        family: As in `operator_sizes`.
+        family: As in `features`.
         sizes: Operators by sizes.
         cold: Of each operator, the share of its weights that come from memory.
         threads: That work on them.
