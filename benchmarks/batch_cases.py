@@ -18,7 +18,7 @@ from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from scaler.arrivals.markov import mmpp2
 from scaler.arrivals.processes import Poisson
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.planning.cost import Prices
 from scaler.policies.batch.batch_law import BatchLaw, Service
 from scaler.scenarios.scenario import App, Function, Scenario
@@ -112,9 +112,9 @@ class _Constant:
         kind = InstanceClass("a", 1.0, size, _INSTANCES)
         self._made = Plan("f", 1, "constant", (kind,), (Route("*", {"a": 1.0}, window_s),))
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """The same, always."""
-        return Planning({view.name: view.plan or self._made for view in snapshot.functions})
+        return PlanningResult({view.name: view.plan or self._made for view in snapshot.functions})
 
 
 def simulated(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.latency import LatencyModel
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
 
 __all__ = ["main"]
 
@@ -155,19 +155,19 @@ def _solved(count: Callable[[float], int], wanted: int) -> float:
     return high
 
 
-def _plan(search: str, functions: tuple[FunctionLoad, ...]) -> Planning:
+def _plan(search: str, functions: tuple[FunctionLoad, ...]) -> PlanningResult:
     return _round(search, functions, None)()
 
 
 def _round(
     search: str, functions: tuple[FunctionLoad, ...], cluster: Cluster | None
-) -> Callable[[], Planning]:
+) -> Callable[[], PlanningResult]:
     policy = Guard(Infless(Infless.Params(search=search)))  # type: ignore[arg-type]
     snapshot = Snapshot(0.0, functions, cluster, Prices(), beginning=True)
     return lambda: policy.plan(snapshot)
 
 
-def _count(planning: Planning) -> int:
+def _count(planning: PlanningResult) -> int:
     return sum(kind.replicas for plan in planning.plans.values() for kind in plan.classes)
 
 
@@ -182,7 +182,7 @@ def _measured(search: str, functions: tuple[FunctionLoad, ...]) -> Measured:
     return Measured(count, len(functions), first, second, unplaced)
 
 
-def _timed_s(plan: Callable[[], Planning]) -> float:
+def _timed_s(plan: Callable[[], PlanningResult]) -> float:
     gc.collect()
     began = time.process_time()
     plan()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from scaler.arrivals.processes import Poisson, Trace
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
@@ -76,9 +76,9 @@ class _Following:
         self._least = least
         self._fixed = fixed
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """One class, one route."""
-        return Planning({view.name: self._of(view) for view in snapshot.functions})
+        return PlanningResult({view.name: self._of(view) for view in snapshot.functions})
 
     def _of(self, view: FunctionLoad) -> Plan:
         kind, before = self._kind, view.plan

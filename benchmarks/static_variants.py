@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.plan_command import snapshot_of
 from scaler.policies.infaas.offers import Offers
 from simulator.metrics import measured
@@ -52,10 +52,10 @@ class Static:
     def __init__(self, pools: dict[str, tuple[Pool, ...]]) -> None:
         self._plans = {name: _plan(name, of_function) for name, of_function in pools.items()}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """What has been decided once."""
         del snapshot
-        return Planning(self._plans)
+        return PlanningResult(self._plans)
 
 
 class Standing:
@@ -75,7 +75,7 @@ class Standing:
         self._pools = json.loads(params.pools)
         self._offers = Offers()
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """The same every time."""
         plans = {}
         for view in snapshot.functions:
@@ -85,7 +85,7 @@ class Standing:
                 for apps, name, instances in self._pools[view.name]
             )
             plans[view.name] = view.plan or _plan(view.name, pools)
-        return Planning(plans)
+        return PlanningResult(plans)
 
 
 def described(pools: dict[str, tuple[Pool, ...]]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from carpool.scaling import ScalePolicy
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
     from scaler.planning.snapshot import Snapshot
 
 __all__ = ["OnTrial"]
@@ -34,8 +34,8 @@ class OnTrial:
         self._guard = Guard(policy)
         self._failed: dict[str, list[str]] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        """As `Planner.plan`.
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
+        """As `SupportsPlan.plan`.
 
         Raises:
             ConfigError: the policy has failed for a function that has no plan to keep.

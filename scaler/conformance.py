@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from carpool.plan import Plan
-    from scaler.control.planner import Planner, Planning
+    from scaler.control.planning_result import PlanningResult, SupportsPlan
     from scaler.planning.snapshot import Snapshot
 
 __all__ = ["PROMISES", "check_planner", "check_policy"]
@@ -88,7 +88,7 @@ def check_policy(
 
 
 def check_planner(
-    name: str, fresh: Callable[[], Planner], *, seed: int, scenarios: int
+    name: str, fresh: Callable[[], SupportsPlan], *, seed: int, scenarios: int
 ) -> ScaleReport:
     """The same for whatever makes plans; ``fresh`` makes another one like it."""
     rounds = plans = 0
@@ -106,16 +106,16 @@ def check_planner(
     return ScaleReport(name, PROMISES, scenarios, rounds, plans)
 
 
-def _driven_twice(scenario: _Scenario, fresh: Callable[[], Planner]) -> list[Planning]:
+def _driven_twice(scenario: _Scenario, fresh: Callable[[], SupportsPlan]) -> list[PlanningResult]:
     first = _driven(scenario, fresh())
     if first != _driven(scenario, fresh()):
         raise _Broken(SAME, "two made different plans of the same loads")
     return first
 
 
-def _driven(scenario: _Scenario, planner: Planner) -> list[Planning]:
+def _driven(scenario: _Scenario, planner: SupportsPlan) -> list[PlanningResult]:
     rounds = Rounds(planner, scenario.functions, scenario.nodes)
-    made: list[Planning] = []
+    made: list[PlanningResult] = []
     for number, rates_rps in enumerate(scenario.rates_rps):
         snapshot = rounds.snapshot(number * _ROUND_S, rates_rps)
         planning = planner.plan(snapshot)
@@ -141,7 +141,7 @@ def _is_exact(scenario: _Scenario) -> bool:
     return len(scenario.nodes) == 1 and scenario.nodes[0].gpus <= 1
 
 
-def _check_round(snapshot: Snapshot, planning: Planning) -> None:
+def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
     views = {view.name: view for view in snapshot.functions}
     for name, plan in planning.plans.items():
         if math.isnan(views[name].rate_rps):
@@ -166,7 +166,7 @@ def _check_plan(view: FunctionLoad, plan: Plan) -> None:
         raise _Broken(VERSIONS, f"{view.name}: {plan.version} after {before.version}")
 
 
-def _check_honest(views: Mapping[str, FunctionLoad], planning: Planning) -> None:
+def _check_honest(views: Mapping[str, FunctionLoad], planning: PlanningResult) -> None:
     for name, view in views.items():
         plan = planning.plans.get(name, view.plan)
         taken_rps = _taken(plan) if plan else 0.0
@@ -182,7 +182,7 @@ def _taken(plan: Plan) -> float:
     return sum(rate * count for rate, count in zip(rates, counts, strict=True))
 
 
-def _check_room(snapshot: Snapshot, planning: Planning) -> None:
+def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
     """What all plans want together, against what all servers have: necessary in any packing."""
     if snapshot.cluster is None:
         return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scaler.metrics import Tally
     from scaler.openfaas_client import Gateway
     from scaler.persistence import Keeping
-    from scaler.planners import Outcome, Planners
+    from scaler.planner import Outcome, Planner
 
 __all__ = ["Loop"]
 
@@ -48,7 +48,7 @@ class Loop:
     Args:
         functions: What is known.
         gateway: Where changes are made.
-        planners: The policies.
+        planner: The policies.
         keeping: What is kept of it.
         tally: Counts.
 
@@ -62,13 +62,13 @@ class Loop:
         self,
         functions: Functions,
         gateway: Gateway,
-        planners: Planners,
+        planner: Planner,
         keeping: Keeping,
         tally: Tally,
     ) -> None:
         self._functions = functions
         self._gateway = gateway
-        self._planners = planners
+        self._planner = planner
         self._keeping = keeping
         self._tally = tally
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scaler")
@@ -165,10 +165,10 @@ class Loop:
     async def _learn_servers(self) -> None:
         """Where no option says which servers there are, the provider may."""
         self._informed = True
-        if self._planners.given:
+        if self._planner.given:
             return
         with suppress(GatewayError):  # one that has no such page, which is none of its duties
-            self._planners.nodes = nodes_of(await self._in_thread(self._gateway.info))
+            self._planner.nodes = nodes_of(await self._in_thread(self._gateway.info))
 
     async def _plan(self) -> None:
         """Every function gets a plan from its policy; one without a model, a first one."""
@@ -198,7 +198,7 @@ class Loop:
         self, by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, Outcome]:
         began_s = time.perf_counter()
-        outcomes = self._planners.plan(by_name, views, now_s)
+        outcomes = self._planner.plan(by_name, views, now_s)
         self._tally.planning_s += time.perf_counter() - began_s
         return outcomes
 

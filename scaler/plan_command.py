@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from carpool.plan import InstanceClass, Plan
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
     from scaler.scenarios.scenario import Scenario
 
 __all__ = ["main", "plan_lines", "snapshot_of"]
@@ -103,7 +103,7 @@ def snapshot_of(scenario: Scenario, at_s: float | None = None) -> Snapshot:
     return Snapshot(at_s or 0.0, tuple(functions), cluster, scenario.prices, beginning=True)
 
 
-def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, Any]:
+def _document(policy: str, planning_ms: float, planning: PlanningResult) -> dict[str, Any]:
     return {
         "policy": policy,
         "planning_ms": round(planning_ms, 3),
@@ -112,7 +112,7 @@ def _document(policy: str, planning_ms: float, planning: Planning) -> dict[str, 
     }
 
 
-def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: Planning) -> str:
+def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: PlanningResult) -> str:
     instances = sum(k.replicas for plan in planning.plans.values() for k in plan.classes)
     lines = [f"{policy}: {instances} instances, planned in {planning_ms:.1f} ms"]
     for view in snapshot.functions:

@@ -25,7 +25,7 @@ from scaler.functions import Functions
 from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.persistence import Keeping, next_term
-from scaler.planners import Planners
+from scaler.planner import Planner
 from scaler.run_options import add_flags, read_options
 from scaler.second_source import SecondSource
 from scaler.store import Store
@@ -99,14 +99,14 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
     functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
     tally = Tally(lambda: list(functions), functions.now)
     senders = MessageOrder()
-    planners = Planners(options.setting, options.shadow, term)
+    planner = Planner(options.setting, options.shadow, term)
     keeping = Keeping(store, functions, senders)
-    loop = Loop(functions, options.gateway, planners, keeping, tally)
+    loop = Loop(functions, options.gateway, planner, keeping, tally)
     loop.lists = options.lists
     sync = SyncApi(functions, options.callers, tally, senders)
-    dashboard = Dashboard(functions, planners, options.setting.prices)
+    dashboard = Dashboard(functions, planner, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
-    documents = Documents(functions, planners, loop)
+    documents = Documents(functions, planner, loop)
     publisher = Publisher(functions, documents, dashboard, tally, Snapshot(folder))
     web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
     api = Api(sync, readers)

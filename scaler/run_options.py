@@ -25,7 +25,7 @@ from scaler.control.guard import Guard
 from scaler.control.shadow_policy import Shadow
 from scaler.control.stabilization import Limits
 from scaler.openfaas_client import Gateway
-from scaler.planners import Setting
+from scaler.planner import PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.policy_choice import chosen_policy
 from scaler.prometheus import Prometheus
@@ -115,7 +115,7 @@ class Options:
     callers: Callers
     gateway: Gateway
     store: Path
-    setting: Setting
+    setting: PlannerSettings
     dependencies: Dependencies
     shadow: Shadow | None
     prometheus: Prometheus | None
@@ -175,18 +175,18 @@ def read_options(args: argparse.Namespace) -> Options:
     )
 
 
-def _shadow(name: str, setting: Setting) -> Shadow:
+def _shadow(name: str, setting: PlannerSettings) -> Shadow:
     return Shadow(name, Guard(chosen_policy(name, setting.policies), setting.limits))
 
 
 def _setting(
     policy: str, params: dict[str, Any], scenario: Scenario | None, limits: Limits
-) -> Setting:
+) -> PlannerSettings:
     policies = dict(scenario.policies) if scenario else {}
     if params:
         policies[policy] = {**policies.get(policy, {}), **params}
     prices, nodes = (scenario.prices, scenario.nodes) if scenario else (Prices(), ())
-    return Setting(prices, nodes, policies, policy, limits)
+    return PlannerSettings(prices, nodes, policies, policy, limits)
 
 
 def _prewarm(name: str, params: dict[str, Any]) -> partial[PrewarmPolicy]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from carpool.plan import InstanceClass, Plan
     from carpool.scaling import FunctionLoad
-    from scaler.control.planner import Planner, Planning
+    from scaler.control.planning_result import PlanningResult, SupportsPlan
     from scaler.planning.placement import Node, Placement
 
 __all__ = ["Rounds"]
@@ -43,7 +43,7 @@ class Rounds:
 
     def __init__(
         self,
-        planner: Planner,
+        planner: SupportsPlan,
         functions: Sequence[FunctionLoad],
         nodes: Sequence[Node] = (),
         prices: Prices | None = None,
@@ -68,7 +68,7 @@ class Rounds:
             self._views[name] = replace(view, apps=apps)
         return Snapshot(now_s, self.functions, self.cluster, self._prices)
 
-    def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> Planning:
+    def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> PlanningResult:
         """One round: plan, and carry out."""
         planning = self._planner.plan(self.snapshot(now_s, rates_rps))
         self.carry_out(planning.plans)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from carpool.scaling import FunctionLoad
     from scaler.arrivals.processes import Times
-    from scaler.control.planner import Planner
+    from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Function, Scenario
 
 __all__ = ["Simulation"]
@@ -66,7 +66,7 @@ class Simulation:
     def __init__(
         self,
         scenario: Scenario,
-        planner: Planner,
+        planner: SupportsPlan,
         settings: Settings | None = None,
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from carpool.latency.variant_set import model_of
 from scaler.control import plan_size
 from scaler.control.plan_builder import build_plan, numbered, with_windows
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.control.policy_errors import raised
 from scaler.control.proposals import proposed
 from scaler.control.stabilization import Limits, Stabilization
@@ -77,7 +77,7 @@ class Guard:
         self.notes: dict[str, list[str]] = {}
         self.failures: dict[str, str] = {}
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """One round; raises nothing, whatever the policy does."""
         self.notes = {}
         loads = [self._shown(each, snapshot) for each in snapshot.functions if self._usable(each)]
@@ -96,7 +96,9 @@ class Guard:
         if snapshot.cluster is not None:
             self._fit(loads, plans, unplaced, snapshot.cluster.copy())
         unplaced = {name: rate for name, rate in unplaced.items() if rate > 0}
-        return Planning({plan.function: plan for plan in self._completed(loads, plans)}, unplaced)
+        return PlanningResult(
+            {plan.function: plan for plan in self._completed(loads, plans)}, unplaced
+        )
 
     def _completed(
         self, loads: Sequence[FunctionLoad], plans: Mapping[str, Plan]

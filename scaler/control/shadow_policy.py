@@ -16,7 +16,7 @@ from scaler.planning import cost
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
-    from scaler.control.planner import Planner
+    from scaler.control.planning_result import SupportsPlan
     from scaler.planning.cost import Billing
     from scaler.planning.snapshot import Snapshot
 
@@ -63,7 +63,7 @@ class Shadow:
         live: What the instances that there are have taken meanwhile.
     """
 
-    def __init__(self, name: str, planner: Planner) -> None:
+    def __init__(self, name: str, planner: SupportsPlan) -> None:
         self.name = name
         self._planner = planner
         self._seen_s: float | None = None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scaler.control.controller import Controller
     from scaler.functions import Functions
-    from scaler.planners import Planners
+    from scaler.planner import Planner
     from scaler.planning.cost import Prices
 
 __all__ = ["FILES", "FOLDER", "HEADERS", "HISTORY", "Dashboard"]
@@ -58,13 +58,13 @@ class Dashboard:
 
     Args:
         functions: What is known.
-        planners: Have the shadow.
+        planner: Have the shadow.
         prices: What instances and executions cost.
     """
 
-    def __init__(self, functions: Functions, planners: Planners, prices: Prices) -> None:
+    def __init__(self, functions: Functions, planner: Planner, prices: Prices) -> None:
         self._functions = functions
-        self._planners = planners
+        self._planner = planner
         self._priced = any(value for value in dataclasses.astuple(prices)[1:])
         self._rule = cost.billing(prices)
         self._histories: dict[str, History] = {}
@@ -119,7 +119,7 @@ class Dashboard:
 
     def _shadow(self, name: str) -> dict[str, Any] | None:
         """What the other policy would have held, beside what was held."""
-        shadow = self._planners.shadow
+        shadow = self._planner.shadow
         if shadow is None or name not in shadow.own or name not in shadow.live:
             return None
         plan = shadow.plans.get(name)

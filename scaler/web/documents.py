@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scaler.control.controller import Controller
     from scaler.functions import Functions
     from scaler.loop import Loop
-    from scaler.planners import Planners
+    from scaler.planner import Planner
 
 __all__ = ["FUNCTIONS", "SHADOW", "Documents"]
 
@@ -26,20 +26,20 @@ class Documents:
 
     Args:
         functions: What is shown.
-        planners: Have the shadow.
+        planner: Have the shadow.
         loop: Knows whether the gateway can be reached.
     """
 
-    def __init__(self, functions: Functions, planners: Planners, loop: Loop) -> None:
+    def __init__(self, functions: Functions, planner: Planner, loop: Loop) -> None:
         self._functions = functions
-        self._planners = planners
+        self._planner = planner
         self._loop = loop
 
     def overview(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
         """Every function in its line."""
         loop, others = self._loop, self._functions.troubles.values()
         trouble = "; ".join(filter(None, [loop.unreachable, loop.unkept, *others]))
-        return {"functions": lines, "trouble": trouble, "advice": self._planners.advice}
+        return {"functions": lines, "trouble": trouble, "advice": self._planner.advice}
 
     def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:
         """One function in full, which begins with its line."""
@@ -69,7 +69,7 @@ class Documents:
 
     def shadow(self) -> dict[str, Any] | None:
         """What the other policy would have held, beside what was held; None without one."""
-        shadow = self._planners.shadow
+        shadow = self._planner.shadow
         if shadow is None:
             return None
         return {
@@ -91,7 +91,7 @@ class Documents:
         found = controller.present(now_s)
         return {
             "name": controller.name,
-            "policy": self._planners.policy_of(controller),
+            "policy": self._planner.policy_of(controller),
             "rate_rps": _number(sum(rates.values())),
             "queued": controller.registry.queued(now_s),
             "planned": sum(kind.replicas for kind in plan.classes) if plan else 0,

@@ -13,7 +13,7 @@ from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import PerFunctionPolicy, Proposal
 from carpool.testing import BrokenPromise, check_scale_policy
 from scaler import conformance
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.policies.infless.policy import Infless
 from tests.effort import scaled
 
@@ -97,10 +97,10 @@ class Unguarded:
 
     heedless = False
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         shown = [view for view in snapshot.functions if view.rate_rps >= 0 or self.heedless]
         plans = {view.name: self.wanted(view) for view in shown}
-        return Planning(
+        return PlanningResult(
             plans, {view.name: view.rate_rps for view in snapshot.functions if view.rate_rps > 0}
         )
 
@@ -151,8 +151,8 @@ class Invents(Unguarded):
 class Silent(Unguarded):
     """Says that nothing is unplaced."""
 
-    def plan(self, snapshot: Snapshot) -> Planning:
-        return Planning(super().plan(snapshot).plans)
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
+        return PlanningResult(super().plan(snapshot).plans)
 
 
 class Renumbers(Unguarded):

@@ -20,7 +20,7 @@ from scaler.control.dependencies import Dependencies
 from scaler.control.stabilization import Limits
 from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
-from scaler.planners import Planners, Setting
+from scaler.planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from sidecar.core.load import Load
 from tests.effort import scaled
@@ -81,7 +81,9 @@ class FunctionState:
         self.functions.wake = self._woken
         self.functions.active = True
         self.functions.observe(self.gateway.listed)
-        self.planners = Planners(Setting(Prices(), policy=policy, limits=Limits(window_s=3.0)))
+        self.planner = Planner(
+            PlannerSettings(Prices(), policy=policy, limits=Limits(window_s=3.0))
+        )
         self.round_at, self.round_was = 0.0, -1.0
         self.report_at, self.report_was, self.soonest_s = phase_s, 0.0, 0.0
         self.sequence = self.reports = 0
@@ -141,7 +143,7 @@ class FunctionState:
             controller.registry.announced(said, self.now_s)
         view = controller.view(self.now_s)
         if view is not None and self.sequence:
-            outcome = self.planners.plan({"f": controller}, {"f": view}, self.now_s)["f"]
+            outcome = self.planner.plan({"f": controller}, {"f": view}, self.now_s)["f"]
             if outcome.plan is not None:
                 controller.follow(outcome.plan, self.now_s)
         for _ in range(2):  # what was deployed is listed, and scaled, in the same round

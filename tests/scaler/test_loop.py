@@ -21,7 +21,7 @@ from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.openfaas_client import Gateway
 from scaler.persistence import Keeping
-from scaler.planners import Planners, Setting
+from scaler.planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
 from scaler.policy_choice import chosen_policy
@@ -70,10 +70,10 @@ class _Told(logging.Handler):
 class Scaler:
     """A scaler whose sidecars are the test's."""
 
-    def __init__(self, functions: Functions, tally: Tally, planners: Planners, loop: Loop) -> None:
+    def __init__(self, functions: Functions, tally: Tally, planner: Planner, loop: Loop) -> None:
         self.functions = functions
         self.tally = tally
-        self.planners = planners
+        self.planner = planner
         self.loop = loop
         self._spoken = 0
         self.arrivals = 0
@@ -115,14 +115,14 @@ async def scaler(
     scenario = read_scenario(path)
     functions = Functions(Dependencies(models={"echo": scenario.functions[0].model}), Pace())
     tally, senders = Tally(lambda: list(functions), functions.now), MessageOrder()
-    setting = Setting(Prices(), scenario.nodes if servers else ())
+    setting = PlannerSettings(Prices(), scenario.nodes if servers else ())
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None
-    planners = Planners(setting, cast)
+    planner = Planner(setting, cast)
     store = Store(rig.folder / "scaler.db")
     gateway = Gateway(url or f"http://{rig.provider.address}", dry=dry)
-    loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
+    loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
     task = asyncio.get_running_loop().create_task(loop.run(0.05))
-    running = Scaler(functions, tally, planners, loop)
+    running = Scaler(functions, tally, planner, loop)
     told, log = _Told(running.told), logging.getLogger("scaler.loop")
     log.addHandler(told)
     try:
@@ -157,8 +157,8 @@ async def test_instances_follow_the_load_and_survive_the_scaler(rig: Rig) -> Non
             return running.controller.unplaced_rps > 0 and sum(replicas(rig).values()) == 1 + 3
 
         await wait_until_async(crowded, what="as many as there is room for")
-        assert running.planners.shadow is not None
-        assert "echo" in running.planners.shadow.plans
+        assert running.planner.shadow is not None
+        assert "echo" in running.planner.shadow.plans
         plan, deployed, arrivals = running.controller.plan, replicas(rig), running.arrivals
         assert ("deploy", "done") in running.tally.actions
         assert b"scaler_instances" in running.tally.render()
@@ -331,7 +331,7 @@ async def test_servers_are_those_that_the_provider_has(rig: Rig) -> None:
     await rig.deploy("echo", labels=LABELS)
     async with scaler(rig, servers=False) as running:
         capacity = rig.backend.ledger.capacity
-        (node,) = running.planners.nodes
+        (node,) = running.planner.nodes
         assert (capacity.cpu, len(capacity.gpus)) == (node.cpu, node.gpus)
 
 

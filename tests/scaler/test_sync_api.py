@@ -38,7 +38,7 @@ from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.openfaas_client import Gateway
 from scaler.persistence import Keeping
-from scaler.planners import Planners, Setting
+from scaler.planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.store import Store
 from scaler.sync_api import SyncApi
@@ -126,13 +126,13 @@ async def scaler(
     functions.observe({"echo": BASE, "plain": PLAIN})
     functions.active = True
     tally = Tally(lambda: list(functions), functions.now)
-    senders, planners = MessageOrder(), Planners(Setting(Prices()))
+    senders, planner = MessageOrder(), Planner(PlannerSettings(Prices()))
     store = Store(folder / "scaler.db")
     gateway = Gateway("http://127.0.0.1:1")
-    loop = Loop(functions, gateway, planners, Keeping(store, functions, senders), tally)
+    loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
     sync = SyncApi(functions, Callers(token, Hosts(["127.0.0.1:0"])), tally, senders)
-    dashboard = Dashboard(functions, planners, Prices())
-    documents = Documents(functions, planners, loop)
+    dashboard = Dashboard(functions, planner, Prices())
+    documents = Documents(functions, planner, loop)
     written = snapshot or Snapshot(folder)
     publisher = Publisher(functions, documents, dashboard, tally, written, every_s)
     web = flask_server(folder) if serves else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
     from carpool.scaling import ScalePolicy, Size
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
 
 __all__ = [
     "CLASSIFIER",
@@ -100,6 +100,6 @@ def counts(plan: Plan) -> Counter[str]:
     return +Counter({kind.name: kind.replicas for kind in plan.classes})
 
 
-def instances(planning: Planning) -> int:
+def instances(planning: PlanningResult) -> int:
     """All instances of all plans."""
     return sum(counts(plan).total() for plan in planning.plans.values())

@@ -12,7 +12,7 @@ import numpy as np
 from carpool.latency.linear import Linear
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import Proposal
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.planning.cost import Prices
 from scaler.scenarios.scenario import App, Function, Scenario
 from simulator.metrics import measured
@@ -136,9 +136,9 @@ class Constant:
         self._params = params
         self._more = more
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         params = self._params
-        return Planning(
+        return PlanningResult(
             {
                 view.name: view.plan
                 or plan(view.name, 1, params.replicas, params.batch, params.wait_s, **self._more)
@@ -165,10 +165,10 @@ class Scripted:
         self._script = script
         self.seen: list[Snapshot] = []
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         self.seen.append(snapshot)
         plans = {view.name: self._script(snapshot.now_s, view) for view in snapshot.functions}
-        return Planning({name: plan for name, plan in plans.items() if plan})
+        return PlanningResult({name: plan for name, plan in plans.items() if plan})
 
 
 def run(scenario: Scenario, policy: Constant | Scripted, **settings: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from scaler.control.decisions import Decisions
 from scaler.control.desired_replicas import ClassInstances
 from scaler.control.measured_rates import Rates
 from scaler.control.message_order import MessageOrder
-from scaler.control.planner import Planning
+from scaler.control.planning_result import PlanningResult
 from scaler.control.registry import Registry
 from scaler.control.shadow_policy import Shadow
 from scaler.control.sidecar_config import SidecarConfig
@@ -331,8 +331,8 @@ def test_names_are_what_openfaas_admits() -> None:
 class _Twice:
     """Wants two of what there is a plan for, whatever is shown."""
 
-    def plan(self, seen: Snapshot) -> Planning:
-        return Planning({v.name: plan(replace(SMALL, cpu=2.0)) for v in seen.functions})
+    def plan(self, seen: Snapshot) -> PlanningResult:
+        return PlanningResult({v.name: plan(replace(SMALL, cpu=2.0)) for v in seen.functions})
 
 
 def test_a_shadow_is_counted_beside_what_is_real() -> None:

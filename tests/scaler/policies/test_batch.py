@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
     from scaler.arrivals.processes import ArrivalProcess
     from scaler.control.guard import Guard
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
     from scaler.planning.placement import Cluster
 
 PAID_BY_USE = Prices(cpu_core_s=1e-4, gpu_percent_s=1e-5, call=1e-6)
@@ -49,7 +49,7 @@ def planned(
     function: FunctionLoad,
     prices: Prices = PAID_BY_USE,
     cluster: Cluster | None = None,
-) -> Planning:
+) -> PlanningResult:
     """One round."""
     return policy.plan(Snapshot(0.0, (function,), cluster, prices))
 

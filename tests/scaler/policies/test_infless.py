@@ -22,7 +22,7 @@ from tests.scaler.views import counts, guarded, instances, servers, snapshot, vi
 if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.control.guard import Guard
-    from scaler.control.planner import Planning
+    from scaler.control.planning_result import PlanningResult
     from tests.measured import Data
 
 SEARCHES = pytest.mark.parametrize("search", ["priced", "published"])
@@ -33,7 +33,7 @@ def infless(**params: object) -> Guard:
     return guarded(build(resolve("scale", "infless"), params))
 
 
-def units(planning: Planning) -> float:
+def units(planning: PlanningResult) -> float:
     """Resource units of all instances planned."""
     return sum(
         kind.replicas * resource_units(kind.cpu, kind.gpu)

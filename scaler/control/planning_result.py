@@ -1,7 +1,4 @@
-"""What comes of a round of planning, and who makes it: the guard, in front of a policy.
-
-What a scaling policy is, and proposes, is in `carpool.scaling`.
-"""
+"""The result of one round of planning. `Guard` makes it, of what a scaling policy proposes."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.planning.snapshot import Snapshot
 
-__all__ = ["Planner", "Planning"]
+__all__ = ["PlanningResult", "SupportsPlan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
+class PlanningResult:
     """The outcome of one round.
 
     Attributes:
@@ -31,8 +28,8 @@ class Planning:
     unplaced: Mapping[str, float] = field(default_factory=dict)
 
 
-class Planner(Protocol):
-    """Makes plans of snapshots; it never acts: the caller carries them out."""
+class SupportsPlan(Protocol):
+    """What makes plans of a snapshot, as `Guard` does; the caller carries them out."""
 
-    def plan(self, snapshot: Snapshot) -> Planning:
+    def plan(self, snapshot: Snapshot) -> PlanningResult:
         """One round."""

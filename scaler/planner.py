@@ -1,4 +1,4 @@
-"""Which policy plans for which function, each behind a guard.
+"""The live planner: one round for all functions, each by its own policy behind a guard.
 
 A function's label names its policy, unless one was named for all of them. Functions with the same
 policy are planned for together, because they share the servers. Planning computes and waits for
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from scaler.planning.cost import Prices
     from scaler.planning.placement import Node
 
-__all__ = ["Outcome", "Planners", "Setting"]
+__all__ = ["Outcome", "Planner", "PlannerSettings"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PlannerSettings:
     """What policies plan with.
 
     Attributes:
@@ -73,8 +73,8 @@ class Outcome:
     unplaced_rps: float = 0.0
 
 
-class Planners:
-    """All policies in use.
+class Planner:
+    """Plans for all functions, with a guard for each policy in use.
 
     Args:
         setting: What they plan with.
@@ -89,7 +89,9 @@ class Planners:
         ConfigError: the policy for all functions cannot be used.
     """
 
-    def __init__(self, setting: Setting, shadow: Shadow | None = None, term: int = 0) -> None:
+    def __init__(
+        self, setting: PlannerSettings, shadow: Shadow | None = None, term: int = 0
+    ) -> None:
         self._setting = setting
         self._term = term
         self._guards: dict[str, Guard] = {}
