@@ -29,7 +29,7 @@ __all__ = [
     "LABEL_PREFIX",
     "Row",
     "read",
-    "read_text",
+    "read_value",
     "read_variables",
     "rows",
     "setting",
@@ -154,7 +154,7 @@ def read(known: Mapping[str, Row], texts: Mapping[str, str], problems: Problems)
             problems.unknown(name, known, text)
             continue
         before = len(problems)
-        value = read_text(known[name].kind, name, text, problems)
+        value = read_value(known[name].kind, name, text, problems)
         if len(problems) == before:
             values[known[name].field] = value
     return values
@@ -180,7 +180,7 @@ def read_variables(
     return read(known, {**unknown, **said}, problems)
 
 
-def read_text(kind: Kind, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
+def read_value(kind: Kind, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
     """What a text says that a user gave for ``name``; None, and a problem, if it cannot be read."""
     try:
         value = kind.read(text)

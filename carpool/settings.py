@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from carpool import durations, setting_spec, setting_types
+from carpool import app_setting, durations, setting_spec, setting_types
 from carpool.errors import ConfigError
 from carpool.setting_spec import ENV_PREFIX, LABEL_PREFIX, setting
 from carpool.validation.problems import Problems
@@ -19,8 +19,8 @@ from carpool.validation.problems import Problems
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.app_setting import App
     from carpool.setting_spec import Row
-    from carpool.setting_types import App
 
 __all__ = ["ENV_PREFIX", "LABEL_PREFIX", "FunctionSettings", "rows"]
 
@@ -129,7 +129,7 @@ class FunctionSettings:
     )
     apps: tuple[App, ...] = setting(
         "apps",
-        setting_types.apps(),
+        app_setting.apps(),
         (),
         "Applications that share the function, each with `name`, `slo` and optionally `accuracy`, "
         "as a JSON list. A request names its own in `X-Carpool-App`.",

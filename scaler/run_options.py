@@ -5,19 +5,19 @@ All mistakes in them are reported together, before anything is started.
 
 from __future__ import annotations
 
-import math
 import secrets
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import address, durations, plugins
+from carpool import address, plugins, setting_types
 from carpool.basic_auth import credentials, found
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
 from carpool.http.hosts import Hosts, check_names
 from carpool.params_argument import read_params
+from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems
 from scaler.access_tokens import Callers
 from scaler.control.dependencies import Dependencies
@@ -46,6 +46,7 @@ __all__ = ["Options", "add_flags", "read_options"]
 
 _TOKEN_BYTES = 32
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: v > 0)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +140,7 @@ def read_options(args: argparse.Namespace) -> Options:
             _check_address(name, text, problems, is_open=args.no_auth)
     check_names("--allow-host", args.allow_host, problems)
     times = {
-        name: _duration(f"--{name}", getattr(args, name), problems)
+        name: read_value(_TIME, f"--{name}", getattr(args, name), problems)
         for name in ("interval", "sync", "window", "hold", "patience")
     }
     params = _params("--params", args.params, problems)
@@ -247,16 +248,6 @@ def _check_address(name: str, text: str, problems: Problems, *, is_open: bool) -
     if where and is_open and not (where.path or where.host in _LOOPBACK):
         expected = "a loopback address or unix:PATH, or a token"
         problems.add(name, text, expected, "leave out --no-auth")
-
-
-def _duration(name: str, text: str, problems: Problems) -> float:
-    try:
-        found = durations.parse(text)
-    except ValueError:
-        found = math.nan
-    if not found > 0:
-        problems.add(name, text, "a duration above zero such as 500ms")
-    return found
 
 
 def _params(name: str, text: str, problems: Problems) -> dict[str, Any]:

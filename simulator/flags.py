@@ -7,9 +7,10 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from carpool import durations
+from carpool import setting_types
+from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems
 from simulator.quota import Quota
 from simulator.settings import Settings
@@ -17,13 +18,17 @@ from simulator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.setting_types import Kind
     from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Chosen", "parse"]
 
 _INTERVAL, _WINDOW = "500ms", "10s"  # of carpool scaler run
 _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
-_DURATION = "a duration above 0 such as 10s or 1m30s"
+_TIME = setting_types.duration("a duration above 0 such as 10s or 1m30s", lambda v: v > 0)
+_NOISE = setting_types.decimal("a number of at least 0 such as 0.1", lambda v: v >= 0)
+_COUNT = setting_types.integer("a number of at least 1", lambda v: v >= 1)
+_SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +70,22 @@ def parse(argv: Sequence[str]) -> Chosen:
     flags = _parser().parse_args(argv)
     problems = Problems()
     interval = flags.interval or (_RATE_LEVEL_INTERVAL if flags.rate_level else _INTERVAL)
-    interval_s = _seconds(problems, "--interval", interval) or 1.0
-    window_s = _seconds(problems, "--window", flags.window) or 1.0
-    horizon_s = _seconds(problems, "--horizon", flags.horizon) if flags.horizon else None
-    noise = _amount(problems, "--noise", flags.noise, "a number of at least 0 such as 0.1")
-    queue_max = math.inf
-    if flags.queue_max is not None:
-        queue_max = _amount(problems, "--queue-max", flags.queue_max, "a number of at least 1", 1)
-    seed = None
-    if flags.seed is not None:
-        seed = int(_amount(problems, "--seed", flags.seed, "a whole number of at least 0"))
+    interval_s = read_value(_TIME, "--interval", interval, problems)
+    window_s = read_value(_TIME, "--window", flags.window, problems)
+    noise = read_value(_NOISE, "--noise", flags.noise, problems)
+    queue_max = _given(problems, "--queue-max", _COUNT, flags.queue_max)
+    seed = _given(problems, "--seed", _SEED, flags.seed)
+    horizon_s = _given(problems, "--horizon", _TIME, flags.horizon)
     if flags.report and not flags.report.absolute().parent.is_dir():
         problems.add("--report", flags.report, "a file in a folder that exists")
-    period_s = _seconds(problems, "--quota", flags.quota) if flags.quota else None
-    way_s = _seconds(problems, "--way", flags.way) if flags.way else 0.0
+    period_s = _given(problems, "--quota", _TIME, flags.quota)
+    way_s = _given(problems, "--way", _TIME, flags.way)
     problems.raise_if_any()
     settings = Settings(
         interval_s=interval_s,
         window_s=window_s,
         noise=noise,
-        queue_max=queue_max,
+        queue_max=queue_max or math.inf,
         processes_known=flags.processes_known,
         cold=flags.cold,
         rate_level=flags.rate_level,
@@ -128,24 +129,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(problems: Problems, name: str, text: str) -> float | None:
-    try:
-        seconds = durations.parse(text)
-    except durations.DurationError:
-        seconds = 0.0
-    if seconds > 0:
-        return seconds
-    problems.add(name, text, _DURATION)
-    return None
-
-
-def _amount(problems: Problems, name: str, text: str, expected: str, least: float = 0) -> float:
-    whole = "whole" in expected or least == 1
-    try:
-        amount = int(text) if whole else float(text)
-    except ValueError:
-        amount = -math.inf
-    if least <= amount < math.inf:
-        return amount
-    problems.add(name, text, expected)
-    return least
+def _given(problems: Problems, name: str, kind: Kind, text: str | None) -> Any:  # noqa: ANN401  of a kind
+    """What a flag says; None where it is left out, or cannot be read."""
+    return None if text is None else read_value(kind, name, text, problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from carpool.setting_types import App
+from carpool.app_setting import App
 from carpool.settings import FunctionSettings
 from carpool.sync import Announcement
 from scaler.control.class_function import Status

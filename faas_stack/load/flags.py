@@ -6,11 +6,12 @@ import argparse
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from carpool import durations
+from carpool import setting_types
 from carpool.errors import ConfigError
+from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems, nearest
 from faas_stack.load import arrivals
 from faas_stack.load.engine import Target
@@ -18,12 +19,18 @@ from faas_stack.load.engine import Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from carpool.setting_types import Kind
     from faas_stack.load.arrivals import Segment
 
 __all__ = ["LoadPlan", "parse"]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _DURATION = "a duration such as 30s, 200ms or 1m30s"
+_TIME = setting_types.duration(_DURATION, lambda v: v > 0)
+_WARMUP = setting_types.duration(_DURATION, lambda v: v >= 0)
+_RATE = setting_types.decimal("requests per second, above 0", lambda v: v > 0)
+_SCALE = setting_types.decimal("a number above 0", lambda v: v > 0)
+_CONNECTIONS = setting_types.decimal("a whole number above 0", lambda v: v > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,9 @@ def parse(argv: Sequence[str]) -> LoadPlan:
     """
     flags = _parser().parse_args(argv)
     problems = Problems()
-    warmup_s = _duration(problems, "--warmup", flags.warmup, least_s=0.0) or 0.0
-    slo_s = _duration(problems, "--slo", flags.slo)
-    timeout_s = _duration(problems, "--timeout", flags.timeout) or math.inf
+    warmup_s = _given(problems, "--warmup", _WARMUP, flags.warmup) or 0.0
+    slo_s = _given(problems, "--slo", _TIME, flags.slo)
+    timeout_s = _given(problems, "--timeout", _TIME, flags.timeout) or math.inf
     segments, span_s = _segments(problems, flags, warmup_s)
     target = _target(problems, flags, timeout_s)
     problems.raise_if_any()
@@ -103,18 +110,18 @@ def _parser() -> argparse.ArgumentParser:
 def _segments(
     problems: Problems, flags: argparse.Namespace, warmup_s: float
 ) -> tuple[list[Segment], float]:
-    duration_s = _duration(problems, "--duration", flags.duration)
+    duration_s = _given(problems, "--duration", _TIME, flags.duration)
     if (flags.rate is None) == (flags.trace is None):
         given = "neither" if flags.rate is None else "both"
         problems.add("--rate, --trace", given, "exactly one of the two")
         return [], 0.0
     if flags.rate is not None:
-        rate_rps = _number(problems, "--rate", flags.rate, "requests per second, above 0")
+        rate_rps = _given(problems, "--rate", _RATE, flags.rate) or 1.0
         if flags.duration is None:
-            problems.add("--duration", "nothing", _DURATION)
+            problems.add("--duration", "nothing", _TIME.expected)
         span_s = warmup_s + (duration_s or 0.0)
         return arrivals.constant(rate_rps, span_s), span_s
-    scale = _number(problems, "--scale", flags.scale, "a number above 0")
+    scale = _given(problems, "--scale", _SCALE, flags.scale) or 1.0
     try:
         with Path(flags.trace).open(newline="", encoding="utf-8") as lines:
             segments = arrivals.read_trace(lines, scale)
@@ -156,7 +163,7 @@ def _target(problems: Problems, flags: argparse.Namespace, timeout_s: float) -> 
         kind = flags.content_type or looks
         whole = f"{head}content-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
         requests.append(whole.encode("latin-1", "replace") + body)
-    limit = _number(problems, "--connections", flags.connections, "a whole number above 0")
+    limit = _given(problems, "--connections", _CONNECTIONS, flags.connections) or 1.0
     return Target(host, port, requests, max(1, int(limit)), timeout_s)
 
 
@@ -181,27 +188,6 @@ def _kind(file: Path) -> str:
     return "application/json" if file.suffix == ".json" else "application/octet-stream"
 
 
-def _duration(
-    problems: Problems, name: str, text: str | None, least_s: float = 1e-6
-) -> float | None:
-    if text is None:
-        return None
-    try:
-        seconds = durations.parse(text)
-    except ValueError:
-        seconds = -1.0
-    if seconds < least_s:
-        problems.add(name, text, _DURATION)
-        return None
-    return seconds
-
-
-def _number(problems: Problems, name: str, text: str, expected: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        problems.add(name, text, expected)
-        return 1.0
-    return number
+def _given(problems: Problems, name: str, kind: Kind, text: str | None) -> Any:  # noqa: ANN401  of a kind
+    """What a flag says; None where it is left out, or cannot be read."""
+    return None if text is None else read_value(kind, name, text, problems)

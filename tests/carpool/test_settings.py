@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool import settings
+from carpool.app_setting import App
 from carpool.errors import ConfigError, Problem
-from carpool.setting_types import App
 from carpool.settings import FunctionSettings
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
+from carpool.app_setting import App
 from carpool.http.client import ConnectionFailed
-from carpool.setting_types import App
 from carpool.settings import FunctionSettings
 from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import Deployment
