@@ -1,7 +1,7 @@
 """Fakes for policy authors and tests: a clock that moves when told, a function with a script.
 
 `Drive` runs a real `Batcher` in simulated time: no event loop, no sleep, exact times. A policy
-can be judged in a few lines::
+can be tested in a few lines::
 
     drive = Drive(MyPolicy(MyPolicy.Params()), ScriptedFunction(lambda size: 0.01 + 0.001 * size))
     ends = drive.run([(0.001 * i, 0.2) for i in range(100)])
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sidecar.core.policy import BatchPolicy
     from sidecar.core.request import State
 
-__all__ = ["Arrival", "Drive", "End", "FakeClock", "Ran", "ScriptedFunction", "Stuck"]
+__all__ = ["Arrival", "BatchRun", "Drive", "End", "FakeClock", "ScriptedFunction", "Stuck"]
 
 
 class FakeClock:
@@ -59,7 +59,7 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedFunction:
-    """A function whose behaviour is written down beforehand.
+    """A function whose behaviour is given.
 
     Attributes:
         exec_s: execution time of a batch by its size, seconds.
@@ -90,14 +90,14 @@ class Arrival(NamedTuple):
 
 
 class End(NamedTuple):
-    """How one request ended, and when."""
+    """The state in which a request ended, and when."""
 
     request: Request
     state: State
     at: float
 
 
-class Ran(NamedTuple):
+class BatchRun(NamedTuple):
     """One batch: when it left, its size in items, why it closed, where, its members, its end."""
 
     at: float
@@ -137,7 +137,7 @@ class Drive:
         shedding: Shedding | None = None,
     ) -> None:
         self.clock = FakeClock()
-        self.batches: list[Ran] = []
+        self.batches: list[BatchRun] = []
         self.batcher = Batcher(policy, batch_max=batch_max, queue_max=queue_max, shedding=shedding)
         shares = {f"i{number}": share for number, share in enumerate(instances)}
         upstreams = [Upstream(name, batch_max, name, up=True) for name in shares]
@@ -154,8 +154,8 @@ class Drive:
         coming = sorted((Arrival(*a) for a in arrivals), key=lambda a: a.at)[::-1]
         while coming or not self.batcher.idle:
             self._advance(coming)
-            self._land()
-            self._leave()
+            self._return_batches()
+            self._callers_leave()
             while coming and coming[-1].at <= self.clock.now:
                 self._arrive(coming.pop())
             self._step()
@@ -167,7 +167,7 @@ class Drive:
             times.append(coming[-1].at)
         times += [queue[0][0] for queue in (self._running, self._leaving) if queue]
         if math.isinf(min(times)):
-            msg = f"nothing will ever happen, and there wait still: {self.batcher.queued}"
+            msg = f"nothing will ever happen, and {self.batcher.queued} requests still wait"
             raise Stuck(msg)
         self.clock.advance_to(min(times))
 
@@ -197,23 +197,23 @@ class Drive:
                 batch.item_count
             )
             self.batches.append(
-                Ran(now, batch.item_count, batch.close_reason.value, where, ids, done)
+                BatchRun(now, batch.item_count, batch.close_reason.value, where, ids, done)
             )
             self._busy_until[where] = done
             heapq.heappush(self._running, (done, batch.id, batch))
 
-    def _land(self) -> None:
+    def _return_batches(self) -> None:
         now = self.clock.now
         while self._running and self._running[0][0] <= now:
             batch = heapq.heappop(self._running)[2]
             if any(map(self._function.breaks, batch.requests)):
                 self._end(self.batcher.broken(batch, self._function.fault, now))
-                batch.upstream.came_up()  # whatever it died of or hung by, the next one is there
+                batch.upstream.came_up()  # it is restarted at once
             else:
                 failed = list(map(self._function.fails, batch.requests))
                 self._end(self.batcher.finished(batch, failed, now))
 
-    def _leave(self) -> None:
+    def _callers_leave(self) -> None:
         while self._leaving and self._leaving[0][0] <= self.clock.now:
             request = heapq.heappop(self._leaving)[2]
             if request.state not in TERMINAL:

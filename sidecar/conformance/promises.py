@@ -1,7 +1,7 @@
-"""What has to hold of a sidecar under any batch policy, and the check of a drive that has ended.
+"""The promises that hold of a sidecar under any batch policy, and their check after a drive.
 
-The batcher keeps most of it by itself, whatever a policy says. It is checked all the same, as a
-policy is Python and can reach further than it should.
+The batcher keeps most of them by itself, whatever a policy says. They are checked all the same, as
+a policy is Python and can change what it should not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sidecar.core.request import Request
-    from sidecar.testing import End, Ran
+    from sidecar.testing import BatchRun, End
 
 __all__ = ["BOUNDED", "FORGETS", "LEAVES", "ONE_END", "PROMISES", "READS", "SAME", "SANE", "Broken"]
 __all__ += ["check_drive"]
@@ -43,7 +43,11 @@ class Broken(Exception):
 
 
 def check_drive(
-    arrived: int, ends: Sequence[End], batches: Sequence[Ran], batch_max: int, wait_max_s: float
+    arrived: int,
+    ends: Sequence[End],
+    batches: Sequence[BatchRun],
+    batch_max: int,
+    wait_max_s: float,
 ) -> None:
     """Check how a drive ended.
 
@@ -76,7 +80,7 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
             raise Broken(ONE_END, f"{end.request} was said to be {end.state.value}")
 
 
-def _check_batch(ran: Ran, requests: list[Request], batch_max: int) -> None:
+def _check_batch(ran: BatchRun, requests: list[Request], batch_max: int) -> None:
     items = sum(request.item_count for request in requests)
     if len(requests) > 1 and items > batch_max:
         raise Broken(SIZES, f"a batch of {items} items left, {batch_max} are allowed")
@@ -88,7 +92,7 @@ def _check_batch(ran: Ran, requests: list[Request], batch_max: int) -> None:
             raise Broken(DEADLINES, f"{request} was sent {late_s:g} s after its deadline")
 
 
-def _check_order(batches: Sequence[Ran], requests: dict[int, Request]) -> None:
+def _check_order(batches: Sequence[BatchRun], requests: dict[int, Request]) -> None:
     latest: dict[object, int] = defaultdict(int)
     for ran in batches:
         if ran.closed == "isolation":
@@ -100,7 +104,7 @@ def _check_order(batches: Sequence[Ran], requests: dict[int, Request]) -> None:
             latest[lane] = number
 
 
-def _check_waits(batches: Sequence[Ran], ends: Iterable[End], wait_max_s: float) -> None:
+def _check_waits(batches: Sequence[BatchRun], ends: Iterable[End], wait_max_s: float) -> None:
     left: dict[int, float] = {}
     for ran in batches:
         for number in ran.ids:

@@ -1,8 +1,8 @@
-"""Random scenarios for a batch policy, and the shortest one that still shows what went wrong.
+"""Random scenarios for a batch policy, and shrinking one to what shows a fault.
 
 A scenario is data: which requests arrive when, on which instances, and what the function does. A
-request of application ``fails`` fails alone, one of ``breaks`` breaks its batch, so that one from
-which arrivals were taken out still means the same. What must hold is said in `promises`.
+request of application ``fails`` fails alone, one of ``breaks`` breaks its batch, so that a scenario
+keeps its meaning when arrivals are removed. What must hold is in `promises`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from sidecar.core.policy import BatchPolicy
 
-__all__ = ["Scenario", "drawn", "shortest"]
+__all__ = ["Scenario", "random_scenario", "shrunk"]
 
-_LONGEST = 60  # arrivals
+_ARRIVALS_MAX = 60
 _STRAGGLER_S = 86_400.0  # after all others: none may wait for it
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens to a policy.
+    """What a policy is driven through.
 
     Attributes:
         arrivals: the requests, in order.
@@ -78,7 +78,7 @@ class Scenario:
 
     def __str__(self) -> str:
         """As Python, defaults left out."""
-        rows = "".join(f"\n    {_sparse(arrival)}," for arrival in self.arrivals)
+        rows = "".join(f"\n    {_without_defaults(arrival)}," for arrival in self.arrivals)
         rest = "".join(
             f", {field.name}={value if isinstance(value, Fault) else repr(value)}"
             for field in dataclasses.fields(self)[1:]
@@ -87,20 +87,20 @@ class Scenario:
         return f"Scenario(({rows}\n){rest})"
 
 
-def _sparse(arrival: Arrival) -> str:
+def _without_defaults(arrival: Arrival) -> str:
     defaults = Arrival._field_defaults
     values = arrival._asdict().items()
-    given = [f"{name}={value!r}" for name, value in values if value != defaults.get(name)]
-    return f"Arrival({', '.join(given)})"
+    fields = [f"{name}={value!r}" for name, value in values if value != defaults.get(name)]
+    return f"Arrival({', '.join(fields)})"
 
 
-def drawn(seed: int) -> Scenario:
-    """The scenario of this seed: longer with larger ones, up to a limit."""
+def random_scenario(seed: int) -> Scenario:
+    """The scenario of a seed; larger seeds give longer ones, up to a limit."""
     random = Random(seed)  # noqa: S311 - it has to come out the same
     base_s = random.choice([1e-6, 0.002, 0.05, 0.5])
     batch_max = random.choice([1, 2, 5, 8, 32])
     return Scenario(
-        _arrivals(random, min(1 + seed // 4, _LONGEST), base_s, batch_max),
+        _arrivals(random, min(1 + seed // 4, _ARRIVALS_MAX), base_s, batch_max),
         instances=random.choice([(1.0,), (1.0,), (0.5, 0.5), (0.7, 0.2, 0.1)]),
         batch_max=batch_max,
         queue_max=random.choice([1024, 1024, 7]),
@@ -146,8 +146,8 @@ def _arrivals(random: Random, count: int, base_s: float, batch_max: int) -> tupl
     return (*arrivals, Arrival(at + _STRAGGLER_S, key="x"))
 
 
-def shortest(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
-    """``scenario`` with all taken out that it does not need for ``shows`` to hold still."""
+def shrunk(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
+    """``scenario`` without everything that is not needed for ``shows`` to hold."""
     size = max(1, len(scenario.arrivals) // 2)
     while size:
         at = 0
@@ -159,20 +159,22 @@ def shortest(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
             else:
                 at += size
         size //= 2
-    return _plainer(scenario, shows)
+    return _with_defaults(scenario, shows)
 
 
-def _plainer(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
-    """Each setting, and each property of all arrivals, back to its default where that can be."""
+def _with_defaults(scenario: Scenario, shows: Callable[[Scenario], bool]) -> Scenario:
+    """Set each setting, and each property of all arrivals, to its default where possible."""
 
-    def tried(**changes: Any) -> Scenario:  # noqa: ANN401 - any of the fields
-        plainer = dataclasses.replace(scenario, **changes)
-        return plainer if shows(plainer) else scenario
+    def if_it_shows(**changes: Any) -> Scenario:  # noqa: ANN401 - any of the fields
+        changed = dataclasses.replace(scenario, **changes)
+        return changed if shows(changed) else scenario
 
     for field in dataclasses.fields(scenario)[1:]:
-        scenario = tried(**{field.name: field.default})
+        scenario = if_it_shows(**{field.name: field.default})
     start = scenario.arrivals[0].at
-    scenario = tried(arrivals=tuple(a._replace(at=a.at - start) for a in scenario.arrivals))
+    scenario = if_it_shows(arrivals=tuple(a._replace(at=a.at - start) for a in scenario.arrivals))
     for name, default in Arrival._field_defaults.items():
-        scenario = tried(arrivals=tuple(a._replace(**{name: default}) for a in scenario.arrivals))
+        scenario = if_it_shows(
+            arrivals=tuple(a._replace(**{name: default}) for a in scenario.arrivals)
+        )
     return scenario

@@ -1,8 +1,8 @@
-"""Drives a batch policy through everything that should not shake it.
+"""The conformance suite of batch policies (`carpool.testing.check_policy`).
 
 Random scenarios come first, the short ones before the long, each twice with two fresh policies; a
-scenario that breaks a promise is cut down to what is needed to show it. Then comes a long run, in
-which nothing may pile up. Whether a policy is a good one, or a fast one, is not judged.
+scenario that breaks a promise is shrunk to what is needed to show it. Then comes a long run, in
+which memory may not grow. Whether a policy is good, or fast, is not judged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
 from carpool.testing import BrokenPromise, Report
+from sidecar.conformance.observed_policy import ObservedPolicy
 from sidecar.conformance.promises import BOUNDED, LEAVES, ONE_END, PROMISES, Broken, check_drive
-from sidecar.conformance.scenarios import Scenario, drawn, shortest
-from sidecar.conformance.watched import Watched
+from sidecar.conformance.scenarios import Scenario, random_scenario, shrunk
 from sidecar.core.request import IllegalTransition
 from sidecar.testing import Arrival, Stuck
 
@@ -52,7 +52,7 @@ def check_policy(
         return _driven_twice(scenario, fresh, wait_max_s)
 
     for number in range(seed, seed + scenarios):
-        scenario = drawn(number)
+        scenario = random_scenario(number)
         try:
             batches += drive_twice(scenario)
         except Broken as broken:
@@ -65,20 +65,20 @@ def check_policy(
 def _reduced(
     name: str, seed: int, broken: Broken, drive: Callable[[Scenario], object]
 ) -> BrokenPromise:
-    """The same promise, broken in the shortest scenario."""
+    """The same promise, broken in the shrunk scenario."""
     seen = broken
 
     def shows(scenario: Scenario) -> bool:
         nonlocal seen
         try:
             drive(scenario)
-        except Broken as found:
-            if found.promise == broken.promise:
-                seen = found
+        except Broken as again:
+            if again.promise == broken.promise:
+                seen = again
                 return True
         return False
 
-    scenario = shortest(drawn(seed), shows)
+    scenario = shrunk(random_scenario(seed), shows)
     return BrokenPromise(name, seen.promise, seen.detail, seed, str(scenario))
 
 
@@ -91,9 +91,11 @@ def _driven_twice(scenario: Scenario, fresh: Callable[[], BatchPolicy], wait_max
     return batches
 
 
-def _driven(scenario: Scenario, policy: BatchPolicy, wait_max_s: float) -> tuple[Watched, int]:
-    watched = Watched(policy)
-    drive = scenario.drive(watched)
+def _driven(
+    scenario: Scenario, policy: BatchPolicy, wait_max_s: float
+) -> tuple[ObservedPolicy, int]:
+    observed = ObservedPolicy(policy)
+    drive = scenario.drive(observed)
     try:
         ends = drive.run(scenario.arrivals)
     except Stuck as stuck:
@@ -101,11 +103,11 @@ def _driven(scenario: Scenario, policy: BatchPolicy, wait_max_s: float) -> tuple
     except IllegalTransition as error:
         raise Broken(ONE_END, str(error)) from error
     check_drive(len(scenario.arrivals), ends, drive.batches, scenario.batch_max, wait_max_s)
-    return watched, len(drive.batches)
+    return observed, len(drive.batches)
 
 
 def _check_memory(name: str, fresh: Callable[[], BatchPolicy], wait_max_s: float) -> None:
-    """Nothing piles up: what grows in three parts of a long run grows for ever."""
+    """Memory does not grow: what grows in three parts of a long run grows for ever."""
     drive = Scenario(()).drive(fresh())
     tracing = tracemalloc.is_tracing()
     if not tracing:

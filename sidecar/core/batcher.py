@@ -236,7 +236,7 @@ class Batcher:
                 go anywhere.
             upstreams: the instances from now on; those that stay must be the same objects.
             version: of the plan; batches carry it.
-            variant_router: chooses for requests that say what they need; None: there is no choice.
+            variant_router: chooses for requests with a demand; None: the plan has no variants.
         """
         self.upstreams.keep(upstreams)
         for upstream in upstreams:

@@ -1,4 +1,4 @@
-"""Execution time by batch size, learned from the batches that ran.
+"""Predicts the execution time of a batch from its size, learned from the batches that ran.
 
 The model is a line, ``base + per_item * size``, fitted by least squares with exponential
 forgetting, plus a multiple of the mean absolute residual as a bound: serving times are close to
@@ -8,24 +8,29 @@ that it moves the fit only if it keeps coming. If deviations of one sign add up 
 cumulative sum on each side, Page 1954), the past no longer describes the function and most of it
 is forgotten at once.
 
-Failures never get here: how long a crash takes says nothing about a success.
+Failed batches are not counted: how long a crash takes says nothing about a success.
 """
 
 from __future__ import annotations
 
 __all__ = ["ExecTime"]
 
-_FORGET = 0.98  # weight of the past at each sample: about 50 batches of memory
-_CLIP = 4.0  # a sample further than this many bounds from the fit counts as that far
-_BOUND = 3.0  # mean absolute residuals added to a prediction: about the 99th percentile
-_SETTLED = 8  # samples before clipping and the watch for drift start
-_SLACK = 0.7  # deviations, in bounds' units, that count as noise each time
-_ALARM = 8.0  # how many of them in one direction mean drift
-_KEEP = 0.05  # weight of the past after a drift
+_DECAY = 0.98  # weight of the past at each sample: about 50 batches of memory
+_CLIP_RESIDUALS = 4.0  # a sample further than this from the fit counts as that far
+_BOUND_RESIDUALS = 3.0  # added to a prediction: about the 99th percentile
+_SETTLED_SAMPLES = 8  # before clipping and the detection of drift start
+_NOISE_RESIDUALS = 0.7  # of each deviation that count as noise
+_DRIFT_RESIDUALS = 8.0  # that have added up in one direction mean drift
+_DRIFT_DECAY = 0.05  # weight of the past after a drift
 
 
 class ExecTime:
-    """Predicts the execution time of a batch from its size."""
+    """The execution time of a batch as a line over its size, with an error bound.
+
+    Attributes:
+        drifts: how often the speed has changed for good.
+        has_settled: `settled` once was true: after a drift an estimate is better than none.
+    """
 
     __slots__ = (
         "_above",
@@ -47,7 +52,7 @@ class ExecTime:
         self._residual = 0.0
         self._above = self._below = 0.0
         self.drifts = 0
-        self.has_settled = False  # has once settled: after a drift an estimate is better than none
+        self.has_settled = False
 
     @property
     def known(self) -> bool:
@@ -56,24 +61,24 @@ class ExecTime:
 
     @property
     def settled(self) -> bool:
-        """Whether enough was observed to give requests up for it: first batches are slow."""
-        return self._samples >= _SETTLED
+        """Whether enough was observed to give up requests by it: first batches are slow."""
+        return self._samples >= _SETTLED_SAMPLES
 
     def observe(self, size: int, exec_s: float) -> None:
         """Learn that a batch of ``size`` took ``exec_s`` seconds."""
         expected = self._fit(size) if self.known else exec_s
-        if self._samples >= _SETTLED:
-            self._watch(exec_s - expected, max(self._residual, 0.02 * expected, 1e-9))
-            reach = _CLIP * max(self._residual, 0.05 * expected)
-            exec_s = min(max(exec_s, expected - reach), expected + reach)
-        self._residual += (1 - _FORGET) * 2 * (abs(exec_s - expected) - self._residual)
+        if self._samples >= _SETTLED_SAMPLES:
+            self._detect_drift(exec_s - expected, max(self._residual, 0.02 * expected, 1e-9))
+            reach_s = _CLIP_RESIDUALS * max(self._residual, 0.05 * expected)
+            exec_s = min(max(exec_s, expected - reach_s), expected + reach_s)
+        self._residual += (1 - _DECAY) * 2 * (abs(exec_s - expected) - self._residual)
         self._samples += 1
         self.has_settled = self.has_settled or self.settled
-        self._n = _FORGET * self._n + 1
-        self._x = _FORGET * self._x + size
-        self._y = _FORGET * self._y + exec_s
-        self._xx = _FORGET * self._xx + size * size
-        self._xy = _FORGET * self._xy + size * exec_s
+        self._n = _DECAY * self._n + 1
+        self._x = _DECAY * self._x + size
+        self._y = _DECAY * self._y + exec_s
+        self._xx = _DECAY * self._xx + size * size
+        self._xy = _DECAY * self._xy + size * exec_s
 
     def line(self) -> tuple[float, float]:
         """Base and per-item seconds of the fit; ``(0, 0)`` while nothing is known."""
@@ -88,18 +93,22 @@ class ExecTime:
 
     def bound(self, size: int) -> float:
         """Seconds that a batch of ``size`` rarely exceeds; 0 while nothing is known."""
-        return self._fit(size) + _BOUND * self._residual if self.known else 0.0
+        return self._fit(size) + _BOUND_RESIDUALS * self._residual if self.known else 0.0
 
-    def _watch(self, deviation: float, unit: float) -> None:
-        """Add up deviations of one sign; on an alarm, forget most of the past."""
-        self._above = max(0.0, self._above + min(deviation / unit, _CLIP) - _SLACK)
-        self._below = max(0.0, self._below - max(deviation / unit, -_CLIP) - _SLACK)
-        if max(self._above, self._below) > _ALARM:
+    def _detect_drift(self, deviation: float, unit: float) -> None:
+        """Add up deviations of one sign; if they mean drift, forget most of the past."""
+        self._above = max(
+            0.0, self._above + min(deviation / unit, _CLIP_RESIDUALS) - _NOISE_RESIDUALS
+        )
+        self._below = max(
+            0.0, self._below - max(deviation / unit, -_CLIP_RESIDUALS) - _NOISE_RESIDUALS
+        )
+        if max(self._above, self._below) > _DRIFT_RESIDUALS:
             self.drifts += 1
             self._above = self._below = 0.0
             self._samples = 1  # no clipping until it has settled again
             for name in ("_n", "_x", "_y", "_xx", "_xy"):
-                setattr(self, name, _KEEP * getattr(self, name))
+                setattr(self, name, _DRIFT_DECAY * getattr(self, name))
 
     def _fit(self, size: int) -> float:
         mean_x, mean_y = self._x / self._n, self._y / self._n

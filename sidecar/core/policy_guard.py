@@ -1,8 +1,8 @@
-"""A policy that cannot take the sidecar down with it.
+"""Replaces a batch policy that fails, so that requests go on.
 
-The first time a policy raises, or names something that is no time or no size, it is replaced for
-good by a fixed window of no length; the request it failed on is not lost. The sidecar logs
-the reason once and counts it: a sidecar that silently ran another policy would mislead.
+The first time a policy raises, or returns something that is no time or no size, a fallback replaces
+it for good; the request it failed on is not lost. The reason is logged once and counted: a sidecar
+that silently ran another policy would mislead.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class PolicyGuard:
         policy: the policy to run.
         fallback: what takes over.
         report: called once, with the reason, when it does.
+
+    Attributes:
+        failure: the reason; empty while the policy runs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which instances may take a request, by the plan in force."""
+"""Routes a request to the instances that may take it, by the plan in force."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Routing(NamedTuple):
         routes: by application; ``*`` is every one without its own. Applications without any go
             anywhere.
         version: of the plan; None without one.
-        variant_router: chooses for requests that say what they need; None: there is no choice.
+        variant_router: chooses for requests with a demand; None: the plan has no variants.
     """
 
     routes: Mapping[str, Route]
@@ -35,7 +35,7 @@ class Routing(NamedTuple):
         """Where ``request`` may go."""
         if request.demand is not None:
             chosen = self.variant_router.route(request.demand) if self.variant_router else None
-            # Where none fits any more, those that did must do: it did not ask for less.
+            # Where none fits any more it keeps its route: it did not ask for less.
             return chosen or (_NOWHERE if request.route is ANYWHERE else request.route)
         routes = self.routes
         return routes.get(request.app) or routes.get("*", ANYWHERE) if routes else ANYWHERE

@@ -1,9 +1,10 @@
-"""Which class of instances serves a request that says what it needs instead of which model.
+"""Chooses the model variant for a request that states a demand (latency, accuracy, cost).
 
-A plan lists the classes that requests may choose from (`carpool.plan.OnOffer`), and the runtime
-tells how each instance is. A choice is a route, so that requests of the same class share batches;
-within a class the dispatch takes the instance that has had the least. Whatever is chosen is at
-least as accurate as was asked, whether or not it runs: where nothing is, there is no route.
+A plan lists the classes of instances that such requests may go to, each of one variant
+(`carpool.plan.OnOffer`), and the runtime reports the state of each instance. A choice is a route,
+so that requests for the same class share batches; within a class `dispatch` chooses the instance.
+What is chosen is at least as accurate as was asked, whether or not an instance of it runs: if no
+variant is, there is no route.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["VariantRouter"]
 
-_KEPT = 4096  # demands of which something is remembered
-_NAMED = 64  # demands that are counted under names of their own; any more are one
+_DEMANDS_MAX = 4096  # that are remembered
+_LABELS_MAX = 64  # demands that are counted apart; any more are counted together
 
 
 class VariantRouter:
-    """Chooses among the classes of one plan; a request costs no more where there are many.
+    """Chooses among the variants of one plan; a choice takes no longer where there are many.
 
     Args:
-        offers: What there is to choose from.
+        offers: The classes to choose from.
 
     Attributes:
-        variants: What may be asked for by name, each with its classes.
+        variants: The variants by name, each with its classes.
     """
 
     def __init__(self, offers: Sequence[OnOffer]) -> None:
@@ -44,74 +45,75 @@ class VariantRouter:
         self._selection = Selection(
             [Profile(o.name, o.accuracy, o.latency_s, o.cost, o.load_s) for o in offers]
         )
-        self._seen: dict[tuple[str, str], State] = {}
+        self._states: dict[tuple[str, str], State] = {}
         self._running: set[str] = set()
         self._routes: dict[str, Route] = {}
-        self._names: dict[Demand, str] = {}
-        self._counted: set[str] = set()
-        self._chosen: dict[Demand, Profile | None] = {}  # as long as nothing changes
+        self._labels: dict[Demand, str] = {}
+        self._labels_in_use: set[str] = set()
+        self._chosen: dict[Demand, Profile | None] = {}  # while no state changes
 
-    def named(self, variant: str) -> OnOffer:
-        """What is known of a variant: of its first class."""
+    def offer(self, variant: str) -> OnOffer:
+        """The first class of ``variant``, for its figures."""
         return self.variants[variant][0]
 
-    def runs(self, variant: str) -> bool:
-        """Whether there is an instance of a variant, however it is."""
+    def is_running(self, variant: str) -> bool:
+        """Whether there is an instance of ``variant``, in whatever state."""
         return variant in self._running
 
-    def see(self, states: Mapping[tuple[str, str], State]) -> bool:
-        """These instances, by class and address, are like this; whether that is news."""
-        if states == self._seen:
+    def set_states(self, states: Mapping[tuple[str, str], State]) -> bool:
+        """Take over the states of all instances, by class and address; whether any changed."""
+        if states == self._states:
             return False
-        for key in self._seen.keys() - states.keys():
-            self._note(*key, State.INACTIVE)
+        for key in self._states.keys() - states.keys():
+            self._set_state(*key, State.INACTIVE)
         for key, state in states.items():
-            if self._seen.get(key) is not state:
-                self._note(*key, state)
-        self._seen = dict(states)
+            if self._states.get(key) is not state:
+                self._set_state(*key, state)
+        self._states = dict(states)
         self._running = {self._offers[n].variant for n, _ in states if n in self._offers}
         self._chosen.clear()
         return True
 
-    def fits(self, demand: Demand) -> Profile | None:
-        """What Algorithm 1 chooses; None: nothing fits."""
+    def best_fit(self, demand: Demand) -> Profile | None:
+        """The class that INFaaS's Algorithm 1 chooses; None: none fits."""
         if demand not in self._chosen:
-            if len(self._chosen) >= _KEPT:
+            if len(self._chosen) >= _DEMANDS_MAX:
                 self._chosen.clear()
             self._chosen[demand] = self._selection.fits(demand.asked)
         return self._chosen[demand]
 
     def closest(self, demand: Demand) -> Profile | None:
-        """What comes closest, where nothing fits."""
+        """The class that comes closest, where none fits."""
         return self._selection.closest(demand.asked)
 
     def would_fit(self, demand: Demand) -> OnOffer | None:
-        """The cheapest of what would fit if it ran, or were not overloaded."""
-        found = self._selection.would_fit(demand.asked)
-        return self._offers[found.name] if found else None
+        """The cheapest class that would fit if it ran, or were not overloaded."""
+        profile = self._selection.would_fit(demand.asked)
+        return self._offers[profile.name] if profile else None
 
     def route(self, demand: Demand) -> Route | None:
-        """Where a request may go; None: nothing fits."""
+        """The route of a request with ``demand``; None: no class fits."""
         if demand.variant:
             return self._route(demand.variant)
-        fits = self.fits(demand)
-        return self._route(fits.name) if fits else None
+        best = self.best_fit(demand)
+        return self._route(best.name) if best else None
 
-    def name(self, demand: Demand) -> str:
-        """What the demand is counted under."""
-        name = self._names.get(demand)
-        if name is None:
-            if len(self._names) >= _KEPT:
-                self._names.clear()
-                self._counted.clear()
-            name = self._coarse(demand).name
-            if name not in self._counted and len(self._counted) >= _NAMED:
-                name = "*"
-            self._counted.add(name)
-            self._names[demand] = name
-        return name
+    def label(self, demand: Demand) -> str:
+        """The application that requests with ``demand`` are counted as."""
+        label = self._labels.get(demand)
+        if label is None:
+            if len(self._labels) >= _DEMANDS_MAX:
+                self._labels.clear()
+                self._labels_in_use.clear()
+            label = self._coarse(demand).name
+            if label not in self._labels_in_use and len(self._labels_in_use) >= _LABELS_MAX:
+                label = "*"
+            self._labels_in_use.add(label)
+            self._labels[demand] = label
+        return label
 
     def _coarse(self, demand: Demand) -> Demand:
+        """``demand`` rounded to what makes a difference in the choice."""
         if demand.variant:
             return type(demand)(variant=demand.variant)
         snapped = self._selection.snapped(demand.asked)
@@ -120,12 +122,12 @@ class VariantRouter:
             return coarse
         return demand.coarse(*snapped)
 
-    def _note(self, name: str, address: str, state: State) -> None:
+    def _set_state(self, name: str, address: str, state: State) -> None:
         if name in self._offers:
             self._selection.note(name, address, state)
 
     def _route(self, name: str) -> Route | None:
-        """To a class, or to all classes of a variant."""
+        """The route to a class, or to all classes of a variant."""
         route = self._routes.get(name)
         if route is None:
             own = [offer.name for offer in self.variants.get(name, ())]

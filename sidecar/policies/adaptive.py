@@ -1,4 +1,4 @@
-"""Batches as large as they pay: learned from what batches cost, with no profile and no window.
+"""The batch size with the least mean completion time, learned without a profile or a window.
 
 A batch of n takes ``a + b n``. Serving m waiting requests in batches of n, their mean completion
 time is ``(m/n + 1)/2 * (a + b n)``, least at ``n = sqrt(m a / b)``: all together where
@@ -28,7 +28,7 @@ __all__ = ["Adaptive"]
 
 
 class Adaptive:
-    """Leave when an instance is free, in the size that answers the waiting requests soonest."""
+    """Leave when an instance is free, in the size with the least mean completion time."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -62,16 +62,16 @@ class Adaptive:
         return request.arrived
 
     def decide(self, waiting: Waiting) -> Decision:
-        """The size that pays, no larger than the deadlines allow."""
+        """The size with the least mean completion time, if the deadlines allow it."""
         allowed = self._deadline.decide(waiting)
-        return Decision(max(1, min(allowed.size, self._paying(waiting))), allowed.late)
+        return Decision(max(1, min(allowed.size, self._best_size(waiting))), allowed.late)
 
     def observe(self, executed: Executed) -> None:
         """Count; the batcher keeps the execution times."""
         del executed
         self._batches += 1
 
-    def _paying(self, waiting: Waiting) -> int:
+    def _best_size(self, waiting: Waiting) -> int:
         base, per_item = waiting.exec_time.line()
         if per_item <= 0:  # nothing known, or every batch seen had one size: take all there are
             explore = self._params.explore

@@ -1,4 +1,4 @@
-"""The batch policy that a function's settings name, made with the parameters that they give."""
+"""Builds the batch policy that a function's settings name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def build_policy(settings: FunctionSettings) -> BatchPolicy:
     if largest > settings.batch_max:
         problems = Problems()
         expected = f"batches of at most batch.max, which is {settings.batch_max}"
-        problems.add("batch.params", _shown(settings), expected, f"set batch.max to {largest}")
+        problems.add(
+            "batch.params", _params_text(settings), expected, f"set batch.max to {largest}"
+        )
         problems.raise_if_any()
     return policy
 
@@ -44,7 +46,7 @@ def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str,
     data = getattr(policy_class, "Params", None)
     fields = dataclasses.fields(data) if dataclasses.is_dataclass(data) else ()
     known = plugins.knobs(policy_class)
-    windows = [
+    windows_given = [
         name
         for name in settings.batch_params
         if name == "wait_s" or (name in known and known[name].parameter == "wait_s")
@@ -52,12 +54,12 @@ def _params(policy_class: type[Any], settings: FunctionSettings) -> Mapping[str,
     if "wait_s" not in {field.name for field in fields}:
         expected = f"nothing, as policy {settings.batch_policy!r} has no window"
         problems.add("batch.wait", wait, expected, "use batch.policy fixed, or leave it out")
-    elif windows:
-        expected = f"to stand alone, and batch.params has {windows[0]} too"
+    elif windows_given:
+        expected = f"to stand alone, and batch.params has {windows_given[0]} too"
         problems.add("batch.wait", wait, expected, "give one of them")
     problems.raise_if_any()
     return {**settings.batch_params, "wait_s": settings.batch_wait_s}
 
 
-def _shown(settings: FunctionSettings) -> str:
+def _params_text(settings: FunctionSettings) -> str:
     return ", ".join(f"{name}: {value}" for name, value in settings.batch_params.items())

@@ -1,4 +1,4 @@
-"""SLO-aware batching: pull when the instance is free, as many as their deadlines allow.
+"""SLO-aware batching: when an instance is free, as many requests as their deadlines allow.
 
 A request never waits for others: while the instance is busy a queue forms by itself, and when it
 frees, the largest prefix of the queue leaves whose execution is expected to end before the
@@ -34,7 +34,7 @@ __all__ = ["Deadline"]
 
 
 class Deadline:
-    """Leave when an instance is free, as many together as the deadlines allow."""
+    """Leave when an instance is free, in the largest batch that the deadlines allow."""
 
     @dataclass(frozen=True, slots=True)
     class Params:
@@ -63,7 +63,7 @@ class Deadline:
         return _most_saved(waiting)
 
     def observe(self, executed: Executed) -> None:
-        """Nothing of its own to learn; the batcher keeps the execution times."""
+        """Nothing to learn; the batcher keeps the execution times."""
 
 
 def _largest_safe(waiting: Waiting, requests: Sequence[Request]) -> int:

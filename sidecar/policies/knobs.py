@@ -20,11 +20,11 @@ _SIZE = "a whole number of at least 1"
 
 
 def _seconds(micros: object) -> float:
-    return _whole(micros, least=0) / _MICROS_PER_S
+    return _whole(micros, at_least=0) / _MICROS_PER_S
 
 
 def _size(value: object) -> int:
-    return _whole(value, least=1)
+    return _whole(value, at_least=1)
 
 
 def _sizes(value: object) -> int | list[int]:
@@ -34,8 +34,8 @@ def _sizes(value: object) -> int | list[int]:
     return [first, *others] if others else first
 
 
-def _whole(value: object, *, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+def _whole(value: object, *, at_least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise ValueError(value)
     return value
 

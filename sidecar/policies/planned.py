@@ -1,8 +1,8 @@
-"""The policy of a plan: full batches of the size each instance is planned for, and a longest wait.
+"""The batch policy of a plan: full batches of each instance's planned size, and a longest wait.
 
 The wait belongs to the application, so that a batch leaves at the earliest departure time in it:
-``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). A plan brings it along; it has no name to
-be chosen by. What else a plan says of batches is translated here too, so that a sidecar and a
+``min(a_i + T_i)`` (HarmonyBatch, IWQoS'24, section III). It is in force while there is a plan, and
+cannot be chosen by name. The routes of a plan are translated here too, so that a sidecar and a
 simulation read it alike.
 """
 

@@ -174,13 +174,13 @@ class BatchLoop:
     def _choose_variant(self, request: Request) -> CarpoolError | None:
         """Choose the variants that may serve a request; the error if none can."""
         began = time.perf_counter()
-        variant_routing.admitted(request, self._upstreams, planned=self.front is not None)
+        variant_routing.settle_demand(request, self._upstreams, planned=self.front is not None)
         demand, variant_router = request.demand, self._upstreams.variant_router
         if demand is None or variant_router is None:
             return None
         variant_router.route(demand)  # is remembered
         self._metrics.selection.observe(time.perf_counter() - began)
-        return variant_routing.objection(demand, variant_router)
+        return variant_routing.reason_unfit(demand, variant_router)
 
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         if refusal is Refusal.EXPIRED and self._intake is not None and self._intake.waited_s:

@@ -185,7 +185,7 @@ class FunctionUpstreams:
                 states[name, upstream.name] = state
                 upstream.overloaded = state is State.OVERLOADED
                 upstream.interfered = state is State.INTERFERED and well
-        if self.variant_router and self.variant_router.see(states) and reroute:
+        if self.variant_router and self.variant_router.set_states(states) and reroute:
             self._batcher.reroute()
 
     def _changed(self, instance: Instance) -> None:

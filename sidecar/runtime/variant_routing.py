@@ -1,7 +1,7 @@
-"""Requests that choose their variant, before they queue: what they demand, or why they cannot.
+"""Demands of arriving requests: completed from their paths, or refused with a reason.
 
-The core chooses the variant (`sidecar.core.variant_routing`); here are the names in paths, and the
-words of a refusal.
+The core chooses the variant (`sidecar.core.variant_routing`); here are the variants named in paths,
+and the errors where none can serve a request.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from sidecar.core.variant_routing import VariantRouter
     from sidecar.runtime.upstreams import FunctionUpstreams
 
-__all__ = ["admitted", "objection"]
+__all__ = ["reason_unfit", "settle_demand"]
 
-_ONLY = "1"  # the version of a model that has no variants
-_SOON_S = 1.0
+_ONLY_VERSION = "1"  # the version of a model that has no variants
+_RETRY_S = 1.0
 
 
-def admitted(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -> None:
-    """Settle what a request demands; it is counted under that.
+def settle_demand(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -> None:
+    """Settle the demand of ``request``, and the application that it is counted as.
 
     Args:
         request: As it was read.
-        upstreams: Has the choice.
+        upstreams: Has the variant router.
         planned: There is, or will be, a plan.
 
     Raises:
-        CarpoolError: an unknown variant, or a demand where there is nothing to choose.
+        CarpoolError: an unknown variant, or a demand where there are no variants.
     """
     variant_router, demand = upstreams.variant_router, request.demand
     if variant_router is None:
         if demand is not None:
-            _without_choice(demand, waits=planned and upstreams.plan is None)
+            _refuse_demand(demand, waits=planned and upstreams.plan is None)
             request.demand = None  # a latency alone is the request's deadline, and no more
         return
     known = variant_router.variants
     model, version = request.payload.template.names
     named = version if version in known else model if model in known and not version else ""
-    if version not in ("", _ONLY) and not named:
+    if version not in ("", _ONLY_VERSION) and not named:
         raise _unknown(version, list(known))
     if named and demand is None:
         demand = (request.payload.template.app_demand or Demand())._replace(variant=named)
@@ -59,14 +59,14 @@ def admitted(request: Request, upstreams: FunctionUpstreams, *, planned: bool) -
         if demand.variant and demand.variant not in known:
             raise _unknown(demand.variant, list(known))
         request.demand = demand
-        request.app = variant_router.name(demand)
+        request.app = variant_router.label(demand)
 
 
-def objection(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
-    """Why a request with such a demand cannot be served; None: something fits."""
+def reason_unfit(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
+    """The error for a request with ``demand`` if no variant can serve it now; else None."""
     if demand.variant:
-        return _not_had(demand, variant_router)
-    if variant_router.fits(demand):
+        return _reason_unavailable(demand, variant_router)
+    if variant_router.best_fit(demand):
         return None
     asked = _asked(demand)
     late = variant_router.would_fit(demand)
@@ -75,27 +75,30 @@ def objection(demand: Demand, variant_router: VariantRouter) -> CarpoolError | N
             f"nothing that runs now answers {asked}; {_figures(late)}, would: it is loaded in "
             f"{late.load_s:.2g} s, or overloaded"
         )
-        return Overloaded(msg, max(late.load_s, _SOON_S))
+        return Overloaded(msg, max(late.load_s, _RETRY_S))
     closest = variant_router.closest(demand)
     but = f"; the closest is {_figures(closest)}" if closest else ""
     return Unfit(f"no variant answers {asked}{but}")
 
 
-def _not_had(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
-    """Why the variant that was named cannot be had; None: it can."""
-    named = variant_router.named(demand.variant)
+def _reason_unavailable(demand: Demand, variant_router: VariantRouter) -> CarpoolError | None:
+    """Why the variant that was named cannot serve it; None: it can."""
+    named = variant_router.offer(demand.variant)
     if named.accuracy < demand.accuracy:
         return Unfit(f"{_figures(named)} was named, and {_asked(demand)} was asked for")
-    if variant_router.runs(demand.variant) or named.load_s + named.latency_s <= demand.latency_s:
+    if (
+        variant_router.is_running(demand.variant)
+        or named.load_s + named.latency_s <= demand.latency_s
+    ):
         return None
     msg = f"no instance of {demand.variant} runs now; one is loaded in {named.load_s:.2g} s"
-    return Overloaded(msg, max(named.load_s, _SOON_S))
+    return Overloaded(msg, max(named.load_s, _RETRY_S))
 
 
-def _without_choice(demand: Demand, *, waits: bool) -> None:
+def _refuse_demand(demand: Demand, *, waits: bool) -> None:
     if waits:
         msg = "there is no plan yet that says which variants there are"
-        raise Overloaded(msg, _SOON_S)
+        raise Overloaded(msg, _RETRY_S)
     if demand.accuracy or demand.cost < math.inf or demand.variant:
         msg = (
             "this function has no variants to choose from, so no accuracy, cost or variant can be "
@@ -121,8 +124,8 @@ def _asked(demand: Demand) -> str:
     return " ".join(parts) or "that"
 
 
-def _figures(found: Profile | OnOffer) -> str:
+def _figures(variant: Profile | OnOffer) -> str:
     return (
-        f"{found.name} (accuracy {found.accuracy:.4g}, answers within "
-        f"{found.latency_s * 1000:.3g} ms, costs {found.cost:.3g})"
+        f"{variant.name} (accuracy {variant.accuracy:.4g}, answers within "
+        f"{variant.latency_s * 1000:.3g} ms, costs {variant.cost:.3g})"
     )

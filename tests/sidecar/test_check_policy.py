@@ -16,7 +16,7 @@ from carpool import plugins
 from carpool.errors import ConfigError
 from carpool.testing import BrokenPromise, check_policy
 from sidecar.conformance import promises, suite
-from sidecar.conformance.scenarios import drawn
+from sidecar.conformance.scenarios import random_scenario
 from sidecar.policies.planned import Planned
 from tests.effort import scaled
 from tests.sidecar import broken_policies as broken
@@ -119,7 +119,7 @@ def test_a_failure_comes_again_with_its_seed() -> None:
     with pytest.raises(BrokenPromise) as second:
         check_policy(f"{HERE}:Counting", seed=first.value.seed, scenarios=1)
     assert first.value.scenario == second.value.scenario
-    assert drawn(first.value.seed) == drawn(first.value.seed)
+    assert random_scenario(first.value.seed) == random_scenario(first.value.seed)
 
 
 def test_the_reason_of_a_policy_is_passed_on() -> None:
@@ -133,7 +133,7 @@ def test_the_reason_of_a_policy_is_passed_on() -> None:
 
 def test_the_scenarios_meet_everything_a_policy_can_meet() -> None:
     """Among them is every kind of request, function, fault and limit."""
-    scenarios = [drawn(seed) for seed in range(300)]
+    scenarios = [random_scenario(seed) for seed in range(300)]
     arrivals = [arrival for scenario in scenarios for arrival in scenario.arrivals]
     assert {"*", "web", "fails", "breaks"} == {arrival.app for arrival in arrivals}
     assert {"x", "y", "z"} == {arrival.key for arrival in arrivals}

@@ -1,1 +1,1 @@
-"""The sidecar's side of the sync call: what it reports to the scaler, and follows."""
+"""The sidecar's side of the sync call: reports to the scaler, plans from it."""

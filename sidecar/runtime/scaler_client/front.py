@@ -1,7 +1,6 @@
-"""The sidecar in front of a function's instances, as it speaks with the scaler.
+"""Reports a front's load to the scaler, and follows the plans that come back.
 
-It reports its load and what it sees of its instances, and follows the plans that come back. The
-last one is also written down where there is a place for it, so that a front that was killed goes on
+The last plan is also saved if there is a folder for it, so that a front that was killed goes on
 with it, whether or not there is a scaler just then.
 """
 
@@ -35,14 +34,14 @@ _NOTHING = Executions()
 
 
 class Front:
-    """Speaks for a front (`sidecar.runtime.scaler_client.sync.Speaker`).
+    """Makes a front's messages (`sidecar.runtime.scaler_client.sync.Reporter`).
 
     Args:
         function: What the user calls.
-        load: What was counted.
-        batcher: What waits.
+        load: Counts arrivals and executions.
+        batcher: Has the requests that wait.
         upstreams: The instances and the plan.
-        metrics: What became of requests.
+        metrics: Counts requests by terminal state.
         changed: Called after a plan has come into force.
     """
 
@@ -61,21 +60,21 @@ class Front:
         self._upstreams = upstreams
         self._metrics = metrics
         self._changed = changed
-        self._notebook: Path | None = None
+        self._plan_file: Path | None = None
         self._revision = ""
-        self._fates: Counter[str] = Counter()
-        self._settled = False
+        self._reported: Counter[str] = Counter()  # requests by terminal state
+        self._was_ready = False
 
-    def remember(self, notebook: Path) -> None:
-        """Write plans down there from now on; follow what is written, if anything is."""
-        self._notebook = notebook
-        if not notebook.exists():
+    def save_plans(self, plan_file: Path) -> None:
+        """Save plans there from now on; follow the one that is saved, if there is one."""
+        self._plan_file = plan_file
+        if not plan_file.exists():
             return
         try:
-            self.answered(SyncAnswer.from_json(notebook.read_bytes()))
+            self.answered(SyncAnswer.from_json(plan_file.read_bytes()))
             self._revision = ""  # there may be a newer one
         except (CarpoolError, OSError) as error:
-            log.warning("the plan that was written down is not followed: %s", error)
+            log.warning("the plan that was saved is not followed: %s", error)
 
     @property
     def starving(self) -> bool:
@@ -83,8 +82,8 @@ class Front:
         return self._batcher.queued > 0 and not any(instance.up for instance in self._upstreams)
 
     def not_ready(self) -> str:
-        """Why it is not ready yet; empty once it was: from then on it holds requests."""
-        if self._settled:
+        """Why it is not ready yet; empty once it was: from then on requests wait here."""
+        if self._was_ready:
             return ""
         plan = self._upstreams.plan
         if plan is None:
@@ -92,16 +91,16 @@ class Front:
         wanted = any(kind.replicas for kind in plan.classes)
         if wanted and not any(instance.up for instance in self._upstreams):
             return "no instance yet"
-        self._settled = True
+        self._was_ready = True
         return ""
 
     def message(self, sender: str, sequence: int) -> FrontReport:
-        """How it goes."""
+        """The next report."""
         now = time.monotonic()
         if self._batcher.idle:
             self._load.became_idle(now)
-        taken = self._load.take(now)
-        fates = self._became(taken.late)
+        sample = self._load.take(now)
+        ended = self._ended(sample.late)
         plan = self._upstreams.plan
         return FrontReport(
             self._function,
@@ -109,17 +108,17 @@ class Front:
             sequence,
             self._revision,
             plan.version if plan else None,
-            round(taken.period_s, _DIGITS),
+            round(sample.period_s, _DIGITS),
             self._load.idle_s(now),
             self._batcher.queued,
             self.starving,
-            tuple(AppReport(name, app.arrivals, app.gaps) for name, app in taken.apps.items()),
-            self._classes(taken.classes),
-            self._instances(now, taken.instances),
-            taken.idle,
-            fates,
-            taken.latency,
-            taken.surging,
+            tuple(AppReport(name, app.arrivals, app.gaps) for name, app in sample.apps.items()),
+            self._classes(sample.classes),
+            self._instances(now, sample.instances),
+            sample.idle,
+            ended,
+            sample.latency,
+            sample.surging,
             plan.term if plan else 0,
         )
 
@@ -140,43 +139,43 @@ class Front:
         self._upstreams.apply(plan, answer.instances)
         self._upstreams.set_conditions(_states(answer))
         self._revision = answer.revision
-        self._write_down(answer)
+        self._save(answer)
         self._changed()
 
-    def _write_down(self, answer: SyncAnswer) -> None:
-        if self._notebook is None:
+    def _save(self, answer: SyncAnswer) -> None:
+        if self._plan_file is None:
             return
-        fresh = self._notebook.with_suffix(".new")
+        fresh = self._plan_file.with_suffix(".new")
         try:
             fresh.write_bytes(answer.to_json())
-            fresh.replace(self._notebook)
+            fresh.replace(self._plan_file)
         except OSError as error:
-            log.warning("the plan cannot be written down: %s", error)
-            self._notebook = None
+            log.warning("the plan cannot be saved: %s", error)
+            self._plan_file = None
 
-    def _became(self, late: int) -> Mapping[str, int]:
-        """Requests that came to an end since the last time, by how."""
-        found = Counter(self._metrics.requests)
-        found["refused"] = sum(self._metrics.refusals.values())
-        fates = found - self._fates
-        self._fates = found
-        return {**fates, "late": late} if late else dict(fates)
+    def _ended(self, late: int) -> Mapping[str, int]:
+        """Requests that ended since the last report, by terminal state; and late answers."""
+        total = Counter(self._metrics.requests)
+        total["refused"] = sum(self._metrics.refusals.values())
+        ended = total - self._reported
+        self._reported = total
+        return {**ended, "late": late} if late else dict(ended)
 
     def _classes(self, executed: Mapping[str, Executions]) -> tuple[ClassReport, ...]:
-        lines = {
+        exec_times = {
             instance.upstream.instance_class: instance.upstream.exec_time
             for instance in self._upstreams
         }
         reports = []
-        for name, found in executed.items():
-            times = lines.get(name)
+        for name, executions in executed.items():
+            times = exec_times.get(name)
             base_s, per_item_s = times.line() if times and times.settled else (0.0, 0.0)
             reports.append(
                 ClassReport(
                     name,
-                    found.batches,
-                    found.item_count,
-                    round(found.exec_s, _DIGITS),
+                    executions.batches,
+                    executions.item_count,
+                    round(executions.exec_s, _DIGITS),
                     round(base_s, _DIGITS),
                     round(per_item_s, _DIGITS),
                 )
@@ -190,16 +189,16 @@ class Front:
         for instance in self._upstreams:
             upstream = instance.upstream
             idle_s = max(0.0, now - (upstream.last_returned or instance.since))
-            found = executed.get(upstream.name, _NOTHING)
+            executions = executed.get(upstream.name, _NOTHING)
             report = InstanceReport(
                 upstream.name,
                 upstream.instance_class,
                 instance.up,
                 upstream.in_flight,
                 round(idle_s, _DIGITS),
-                found.batches,
-                found.item_count,
-                round(found.exec_s, _DIGITS),
+                executions.batches,
+                executions.item_count,
+                round(executions.exec_s, _DIGITS),
             )
             reports.append(report)
         return tuple(reports)

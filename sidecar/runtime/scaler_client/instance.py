@@ -1,6 +1,6 @@
-"""The sidecar of one instance, as the scaler is told of it: where it is, and whether it can serve.
+"""Announces an instance to the scaler: its address, and whether it loads, is ready or leaves.
 
-It announces its address once its model has answered, and that it is leaving before it leaves.
+It is ready once its model has answered, and leaving before it stops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASON_CHARACTERS = 500
 
 
 class Announcer:
-    """Speaks for an instance (`sidecar.runtime.scaler_client.sync.Speaker`).
+    """Makes an instance's messages (`sidecar.runtime.scaler_client.sync.Reporter`).
 
     Args:
         function: What the user calls.
@@ -33,7 +33,7 @@ class Announcer:
         failing: Why that cannot be started; empty while it can.
 
     Attributes:
-        interval_s: What the scaler said last; the fronts know within about as long.
+        interval_s: Of messages, as the scaler set it last; fronts know news about as late.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Announcer:
         self.interval_s = 0.5
 
     def leave(self) -> None:
-        """From now on it is about to go."""
+        """From now on it is leaving."""
         self._leaving = True
 
     def message(self, sender: str, sequence: int) -> Announcement:
-        """How it is."""
+        """The next announcement."""
         up = self._local.up
         loaded_s = time.monotonic() - self._began
         if up and self._load_s is None:
@@ -77,7 +77,7 @@ class Announcer:
 
 
 def own_address(listen: str, announce: str, scaler: str) -> str:
-    """Where others reach this sidecar: as it was told, or as the scaler sees it."""
+    """The address at which others reach this sidecar: as configured, or as the scaler sees it."""
     where = address.parse(listen)
     if announce or where.path:
         return announce or str(where)

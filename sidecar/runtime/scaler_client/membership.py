@@ -1,7 +1,7 @@
-"""A sidecar's place among those of its function, where there is a scaler: front or instance.
+"""Makes a sidecar the front of a function, or one of its instances, where there is a scaler.
 
-A front has no handler of its own; its instances are where the scaler says. An instance has one, and
-takes whole batches for it beside plain requests.
+A front has no handler of its own; the scaler tells it the addresses of its instances. An instance
+has one, and takes whole batches for it beside plain requests.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Membership", "front", "instance"]
 
-_PROBED_S = 2.2  # a front that hears nothing of the scaler sees for itself by then
-_LONGEST_S = 5.0  # a process that is stopped has not for ever
+_PROBED_S = 2.2  # by then a front without a scaler has noticed by its probes
+_LEAVING_MAX_S = 5.0  # stopping a process must not take for ever
 
 
 class Membership:
-    """The conversation with the scaler, from joining to leaving.
+    """A sidecar that the scaler knows, from joining to leaving.
 
     Args:
-        sync: The conversation.
-        announcer: Speaks for an instance; None for a front.
+        sync: Exchanges messages with the scaler.
+        announcer: Makes the messages of an instance; None for a front.
     """
 
     def __init__(self, sync: Sync, announcer: Announcer | None = None) -> None:
@@ -47,17 +47,17 @@ class Membership:
         self._announcer = announcer
 
     def join(self) -> None:
-        """Begin to talk."""
+        """Start exchanging messages."""
         self._sync.start()
 
     async def leave(self) -> None:
-        """Say that it leaves, and serve until no more batches are sent."""
+        """Announce that it leaves, and wait until fronts send no more batches."""
         if self._announcer:
             self._announcer.leave()
-        await self._sync.once()
+        await self._sync.send_last()
         if self._announcer:
-            told_s = _PROBED_S if self._sync.lost else 2 * self._announcer.interval_s
-            await asyncio.sleep(min(told_s, _LONGEST_S))
+            noticed_s = _PROBED_S if self._sync.lost else 2 * self._announcer.interval_s
+            await asyncio.sleep(min(noticed_s, _LEAVING_MAX_S))
 
 
 def front(
@@ -70,14 +70,14 @@ def front(
     """Make this sidecar the front of a function."""
     upstreams.key = batch_key(options.scaler_token, options.function)
     load = Load(time.monotonic())
-    speaker = Front(options.function, load, batcher, upstreams, metrics, batch_loop.changed)
+    reporter = Front(options.function, load, batcher, upstreams, metrics, batch_loop.changed)
     if options.plan_folder:
-        speaker.remember(Path(options.plan_folder) / "plan.json")
-    sync = Sync(options.scaler, options.scaler_token, speaker)
-    batch_loop.load, batch_loop.front, batch_loop.on_starving = load, speaker, sync.urgent
+        reporter.save_plans(Path(options.plan_folder) / "plan.json")
+    sync = Sync(options.scaler, options.scaler_token, reporter)
+    batch_loop.load, batch_loop.front, batch_loop.on_starving = load, reporter, sync.urgent
     batch_loop.cold_start = ColdStart(batcher, upstreams, _timeout_s)
     load.on_surge = sync.urgent
-    batch_loop.readiness.front_not_ready = speaker.not_ready
+    batch_loop.readiness.front_not_ready = reporter.not_ready
     metrics.watch_sync(lambda: sync.refused)
     return Membership(sync)
 
@@ -85,7 +85,7 @@ def front(
 def instance(
     options: Options, batch_loop: BatchLoop, upstreams: FunctionUpstreams, metrics: Metrics
 ) -> Membership:
-    """Make this sidecar that of one instance, its only one."""
+    """Make this sidecar the one of an instance of a function."""
     (local,) = upstreams
     key = batch_key(options.scaler_token, options.function)
     batch_loop.relay = Relay(local, options.exec_timeout_s, key)

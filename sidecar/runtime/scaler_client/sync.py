@@ -1,10 +1,10 @@
-"""Talking to the scaler: every now and then one message there and one answer back.
+"""Exchanges messages with the scaler, at intervals that the scaler sets.
 
-A front reports its load and takes plans; the sidecar of an instance announces where it is. A
-message whose answer was lost is sent again as it was, so nothing is counted twice and nothing is
-lost. The scaler may be gone for as long as it likes: everything goes on under the last plan, and it
-is said once. An answer that does not prove to be the scaler's, or has a plan that cannot be
-followed, is refused, counted, and the reason said once.
+A front reports its load and gets plans; the sidecar of an instance announces its address. A message
+whose answer was lost is sent again unchanged, so nothing is counted twice and nothing is lost.
+While the scaler does not answer, everything goes on under the last plan, and this is logged once.
+An answer that does not prove to be the scaler's, or has a plan that cannot be followed, is refused
+and counted, and the reason logged once.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from carpool.http.client import Response
     from carpool.sync import Announcement, FrontReport
 
-__all__ = ["Speaker", "Sync"]
+__all__ = ["Reporter", "Sync"]
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10.0
-_FIRST_S = 0.25  # until the scaler has said how often
-_SOON_S = 0.02  # at the soonest, however urgent; the scaler may say later
-_LONGEST_S = 5.0  # between two tries while the scaler is gone
-_LAST_S = 2.0  # for the last words
+_FIRST_INTERVAL_S = 0.25  # until the scaler has set one
+_INTERVAL_MIN_S = 0.02  # however urgent; the scaler may set more
+_RETRY_MAX_S = 5.0  # between two tries while the scaler does not answer
+_LAST_TIMEOUT_S = 2.0  # for the last message
 _OK = 200
-_TAKEN = 409
+_RECEIVED_BEFORE = 409
 
 
-class Speaker(Protocol):
-    """What is said, and what is done about the answer."""
+class Reporter(Protocol):
+    """Makes the messages, and follows the answers."""
 
     def message(self, sender: str, sequence: int) -> FrontReport | Announcement:
         """The next message."""
@@ -55,21 +55,21 @@ class Speaker(Protocol):
 
 
 class Sync:
-    """The conversation of one sidecar.
+    """The exchange of messages between one sidecar and the scaler.
 
     Args:
         scaler: Its address.
-        token: What to present, and what answers prove to know; empty: neither.
-        speaker: Says what there is to say.
+        token: Presented with each message, and known to who answers; empty: neither is checked.
+        reporter: Makes the messages, and follows the answers.
 
     Attributes:
         refused: Answers that were refused, by reason.
         lost: Why the scaler does not answer; empty while it does.
     """
 
-    def __init__(self, scaler: str, token: str, speaker: Speaker) -> None:
+    def __init__(self, scaler: str, token: str, reporter: Reporter) -> None:
         self._token = token.encode()
-        self._speaker = speaker
+        self._reporter = reporter
         self._pool = Pool(scaler, max_connections=1, idle_s=120.0)
         self._headers = [("content-type", "application/json")]
         if token:
@@ -77,35 +77,35 @@ class Sync:
         self._sender = secrets.token_hex(16)
         self._sequence = 0
         self._unanswered: bytes | None = None
-        self._interval_s = _FIRST_S
-        self._soonest_s = _SOON_S
-        self._backoff = Backoff(_FIRST_S, _LONGEST_S)
+        self._interval_s = _FIRST_INTERVAL_S
+        self._interval_min_s = _INTERVAL_MIN_S
+        self._backoff = Backoff(_FIRST_INTERVAL_S, _RETRY_MAX_S)
         self._urgent = asyncio.Event()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self.refused: dict[str, int] = {}
         self.lost = ""
 
     def start(self) -> None:
-        """Talk until `close`."""
+        """Exchange messages until `close`."""
         self._task = asyncio.get_running_loop().create_task(self._forever())
 
     def urgent(self) -> None:
-        """There is something that the scaler should know now, or as soon as it can take it."""
+        """Send the next message as soon as the scaler takes one."""
         self._urgent.set()
 
-    async def once(self) -> None:
-        """Say what there is to say, and nothing more; the scaler may be gone."""
+    async def send_last(self) -> None:
+        """Stop, and send one last message; the scaler may not answer."""
         await self.close()
         with suppress(CarpoolError, TimeoutError):
-            async with asyncio.timeout(_LAST_S):
+            async with asyncio.timeout(_LAST_TIMEOUT_S):
                 if self._unanswered is not None:
                     await self._exchange()
                 await self._exchange()
         self._pool.close()
 
     async def close(self) -> None:
-        """Stop talking."""
+        """Stop."""
         if self._task:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -115,14 +115,14 @@ class Sync:
             try:
                 await self._exchange()
             except (CarpoolError, TimeoutError) as error:
-                self._urgent.clear()  # an instance that leaves does not come back for it
-                wait_s = self._went_wrong(str(error) or "it does not answer")
+                self._urgent.clear()  # it waits for the retry
+                wait_s = self._failed(str(error) or "it does not answer")
             else:
-                wait_s = self._went_well()
-            soonest_s = min(self._soonest_s, wait_s)
-            await asyncio.sleep(soonest_s)
+                wait_s = self._succeeded()
+            pause_s = min(self._interval_min_s, wait_s)
+            await asyncio.sleep(pause_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s - soonest_s):
+                async with asyncio.timeout(wait_s - pause_s):
                     await self._urgent.wait()
 
     async def _exchange(self) -> None:
@@ -130,14 +130,14 @@ class Sync:
         if self._unanswered is None:
             self._urgent.clear()  # what is urgent from now on is not in it
             self._sequence += 1
-            message = self._speaker.message(self._sender, self._sequence)
+            message = self._reporter.message(self._sender, self._sequence)
             self._unanswered = message.to_json()
         response = await self._pool.request(
             "POST", PATH, self._headers, self._unanswered, _TIMEOUT_S
         )
-        if response.status == _TAKEN:  # the scaler had it, and its answer was lost
+        if response.status == _RECEIVED_BEFORE:  # the scaler had it, and its answer was lost
             self._unanswered = None
-            self._interval_s = _SOON_S
+            self._interval_s = _INTERVAL_MIN_S
             return
         if response.status != _OK:
             reason = response.body[:200].decode("utf-8", "replace")
@@ -147,37 +147,37 @@ class Sync:
         self._follow(response)
 
     def _follow(self, response: Response) -> None:
-        """Do as the answer says, if it is the scaler's and can be followed."""
-        shown = (response.header(PROOF.encode()) or b"").decode("latin-1")
-        wanted = proof(self._token, self._sender, self._sequence, response.body)
-        if self._token and not hmac.compare_digest(shown.encode(), wanted.encode()):
+        """Follow the answer, if it is the scaler's."""
+        presented = (response.header(PROOF.encode()) or b"").decode("latin-1")
+        expected = proof(self._token, self._sender, self._sequence, response.body)
+        if self._token and not hmac.compare_digest(presented.encode(), expected.encode()):
             self._refuse("proof", "it does not prove to know the token")
             return
         try:
             answer = SyncAnswer.from_json(response.body)
             self._interval_s = answer.interval_s
-            self._soonest_s = min(max(_SOON_S, answer.soonest_s), answer.interval_s)
-            self._speaker.answered(answer)
+            self._interval_min_s = min(max(_INTERVAL_MIN_S, answer.soonest_s), answer.interval_s)
+            self._reporter.answered(answer)
         except CarpoolError as error:
             self._refuse("plan", str(error))
 
     def _refuse(self, reason: str, text: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
-        if reason not in self._said:
-            self._said.add(reason)
+        if reason not in self._logged:
+            self._logged.add(reason)
             log.warning("an answer of the scaler is not followed: %s; others are counted", text)
 
-    def _went_wrong(self, reason: str) -> float:
+    def _failed(self, reason: str) -> float:
         if not self.lost:
             log.warning("the scaler is gone: %s; everything goes on as it is", reason)
         self.lost = reason
         return self._backoff.after(0.0)
 
-    def _went_well(self) -> float:
+    def _succeeded(self) -> float:
         if self.lost:
             log.info("the scaler is back")
         self.lost = ""
-        self._backoff = Backoff(_FIRST_S, _LONGEST_S)
+        self._backoff = Backoff(_FIRST_INTERVAL_S, _RETRY_MAX_S)
         return self._interval_s
 
 

@@ -111,8 +111,8 @@ def test_a_new_plan_keeps_who_waits_and_what_flies() -> None:
 def test_nothing_keeps_who_was_answered_after_the_plan_has_changed() -> None:
     """Bodies are let go at once: the collector of cycles comes rarely, and late."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
-    body = {"a body"}  # not bytes, as it has to be watched
-    watched = weakref.ref(body)
+    body = {"a body"}  # not bytes, as it has to be observed
+    observed = weakref.ref(body)
     gc.disable()
     try:
         made.admit(Request(1, "k", 0.0, payload=body), 0.0)
@@ -120,7 +120,7 @@ def test_nothing_keeps_who_was_answered_after_the_plan_has_changed() -> None:
         made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"a": 1.0})}, same)
         made.finished(made.step(0.0).send[0], [False], 0.1)
         del body
-        assert watched() is None
+        assert observed() is None
     finally:
         gc.enable()
 

@@ -38,7 +38,7 @@ def chosen(variant_router: VariantRouter, demand: Demand) -> set[str]:
 def test_the_cheapest_active_one_that_fits_is_chosen() -> None:
     """By accuracy, latency and cost."""
     variant_router = VariantRouter(OFFERS)
-    variant_router.see(active(*OFFERS))
+    variant_router.set_states(active(*OFFERS))
     assert {"small-b4"} == chosen(variant_router, Demand())
     assert {"large-b4"} == chosen(variant_router, Demand(accuracy=0.75))
     assert {"huge-b1"} == chosen(variant_router, Demand(accuracy=0.9))
@@ -51,17 +51,17 @@ def test_overloaded_and_interfered_ones_are_never_chosen() -> None:
     variant_router = VariantRouter(OFFERS)
     states = active(SMALL, LARGE)
     for state in (State.OVERLOADED, State.INTERFERED):
-        assert variant_router.see({**states, ("small-b4", "small-1"): state})
+        assert variant_router.set_states({**states, ("small-b4", "small-1"): state})
         assert {"large-b4"} == chosen(variant_router, Demand(latency_s=1.0))
-    assert not variant_router.see({**states, ("small-b4", "small-1"): State.INTERFERED})
-    assert variant_router.see(states)
+    assert not variant_router.set_states({**states, ("small-b4", "small-1"): State.INTERFERED})
+    assert variant_router.set_states(states)
     assert {"small-b4"} == chosen(variant_router, Demand(latency_s=1.0))
 
 
 def test_what_has_to_load_is_chosen_if_that_is_soon_enough() -> None:
     """The one that would answer first."""
     variant_router = VariantRouter(OFFERS)
-    variant_router.see(active(SMALL))
+    variant_router.set_states(active(SMALL))
     assert {"large-b4"} == chosen(variant_router, Demand(latency_s=2.0, accuracy=0.75))
     assert set() == chosen(variant_router, Demand(latency_s=0.5, accuracy=0.75))
     late = variant_router.would_fit(Demand(latency_s=0.5, accuracy=0.75))
@@ -71,7 +71,7 @@ def test_what_has_to_load_is_chosen_if_that_is_soon_enough() -> None:
 def test_a_named_variant_bypasses_selection() -> None:
     """Whether or not it runs, or is the cheapest."""
     variant_router = VariantRouter(OFFERS)
-    variant_router.see(active(SMALL))
+    variant_router.set_states(active(SMALL))
     assert {"huge-b1"} == chosen(variant_router, Demand(variant="huge"))
     assert set() == chosen(variant_router, Demand(variant="unknown"))
 
@@ -79,16 +79,16 @@ def test_a_named_variant_bypasses_selection() -> None:
 def test_who_gets_the_same_class_shares_batches() -> None:
     """Different demands have one route, where they lead to the same."""
     variant_router = VariantRouter(OFFERS)
-    variant_router.see(active(*OFFERS))
+    variant_router.set_states(active(*OFFERS))
     assert variant_router.route(Demand(accuracy=0.75)) is variant_router.route(Demand(accuracy=0.8))
 
 
 def test_demands_are_counted_under_few_names() -> None:
     """Those that the same variants suit, and that are alike otherwise, under one."""
     variant_router = VariantRouter(OFFERS)
-    assert variant_router.name(Demand(accuracy=0.71)) == variant_router.name(Demand(accuracy=0.8))
-    assert "variant=huge" == variant_router.name(Demand(0.1, 0.2, 3.0, "huge"))
-    names = {variant_router.name(Demand(latency_s=1.5**n)) for n in range(-20, 100)}
+    assert variant_router.label(Demand(accuracy=0.71)) == variant_router.label(Demand(accuracy=0.8))
+    assert "variant=huge" == variant_router.label(Demand(0.1, 0.2, 3.0, "huge"))
+    names = {variant_router.label(Demand(latency_s=1.5**n)) for n in range(-20, 100)}
     assert len(names) <= 65
     assert "*" in names
 
@@ -113,7 +113,7 @@ class Run:
         there = [u for name, u in self.upstreams.items() if name in names]
         states = {(u.instance_class, u.name): State.ACTIVE for u in there}
         self.variant_router = VariantRouter(OFFERS)
-        self.variant_router.see(states)
+        self.variant_router.set_states(states)
         weights = {u.instance_class: 1 / len(there) for u in there}
         routes = {"*": Route(weights)} if weights else {"*": Route({"small-b4": 1.0})}
         policy = Planned(Planned.Params({"*": 0.0}))
@@ -126,7 +126,7 @@ class Run:
         key = (name, self.upstreams[name].name)
         if key in states:
             states[key] = state
-        if self.variant_router.see(states):
+        if self.variant_router.set_states(states):
             self.batcher.reroute()
 
     def arrive(self, demand: Demand) -> None:

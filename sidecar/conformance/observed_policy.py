@@ -1,4 +1,4 @@
-"""A policy under observation: every question, every answer, and the requests that it keeps."""
+"""A batch policy with all its calls recorded, and the requests that it keeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sidecar.core.policy import BatchPolicy, Executed, Waiting
     from sidecar.core.request import Request
 
-__all__ = ["Watched"]
+__all__ = ["ObservedPolicy"]
 
 
 class _Call(NamedTuple):
@@ -34,8 +34,8 @@ class _Payload:
     __slots__ = ("__weakref__",)
 
 
-class Watched:
-    """Passes a batcher's questions on to a policy, and looks at the answers.
+class ObservedPolicy:
+    """Passes the batcher's calls on to a policy, and checks what it returns.
 
     Raises:
         Broken: from any method, if the policy raises, answers nonsense or changes a request.
@@ -73,8 +73,8 @@ class Watched:
         """Learn from a batch that ran."""
         self._asked("observe", repr(executed), self._policy.observe, executed, [])
 
-    def check_same(self, other: Watched) -> None:
-        """Both were asked and answered the same; ``other`` was driven through the same scenario."""
+    def check_same(self, other: ObservedPolicy) -> None:
+        """Check that both had the same calls and results; both were driven through one scenario."""
         for mine, others in zip(self._calls, other._calls, strict=False):
             if mine != others:
                 raise Broken(SAME, f"one said {mine}, the other {others}")
@@ -83,9 +83,9 @@ class Watched:
             raise Broken(SAME, f"they were asked {counts} times")
 
     def check_forgotten(self) -> None:
-        """All requests have ended, and nothing else holds them: are they gone?"""
+        """Check that the policy keeps no request: all have ended, and nothing else holds them."""
         if any(payload() for payload in self._payloads):
-            gc.collect()  # they may have been waiting for that alone
+            gc.collect()  # they may be part of a cycle
         kept = sum(payload() is not None for payload in self._payloads)
         if kept:
             raise Broken(FORGETS, f"{kept} of {len(self._payloads)} requests live on in it")
