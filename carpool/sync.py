@@ -199,7 +199,7 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_json(self) -> bytes:
         """As it travels."""
-        return msgspec.json.encode(self)
+        return msgspec.json.encode(self, enc_hook=_plain)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
@@ -224,6 +224,15 @@ class _PlainAnswer(SyncAnswer, frozen=True, forbid_unknown_fields=True):
     """An answer whose plan has not been read: plans are read as people's files are."""
 
     plan: dict[str, Any] | None = None  # type: ignore[assignment]  # what becomes of it is above
+
+
+def _plain(value: object) -> str | float:
+    """A number or text of another library, which a policy may have computed a plan with."""
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain(value)
+    message = f"{value!r:.60} is neither a number nor a text"
+    raise TypeError(message)
 
 
 class _Address(Struct):

@@ -129,7 +129,6 @@ class HandlerSettings:
         _rules(),
         Rules(),
         "how requests join those that run ([lazybatching.md](policies/lazybatching.md))",
-        unset="as documented",
     )
     lengths: Mapping[str, object] = variable(
         "model_ragged", _lengths(), {}, "variable lengths", unset="what handler.py declares"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -119,6 +121,14 @@ def test_an_answer_arrives_as_it_was() -> None:
     answer = SyncAnswer(0.5, "e1:3:1", PLAN, {"b4-c1": ("unix:/run/s",)})
     assert answer == SyncAnswer.from_json(answer.to_json())
     assert SyncAnswer(2.0) == SyncAnswer.from_json(SyncAnswer(2.0).to_json())
+
+
+def test_a_plan_may_be_computed_with_numpy() -> None:
+    """Its numbers and texts, which are kinds of Python's own, arrive as those."""
+    route = Route("*", {"b4-c1": np.float64(1.0)}, np.float64(0.01))
+    plan = replace(PLAN, routes=(route,), explain=(np.str_("why"),))
+    answer = SyncAnswer(0.5, "e1:3:1", plan, {"b4-c1": ("unix:/run/s",)})
+    assert answer == SyncAnswer.from_json(answer.to_json())
 
 
 def test_an_answer_with_an_ill_formed_plan_is_refused() -> None:
