@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sidecar.core.batch import Fault
 from tests.soak.asked import APPS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["LedgerCheck", "Planner"]
 _CLASSES = ("small", "middle", "big")
 _SIZES = (2, 4, 8, 16, 32)
 _WAITS_S = (0.0, 0.001, 0.005, 0.02)
-_OUTCOMES = {"answered", "error", "died", "unsent"}
+_OUTCOMES = {"answered", *(fault.value for fault in Fault)}
 _ATTEMPTS_MAX = 4 + 5 - 1  # four deaths alone, and five in all that reached no instance
 
 
