@@ -46,7 +46,7 @@ __all__ = ["main", "run"]
 log = logging.getLogger(__name__)
 
 _GRACE_S = 5.0
-_HOP_S = 1.0  # an instance's own sidecar says first that its handler hangs, and sees to it
+_HOP_S = 1.0  # longer than the instance's own sidecar waits, which restarts a handler that hangs
 _DRAIN_MAX_S = 3600.0  # where batches may take as long as they like
 
 
@@ -60,13 +60,13 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     loop = asyncio.get_running_loop()
     metrics = Metrics()
 
-    def replaced(reason: str) -> None:
+    def policy_replaced(reason: str) -> None:
         metrics.policy_failures += 1
         log.error("policy %s failed and is replaced by fixed: %s", settings.batch_policy, reason)
 
     fallback = FixedWindow(FixedWindow.Params(wait_s=0.0))
     batcher = Batcher(
-        PolicyGuard(build_policy(settings), fallback, replaced),
+        PolicyGuard(build_policy(settings), fallback, policy_replaced),
         batch_max=settings.batch_max,
         queue_max=settings.queue_max,
         background_share=settings.background_share,
@@ -77,31 +77,31 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     upstreams = FunctionUpstreams(batcher, options.answer_max_bytes + HEADS_BYTES)
     recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time)
-    patience_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
-    batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, patience_s)
+    batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
+    batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
     handler = _start_function(batch_loop, upstreams, metrics, settings, options, env)
     member = None
     if options.is_front:
         member = membership.front(options, batch_loop, batcher, upstreams, metrics)
     elif options.is_instance:
         member = membership.instance(options, batch_loop, upstreams, metrics)
-    whole_batch = wire.OVERHEAD_BYTES if options.is_instance else 0
-    limits = Limits(body_bytes=options.body_max_bytes + whole_batch).behind_proxy()
+    overhead_bytes = wire.OVERHEAD_BYTES if options.is_instance else 0
+    limits = Limits(body_bytes=options.body_max_bytes + overhead_bytes).behind_proxy()
     server = await serve(batch_loop, listen=options.listen, limits=limits)
     _shed_early(batch_loop, server, settings, options)
     log.info("listening on %s, policy %s", server.address, settings.batch_policy)
-    side_door = None
+    admin_server = None
     if options.admin:
         admin = Admin(
             env.get("OPENFAAS_NAME", ""), options.admin_token, upstreams, recent, batch_loop.changed
         )
-        side_door = await serve(admin, listen=options.admin)
-        log.info("admin API on %s", side_door.address)
+        admin_server = await serve(admin, listen=options.admin)
+        log.info("admin API on %s", admin_server.address)
 
     metrics.watch_server(server)
     if member:
         member.join()
-    gc.freeze()  # what is here now stays; requests leave no cycles, so looking for them is rare
+    gc.freeze()  # what is here now stays; requests leave no cycles, so collections can be rare
     gc.set_threshold(50_000)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,8 +116,8 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
     server.close()
     await server.drain(min(options.exec_timeout_s, _DRAIN_MAX_S))
     await server.stop()
-    if side_door:
-        await side_door.stop()
+    if admin_server:
+        await admin_server.stop()
     upstreams.close()
     if handler:
         await handler.stop(_GRACE_S)
@@ -146,12 +146,12 @@ def _start_function(
     """
     handler = None
 
-    def noticed(instance: Instance) -> None:
+    def on_change(instance: Instance) -> None:
         if handler and instance.up:
             handler.became_ready()
         batch_loop.changed()
 
-    upstreams.on_change = noticed
+    upstreams.on_change = on_change
     if options.is_front:
         return None
     if options.upstreams:

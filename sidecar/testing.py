@@ -1,4 +1,4 @@
-"""Fakes for policy authors and tests: a clock that moves when told, a function with a script.
+"""Fakes for policy authors and tests: a clock moved by hand, a function with a script.
 
 `Drive` runs a real `Batcher` in simulated time: no event loop, no sleep, exact times. A policy
 can be tested in a few lines::
@@ -33,7 +33,7 @@ __all__ = ["Arrival", "BatchRun", "Drive", "End", "FakeClock", "ScriptedFunction
 
 
 class FakeClock:
-    """Time that moves only when it is told to.
+    """Time that moves only when `advance` or `advance_to` is called.
 
     Attributes:
         now: seconds.

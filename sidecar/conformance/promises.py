@@ -34,7 +34,7 @@ PROMISES = (SANE, READS, ONE_END, SIZES, DEADLINES, ORDER, LEAVES, SAME, FORGETS
 
 
 class Broken(Exception):
-    """A promise that was not kept, and what was seen instead."""
+    """A promise that was not kept, with what happened instead."""
 
     def __init__(self, promise: str, detail: str) -> None:
         super().__init__(detail)
@@ -70,10 +70,10 @@ def check_drive(
 
 
 def _check_ends(arrived: int, ends: Sequence[End]) -> None:
-    told = Counter(end.request.id for end in ends)
-    twice = [number for number, times in told.items() if times > 1]
-    if twice or len(told) != arrived:
-        seen = f"{arrived} requests came, {len(told)} ended, and these twice: {twice}"
+    ended = Counter(end.request.id for end in ends)
+    twice = [number for number, times in ended.items() if times > 1]
+    if twice or len(ended) != arrived:
+        seen = f"{arrived} requests came, {len(ended)} ended, and these twice: {twice}"
         raise Broken(ONE_END, seen)
     for end in ends:
         if end.state not in TERMINAL or end.state is not end.request.state:

@@ -2,7 +2,7 @@
 
 Names as in Triton's model configuration (``max_batch_size`` and ``dynamic_batching``) and in
 TensorFlow Serving's batching parameters file. A knob that is left out has the default of `fixed`,
-not the other server's: those two do not wait unless told to.
+not the other server's: those two do not wait unless configured to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a batch to its answers: one POST to an instance, in the batch wire format."""
+"""Sends one batch to an instance, as a POST in the batch wire format, and reads the answers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _GATEWAY_TIMEOUT = 504
 
 
 class AnswerHead(NamedTuple):
-    """What an answer's head says, ready to be replied with."""
+    """An answer's content type and other headers, ready to be sent."""
 
     content_type: str
     headers: tuple[tuple[str, str], ...]
 
 
 class Answers(NamedTuple):
-    """A batch's answers in the order of its requests, and its padded and useful elements."""
+    """The answers to a batch, in the order of its requests, and its padded and useful elements."""
 
     statuses: tuple[int, ...]
     heads: list[AnswerHead]
@@ -43,7 +43,7 @@ class Answers(NamedTuple):
 
 
 class BatchCall:
-    """A batch on its way; where a connection is idle it is sent at once.
+    """One batch that is being sent: at once, if a connection is idle.
 
     Args:
         batch: as the batcher closed it.
@@ -61,8 +61,8 @@ class BatchCall:
             [payload.exchange.body for payload in payloads],
         )
         self._instance = instance
-        self._begun = instance.pool.begin("POST", "/", instance.headers, self._message)
-        if self._begun:
+        self._sending = instance.pool.begin("POST", "/", instance.headers, self._message)
+        if self._sending:
             self._message = b""  # as large as the batch; the socket has it
 
     async def answers(self, timeout_s: float) -> Answers:
@@ -77,8 +77,8 @@ class BatchCall:
         """
         timeout = timeout_s if timeout_s < math.inf else None
         try:
-            if self._begun:
-                response = await self._begun.response(timeout)
+            if self._sending:
+                response = await self._sending.response(timeout)
             else:
                 instance = self._instance
                 response = await instance.pool.request(
@@ -94,7 +94,7 @@ class BatchCall:
 
 
 def hung(response: Response) -> bool:
-    """Whether what stands before the handler says that it did not answer a batch in time."""
+    """Whether the watchdog, or a sidecar, answered that the handler exceeded its time limit."""
     internal = response.header(b"x-openfaas-internal")
     return response.status == _GATEWAY_TIMEOUT and internal is not None
 
@@ -117,7 +117,7 @@ def _answer_head(head: bytes) -> AnswerHead:
 
 _OURS = wire.FRAMING | {"content-type"}
 _HEAD_BYTES = 48 * 1024
-_complaints = Seldom()
+_log_limit = Seldom()
 _FAILED = AnswerHead("application/json", ())
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
@@ -140,24 +140,24 @@ def _answers(response: Response, ids: list[int]) -> Answers:
     padding = _padding(response.header(b"x-carpool-padding"))
     statuses, bodies = columns.statuses, columns.bodies
     try:
-        known = {head: _answer_head(head) for head in set(columns.heads)}
-        heads = [known[head] for head in columns.heads]
+        parsed = {head: _answer_head(head) for head in set(columns.heads)}
+        heads = [parsed[head] for head in columns.heads]
         if min(statuses) < _LOWEST_STATUS or max(statuses) > _HIGHEST_STATUS:
-            statuses, heads, bodies = _each_by_itself(columns)
+            statuses, heads, bodies = _checked_one_by_one(columns)
     except wire.WireError:
-        statuses, heads, bodies = _each_by_itself(columns)
+        statuses, heads, bodies = _checked_one_by_one(columns)
     return Answers(statuses, heads, bodies, padding)
 
 
-def _each_by_itself(
+def _checked_one_by_one(
     columns: wire.AnswerColumns,
 ) -> tuple[tuple[int, ...], list[AnswerHead], list[memoryview]]:
     """The columns, with a failure in place of every answer that may not go back to a caller."""
-    found = [
+    checked = [
         _checked(status, head, body)
         for status, head, body in zip(columns.statuses, columns.heads, columns.bodies, strict=True)
     ]
-    statuses, heads, bodies = zip(*found, strict=True)
+    statuses, heads, bodies = zip(*checked, strict=True)
     return statuses, list(heads), list(bodies)
 
 
@@ -165,11 +165,11 @@ def _checked(status: int, head: bytes, body: memoryview) -> tuple[int, AnswerHea
     try:
         return _status(status), _answer_head(head), body
     except wire.WireError as error:
-        if times := _complaints.due(time.monotonic()):  # a function mostly repeats its mistakes
+        if times := _log_limit.due(time.monotonic()):  # a function mostly repeats its mistakes
             msg = "answers that cannot be passed on become 502s (%d since the last such line): %s"
             log.error(msg, times, error)  # noqa: TRY400 - the function's fault, not ours
-        told = errors.body(f"the function's answer cannot be passed on: {error}")
-        return error.status, _FAILED, memoryview(told)
+        reason = errors.body(f"the function's answer cannot be passed on: {error}")
+        return error.status, _FAILED, memoryview(reason)
 
 
 def _status(status: int) -> int:
@@ -180,6 +180,6 @@ def _status(status: int) -> int:
 
 
 def _padding(header: bytes | None) -> tuple[int, int]:
-    """``PADDED/USEFUL`` as a handler with ragged inputs tells it."""
+    """``PADDED/USEFUL``, as a handler with ragged inputs reports it."""
     padded, _, useful = (header or b"").partition(b"/")
     return (int(padded), int(useful)) if padded.isdigit() and useful.isdigit() else (0, 0)

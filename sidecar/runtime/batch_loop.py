@@ -62,7 +62,7 @@ class BatchLoop:
         exec_timeout_s: how long one batch may take.
 
     Attributes:
-        readiness: what probes are told, and callers while the function cannot be started.
+        readiness: answers probes, and callers while the function cannot be started.
         load: counts the load for a scaler; None without one.
         front: reports to the scaler and follows its plans; None where this is no front.
         cold_start: holds requests while no instance can be reached; None where they are not held.
@@ -122,14 +122,14 @@ class BatchLoop:
         )
 
     def changed(self) -> None:
-        """An instance came up or went down, the plan is another, or the function cannot start."""
+        """Note that an instance came up or went down, the plan changed, or the function fails."""
         self._batcher.changed()
         if self.cold_start:
             self.cold_start.instances_changed()
         if self.readiness.failing():
-            given_up, why = self._batcher.give_up(), self.readiness.does_not_start()
-            self._sender.end(given_up.unsent, why, "failed", _NOT_BEGUN)
-            self._sender.end(given_up.retried, why, "failed")
+            given_up, error = self._batcher.give_up(), self.readiness.does_not_start()
+            self._sender.end(given_up.unsent, error, "failed", _NOT_BEGUN)
+            self._sender.end(given_up.retried, error, "failed")
         self.step_soon()
 
     def drain(self) -> None:

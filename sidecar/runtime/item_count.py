@@ -1,9 +1,9 @@
-"""How many items a request carries, told from its body without decoding it.
+"""Counts the items of a request without decoding its body.
 
-The model counts items, not requests: a body with eight rows counts as eight in a batch. Tensor
-forms say it near their beginning (the Open Inference Protocol's shapes), or by their brackets (the
-v1 form's rows); any other body is one item. It is an estimate for filling batches, made at the cost
-of a search: the handler decodes, decides, and never runs more rows at once than the largest batch.
+The model counts items, not requests: a body with eight rows counts as eight in a batch. The
+Open Inference Protocol has the number in a shape near the beginning, the v1 protocol in its
+brackets; any other body is one item. It is an estimate for filling batches, made at the cost of a
+search: the handler decodes, and never runs more rows at once than the largest batch.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Readiness:
             raise NotFound(msg)
 
     def does_not_start(self) -> Overloaded:
-        """What callers are told while the function is failing."""
+        """The error that callers get while the function is failing."""
         return Overloaded(f"the function does not start: {self.failing()}", retry_after_s=1.0)
 
     def _not_ready(self) -> str:

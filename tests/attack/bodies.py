@@ -281,7 +281,7 @@ BODIES: dict[str, Body] = {
     "a negative size of bytes": _tail("net", _bytes(-16), b"\0" * 16),
     "a size of bytes that is true": _tail("net", _bytes(size=True), b"\0"),
     "a size of bytes nested 900 deep": _tail("net", _bytes(_DEEP_LIST), b"\0" * 16),
-    "bytes that nobody claims": _tail("net", _ROW, b"\0" * 16),
+    "bytes of no tensor": _tail("net", _ROW, b"\0" * 16),
     "bytes for 0 x 2^62": _tail("wide", _bytes(0, shape=[0, 1 << 62]), b""),
     "bytes for 2^40 rows of nothing": _tail("wide", _bytes(0, shape=[1 << 40, 0]), b""),
     "bytes beside data": Body("net", 400, _ask(_x(parameters={"binary_data_size": 16}))),

@@ -47,7 +47,7 @@ class Effort:
     def rounds(self, what: str, *, full: int, short: int) -> Iterator[int]:
         """Numbers from 0 on, for as many attacks as are to be tried; they are counted.
 
-        Draw each attack from its number, as a seed: whoever sees number N fail tries N again.
+        Draw each attack from its number, as a seed: if number N fails, number N can be tried again.
 
         Args:
             what: the kind.

@@ -1,7 +1,7 @@
 """Floods over real sockets: memory and descriptors stay bounded, and others are served meanwhile.
 
-What a connection may cost, and who makes way for whom, is tested piece by piece beside the edge
-(tests/carpool/http); here it holds for whole processes.
+What a connection may cost, and which one is closed for another, is tested piece by piece beside the
+edge (tests/carpool/http); here it holds for whole processes.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
 
 
 @pytest.mark.parametrize("name", ["sidecar", "provider"])
-def test_ten_thousand_requests_that_nobody_reads(edges: Edges, effort: Effort, name: str) -> None:
+def test_ten_thousand_requests_with_answers_unread(edges: Edges, effort: Effort, name: str) -> None:
     """Pipelined on one connection, with bodies: read no further than answers are taken."""
 
     async def flood() -> float:

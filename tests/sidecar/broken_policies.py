@@ -69,7 +69,7 @@ class Unlearned(Sound):
 
 
 class Hoarding(Sound):
-    """Holds everybody until the batch is full."""
+    """Holds all requests until the batch is full."""
 
     def depart(self, request: Request) -> float:
         del request
@@ -77,14 +77,14 @@ class Hoarding(Sound):
 
 
 class Dawdling(Sound):
-    """Keeps everybody for two hours."""
+    """Keeps all requests for two hours."""
 
     def depart(self, request: Request) -> float:
         return request.arrived + 7200.0
 
 
 class Counting(Sound):
-    """Waits for all that it believes to be there, and forgets those who left or failed."""
+    """Waits for all that it believes to be there, and forgets those that left or failed."""
 
     def __init__(self, params: Sound.Params) -> None:
         super().__init__(params)

@@ -123,7 +123,7 @@ def test_a_failure_comes_again_with_its_seed() -> None:
 
 
 def test_the_reason_of_a_policy_is_passed_on() -> None:
-    """An author sees the line of his own that raised."""
+    """An author sees the line of the policy that raised."""
     with pytest.raises(BrokenPromise) as caught:
         check_policy(broken.Raising)
     reason = caught.value.__cause__

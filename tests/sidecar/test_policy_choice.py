@@ -62,7 +62,7 @@ def test_the_conversion_of_units() -> None:
 
 
 def test_of_several_preferred_sizes_the_largest_that_is_there_leaves() -> None:
-    """At once while the window is open, everybody up to the largest when it has closed."""
+    """At once while the window is open, all up to the largest when it has closed."""
     settings = fixed(preferred_batch_size=[8, 4], max_queue_delay_microseconds=10_000)
     assert [(0.0, 4), (10.0, 2)] == left(settings, [Arrival(0.0)] * 6)
     assert [(0.0, 8), (10.0, 3)] == left(settings, [Arrival(0.0)] * 11)
@@ -165,7 +165,7 @@ def test_batch_wait_is_the_window() -> None:
 
 @pytest.mark.parametrize("policy", ["none", "deadline", "tests.carpool.plugin_samples:Formless"])
 def test_a_policy_without_a_window_takes_no_wait(policy: str) -> None:
-    """batch.wait would be ignored, which nobody wants."""
+    """batch.wait would be ignored, which is never meant."""
     with pytest.raises(ConfigError, match="has no window"):
         build_policy(FunctionSettings(batch_policy=policy, batch_wait_s=0.01))
 

@@ -23,7 +23,7 @@ _LARGE_BYTES = (100 * 1024, 600 * 1024)
 _STALE_S = 240  # spent on the way, by the gateway's stamp: more than the objective
 _KNOWN_OFFENDERS = 5  # bodies that come again and again, so that they are recognised
 _ROWS = (2, 12)
-_TOO_MANY_ROWS = (40, 64)  # more than the largest batch: such a request rides alone
+_TOO_MANY_ROWS = (40, 64)  # more than the largest batch: such a request is sent alone
 
 
 class Kind(enum.Enum):
@@ -65,9 +65,9 @@ _SHARES[Kind.PLAIN] = 1 - sum(_SHARES.values())
 _ALLOWED = {
     Kind.TIMED: {200, 504},  # never 503: it has time enough to be worth a try
     Kind.HURRIED: {200, 503, 504},
-    Kind.LEAVING: set(),  # whoever leaves is told nothing
+    Kind.LEAVING: set(),  # a client that leaves gets no answer
     Kind.CUT_OFF: set(),
-    Kind.STALE: {503, 504},  # refused, by whoever notices first: shedding or the queue
+    Kind.STALE: {503, 504},  # refused, by what notices first: shedding or the queue
     Kind.NONSENSE: {400},
     Kind.POISON: {502},
     Kind.BAD: {422},

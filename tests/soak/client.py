@@ -23,7 +23,7 @@ __all__ = ["Line", "Lost"]
 _PIECES = 6
 _PAUSE_S = 0.01
 _SIP_BYTES = 16 * 1024
-_STAYS_MAX_S = 0.015  # before he leaves: about as long as most answers take
+_STAYS_MAX_S = 0.015  # before it leaves: about as long as most answers take
 
 
 class Lost(Exception):
@@ -103,7 +103,7 @@ class Line:
         """Close in good order.
 
         Raises:
-            ValueError: something came that nobody had asked for.
+            ValueError: an answer came that was not asked for.
         """
         if self._streams is None:
             return

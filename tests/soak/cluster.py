@@ -31,7 +31,7 @@ _HANDLER = [sys.executable, "-m", "watchdog_plugin"]
 _SETTINGS = {
     "PYTHONPATH": str(ROOT),
     "function_dir": str(ROOT / "tests" / "soak" / "function"),
-    "carpool_slo": "3m",  # only who brings a timeout may be late, however slow the machine
+    "carpool_slo": "3m",  # only requests with a timeout may be late, however slow the machine
     "carpool_batch_max": "32",
     "sidecar_watchdog": "off",
     "MALLOC_MMAP_THRESHOLD_": "131072",  # memory that was let go is seen to be

@@ -29,7 +29,7 @@ class Planner:
     Args:
         rng: what decides.
         addresses: of the handlers; one: it stays, as there is no other.
-        ghost: an address where nobody has ever listened.
+        ghost: an address where nothing has ever listened.
 
     Attributes:
         addresses: as given.
@@ -108,14 +108,14 @@ class LedgerCheck:
         return len(new)
 
     def _objections(self, entry: dict[str, Any]) -> list[str]:
-        riders = [rider["id"] for rider in entry["requests"]]
-        answered = set(riders) if entry["outcome"] == "answered" else set()
+        ids = [request["id"] for request in entry["requests"]]
+        answered = set(ids) if entry["outcome"] == "answered" else set()
         again = self._answered & answered
         self._answered |= answered
         checks = {
             "an unknown outcome": entry["outcome"] in _OUTCOMES,
-            "nobody in it": 0 < len(riders) <= entry["items"],
-            "somebody twice in it": len(set(riders)) == len(riders),
+            "no request in it": 0 < len(ids) <= entry["items"],
+            "a request twice in it": len(set(ids)) == len(ids),
             f"answered once more, {sorted(again)}": not again,
             "sent too often": 1 <= entry["attempt"] <= _ATTEMPTS_MAX,
             "negative times": entry["wait_s"] >= 0 and entry["exec_s"] >= 0,
@@ -131,13 +131,13 @@ class LedgerCheck:
 
 
 def _agrees(entry: dict[str, Any], proposal: dict[str, Any]) -> bool:
-    """Whether the batch may be where it was, as large as it was, with those who were in it."""
+    """Whether the batch may be where it was, as large as it was, with those that were in it."""
     plan, address = proposal["plan"], entry["upstream"]
     homes = [name for name, places in proposal["instances"].items() if address in places]
     if not homes:
         return False
     sizes = {each["name"]: each["batch_size"] for each in plan["classes"]}
     weights = {route["app"]: route["weights"] for route in plan["routes"]}
-    apps = {rider["app"] for rider in entry["requests"]}
+    apps = {request["app"] for request in entry["requests"]}
     fits = len(entry["requests"]) == 1 or entry["items"] <= sizes[homes[0]]
     return fits and all(homes[0] in weights.get(app, weights["*"]) for app in apps)

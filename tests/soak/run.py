@@ -128,7 +128,7 @@ async def _settle(report: Report, fire: Fire, cluster: Cluster, files_before: in
 
 
 async def _end(report: Report, fire: Fire, cluster: Cluster) -> None:
-    """SIGTERM while nobody can be answered: everybody still is, and the exit code is 0."""
+    """SIGTERM while no request can be answered: all still are, and the exit code is 0."""
     cluster.signal_handlers(signal.SIGSTOP)
     before = await _departed(cluster)
     asks = [

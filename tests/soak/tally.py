@@ -117,7 +117,7 @@ def counted(tally: Tally, metrics: Mapping[str, float]) -> list[str]:
         wrong.append(f"done: expected {answered:g} to {most:g}, the sidecar counted {done:g}")
     held_bytes = metrics["batch_held_bytes"]
     if held_bytes > _HELD_FOR_ONE_BYTES:
-        wrong.append(f"{held_bytes:g} bytes held at the end, when nobody else was there")
+        wrong.append(f"{held_bytes:g} bytes held at the end, when there was no other client")
     if not 0 <= cancelled <= tally.left:
         wrong.append(f"cancelled: expected at most {tally.left}, the sidecar counted {cancelled:g}")
     return wrong

@@ -99,11 +99,11 @@ def instance(
     )
     sync = Sync(options.scaler, options.scaler_token, announcer)
     metrics.watch_sync(lambda: sync.refused)
-    noticed = upstreams.on_change
+    local_change = upstreams.on_change
 
     def changed(handler: Instance) -> None:
-        noticed(handler)
-        sync.urgent()  # the fronts should know
+        local_change(handler)
+        sync.urgent()  # so that fronts know soon
 
     upstreams.on_change = changed
     return Membership(sync, announcer)

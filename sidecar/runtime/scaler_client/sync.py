@@ -59,7 +59,7 @@ class Sync:
 
     Args:
         scaler: Its address.
-        token: Presented with each message, and known to who answers; empty: neither is checked.
+        token: Presented with each message; answers must prove to know it. Empty: neither.
         reporter: Makes the messages, and follows the answers.
 
     Attributes:

@@ -107,7 +107,7 @@ RAISING: dict[str, Poison] = {
     "SystemExit with a text": _raises(SystemExit("bye")),
     "BaseException": _raises(BaseException),
     "CancelledError": _raises(asyncio.CancelledError),
-    "ItemError that is nobody's": _raises(ItemError("whose?", 422)),
+    "ItemError of no item": _raises(ItemError("whose?", 422)),
     "an import that fails": lambda *_: __import__("no_such_module"),
 }
 

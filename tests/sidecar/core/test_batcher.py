@@ -131,7 +131,7 @@ def test_a_request_whose_deadline_has_passed_is_not_admitted() -> None:
     assert Refusal.EXPIRED is eager().admit(request(1, deadline=0.0), 0.0)
 
 
-def test_cancelling_is_idempotent_and_frees_the_seat() -> None:
+def test_cancelling_is_idempotent_and_leaves_no_gap() -> None:
     """A caller that leaves makes room at once; leaving twice changes nothing."""
     batcher = windowed(size=2)
     gone, stays, late = request(1), request(2), request(3)
@@ -146,7 +146,7 @@ def test_cancelling_is_idempotent_and_frees_the_seat() -> None:
     assert [stays, late] == batch.requests
 
 
-def test_a_rider_who_leaves_in_flight_gets_no_answer() -> None:
+def test_a_request_cancelled_in_flight_gets_no_answer() -> None:
     """The batch goes on; only those who still wait are returned."""
     batcher = eager()
     gone, stays = request(1), request(2)
@@ -162,12 +162,12 @@ def test_a_rider_who_leaves_in_flight_gets_no_answer() -> None:
 def test_one_bad_item_fails_alone() -> None:
     """The function failed on one item: its neighbours are done."""
     batcher = eager()
-    riders = [request(number) for number in (1, 2, 3)]
-    for rider in riders:
-        batcher.admit(rider, 0.0)
+    requests = [request(number) for number in (1, 2, 3)]
+    for each in requests:
+        batcher.admit(each, 0.0)
     (batch,) = batcher.step(0.0).send
     batcher.finished(batch, [False, True, False], 0.1)
-    assert [State.DONE, State.FAILED, State.DONE] == [r.state for r in riders]
+    assert [State.DONE, State.FAILED, State.DONE] == [r.state for r in requests]
 
 
 def test_failures_say_nothing_about_execution_time() -> None:
@@ -185,7 +185,7 @@ def test_failures_say_nothing_about_execution_time() -> None:
 
 
 def test_draining_lets_partial_batches_leave_at_once() -> None:
-    """Nobody waits for company that will not come."""
+    """None waits for a fuller batch that will not come."""
     batcher = windowed()
     batcher.admit(request(1), 0.0)
     batcher.drain()
@@ -194,11 +194,11 @@ def test_draining_lets_partial_batches_leave_at_once() -> None:
 
 
 def test_giving_up_fails_what_waits() -> None:
-    """The function cannot be started: everybody in the queue is told."""
+    """The function cannot be started: all requests in the queue are answered."""
     batcher = windowed(up=False)
     waiting = [request(1), request(2, key="other")]
-    for rider in waiting:
-        batcher.admit(rider, 0.0)
+    for each in waiting:
+        batcher.admit(each, 0.0)
     assert (waiting, []) == batcher.give_up()
     assert batcher.idle
 
@@ -283,7 +283,7 @@ def test_a_batch_behind_another_begins_when_that_has_come_back() -> None:
     assert [0.0, 0.01, 0.06] == pytest.approx([batch.starts for batch in batches], abs=0.005)
 
 
-def test_who_cannot_be_in_time_makes_room_for_who_can() -> None:
+def test_what_cannot_be_in_time_makes_room_for_what_can() -> None:
     """A policy that sends the first four; two of them would be late, and two others wait."""
     batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
     upstream = Upstream("a", 4, up=True)
@@ -299,8 +299,8 @@ def test_who_cannot_be_in_time_makes_room_for_who_can() -> None:
 
 
 @pytest.mark.parametrize("deadlines", [(0.005, 0.008, 0.1, 0.1), (0.005,) * 6])
-def test_nobody_is_given_up_for_nobody(deadlines: tuple[float, ...]) -> None:
-    """Where all have a seat, or those behind would be late as well."""
+def test_none_is_given_up_for_nothing(deadlines: tuple[float, ...]) -> None:
+    """Where all fit in the batch, or those behind would be late as well."""
     batcher = Batcher(FixedWindow(FixedWindow.Params(size=4, wait_s=0.0)), batch_max=4, queue_max=9)
     upstream = Upstream("a", 4, up=True)
     batcher.upstreams.add(upstream)

@@ -37,12 +37,12 @@ def sizes(made: Batcher, count: int, now: float = 0.0) -> list[int]:
 
 @pytest.mark.parametrize("policy", [DEADLINE, WINDOW], ids=["deadline", "fixed"])
 def test_requests_leave_one_by_one_while_there_is_room(policy: BatchPolicy) -> None:
-    """Each is answered when it is done; a window would only keep them from their company."""
+    """Each is answered when it is done; a window would only keep them waiting."""
     assert [1, 1, 1] == sizes(batcher(8, policy), 3)
 
 
 def test_batches_grow_when_room_is_scarce() -> None:
-    """Nobody waits while there is room, and no batch is larger than it may be."""
+    """None waits while there is capacity, and no batch is larger than it may be."""
     assert [2, 2, 2] == sizes(batcher(3), 6)
     assert [4, 4, 4] == sizes(batcher(3), 20)
 
@@ -56,7 +56,7 @@ def test_never_more_than_it_takes_at_once() -> None:
 
 
 def test_execution_times_are_each_batchs_own() -> None:
-    """One that lands between another's sending and landing takes nothing from its time."""
+    """One that returns between another's sending and return takes nothing from its time."""
     made = batcher(2)
     sizes(made, 1)
     first = next(iter(made._in_flight))
@@ -82,10 +82,10 @@ def test_who_was_there_when_it_died_gets_the_instance_for_itself() -> None:
         (request,) = batch.requests
         if request.id == 1:
             deaths += 1
-            told = made.broken(batch, Fault.DIED, 3.0)
+            ended = made.broken(batch, Fault.DIED, 3.0)
         else:
-            told = made.finished(batch, [False], 3.0)
-        ends += [(each.id, each.state) for each in told]
+            ended = made.finished(batch, [False], 3.0)
+        ends += [(each.id, each.state) for each in ended]
 
     assert [(0, State.DONE), (2, State.DONE), (1, State.FAILED)] == ends
     assert 3 == deaths

@@ -27,8 +27,8 @@ class Queue:
     def __init__(self, drawn: Sequence[tuple[float, int]], limit: int) -> None:
         self.shown = 0
         self._group = Group(BackgroundShare(0.1))
-        for number, (deadline, seats) in enumerate(drawn):
-            request = Request(number, "k", 0.0, deadline=deadline, item_count=seats)
+        for number, (deadline, items) in enumerate(drawn):
+            request = Request(number, "k", 0.0, deadline=deadline, item_count=items)
             advance(request, State.QUEUED)
             self._group.push(request)
         times = ExecTime()
@@ -36,8 +36,8 @@ class Queue:
             times.observe(size, BASE_S + ITEM_S * size)
         self.waiting = Waiting(0.0, self._group.item_count, limit, times, self._first)
 
-    def _first(self, seats: int) -> list[Request]:
-        first = self._group.first(seats)
+    def _first(self, items: int) -> list[Request]:
+        first = self._group.first(items)
         self.shown += len(first)
         return first
 
@@ -50,10 +50,10 @@ def plainly(waiting: Waiting) -> Decision:
     for size in sorted({*(2**power for power in range(11) if 2**power < largest), largest}):
         took = waiting.exec_time.mean(size)
         late = next((n for n, r in enumerate(requests) if r.deadline >= took), len(requests))
-        saved, seats = 0, 0
+        saved, items = 0, 0
         for request in requests[late:]:
-            seats += request.item_count
-            if seats > size:
+            items += request.item_count
+            if items > size:
                 break
             saved += request.deadline >= took
         if saved > best_rate * took:

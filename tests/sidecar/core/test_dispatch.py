@@ -48,12 +48,12 @@ def arrive(made: Batcher, *ids: int, app: str = "*", now: float = 0.0) -> None:
 
 
 def ids(batch: Batch) -> list[int]:
-    """Who is in it."""
+    """The numbers of the requests in it."""
     return [request.id for request in batch.requests]
 
 
 def test_an_application_goes_where_its_route_says() -> None:
-    """Two applications on two classes share nothing; nobody takes another's requests."""
+    """Two applications on two classes share nothing; no class takes the other's requests."""
     routes = {"web": Route({"small": 1.0}), "car": Route({"big": 1.0})}
     made = planned(routes, {"*": 0.0}, "small", "big")
     for number in range(4):
@@ -63,7 +63,7 @@ def test_an_application_goes_where_its_route_says() -> None:
 
 
 def test_applications_on_one_route_share_batches_and_the_tightest_wait_decides() -> None:
-    """``min(a_i + T_i)``: the batch leaves when the impatient one must, with everybody in it."""
+    """``min(a_i + T_i)``: the batch leaves when the most urgent one must, with all that wait."""
     route = Route({"a": 1.0})
     made = planned({"slow": route, "fast": route}, {"slow": 1.0, "fast": 0.01}, "a")
     arrive(made, 1, app="slow", now=0.0)
@@ -81,19 +81,19 @@ def test_applications_without_a_route_take_the_one_for_all_others() -> None:
     assert ["a"] == [batch.upstream.name for batch in made.step(0.0).send]
 
 
-def test_the_shares_of_a_route_hold_in_seats() -> None:
+def test_the_shares_of_a_route_hold_in_items() -> None:
     """Three to one, also where the batches have different sizes."""
     made = planned({"*": Route({"a": 0.75, "b": 0.25})}, {"*": 0.0}, "a", "b")
-    seats = {"a": 0, "b": 0}
+    items = {"a": 0, "b": 0}
     for number in range(400):
         arrive(made, *range(10 * number, 10 * number + 1 + number % 3))
         for batch in made.step(0.0).send:
-            seats[batch.upstream.name] += batch.item_count
+            items[batch.upstream.name] += batch.item_count
             made.finished(batch, [False] * len(batch.requests), 0.0)
-    assert pytest.approx(3.0, rel=0.05) == seats["a"] / seats["b"]
+    assert pytest.approx(3.0, rel=0.05) == items["a"] / items["b"]
 
 
-def test_a_new_plan_keeps_who_waits_and_what_flies() -> None:
+def test_a_new_plan_keeps_what_waits_and_what_is_in_flight() -> None:
     """Requests go on under the new routes and waits; a batch of a class that is gone comes back."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
     arrive(made, 1, 2, 3, 4)
@@ -108,11 +108,11 @@ def test_a_new_plan_keeps_who_waits_and_what_flies() -> None:
     assert made.idle
 
 
-def test_nothing_keeps_who_was_answered_after_the_plan_has_changed() -> None:
+def test_nothing_keeps_answered_requests_after_the_plan_has_changed() -> None:
     """Bodies are let go at once: the collector of cycles comes rarely, and late."""
     made = planned({"*": Route({"a": 1.0})}, {"*": 9.0}, "a")
-    body = {"a body"}  # not bytes, as it has to be observed
-    observed = weakref.ref(body)
+    body = {"a body"}  # not bytes, as it has to be watched
+    watched = weakref.ref(body)
     gc.disable()
     try:
         made.admit(Request(1, "k", 0.0, payload=body), 0.0)
@@ -120,7 +120,7 @@ def test_nothing_keeps_who_was_answered_after_the_plan_has_changed() -> None:
         made.replan(Planned(Planned.Params({"*": 0.0})), {"*": Route({"a": 1.0})}, same)
         made.finished(made.step(0.0).send[0], [False], 0.1)
         del body
-        assert observed() is None
+        assert watched() is None
     finally:
         gc.enable()
 
@@ -200,7 +200,7 @@ def test_an_instance_that_fails_everything_is_ejected_and_proves_itself() -> Non
 
 
 def test_the_last_instance_is_never_ejected() -> None:
-    """Failing is better than serving nobody."""
+    """Failing is better than serving none."""
     made = eager("only")
     for number in range(20):
         arrive(made, number)
@@ -210,7 +210,7 @@ def test_the_last_instance_is_never_ejected() -> None:
     assert only.available(0.0)
 
 
-def test_one_bad_request_ejects_nobody() -> None:
+def test_one_bad_request_ejects_no_instance() -> None:
     """Dividing its batch makes several failures, with successes between them."""
     made = eager("a", "b")
     arrive(made, 1, 2, 3, 4)
@@ -238,7 +238,7 @@ def test_a_second_full_batch_follows_a_quick_one_and_nothing_less() -> None:
 
 
 def test_a_slow_function_gets_one_batch_at_a_time() -> None:
-    """Where a batch takes long, who waits can still change his mind, and loses nothing."""
+    """Where a batch takes long, the next can still change, and loses nothing."""
     made = eager("a", exec_s=0.5)
     arrive(made, *range(20))
     assert 1 == len(made.step(0.0).send)
@@ -274,11 +274,11 @@ def test_only_the_first_batch_can_have_killed_the_instance(order: tuple[int, int
     assert all(r.state is State.DONE for batch in batches for r in batch.requests)
 
 
-def test_requests_of_several_items_take_several_seats() -> None:
-    """Sizes are counted in items; what is larger than any batch rides alone."""
+def test_batches_are_counted_in_items() -> None:
+    """Sizes are counted in items; what is larger than any batch is sent alone."""
     made = Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=100)
     for name in "abcd":
         made.upstreams.add(Upstream(name, 4, up=True))
-    for number, seats in enumerate((3, 2, 2, 9, 1), 1):
-        made.admit(Request(number, "k", 0.0, item_count=seats), 0.0)
+    for number, items in enumerate((3, 2, 2, 9, 1), 1):
+        made.admit(Request(number, "k", 0.0, item_count=items), 0.0)
     assert [[1], [2, 3], [4], [5]] == [ids(batch) for batch in made.step(0.0).send]

@@ -64,8 +64,8 @@ def test_nothing_is_foretold_while_times_are_unknown_or_an_instance_is_idle() ->
     )
 
 
-def test_who_comes_is_answered_after_those_who_wait() -> None:
-    """The ride that is under way, then one for every two who are ahead, then his own."""
+def test_an_arrival_is_answered_after_what_waits() -> None:
+    """The batch in flight, then one for every two requests ahead, then its own."""
     scene = Scene()
     scene.learn_times()
     scene.send()
@@ -75,7 +75,7 @@ def test_who_comes_is_answered_after_those_who_wait() -> None:
     assert 2 * EXEC_S == pytest.approx(scene.finish_predictor.backlog_s(0.0))
 
 
-def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
+def test_a_forecast_holds_until_it_is_invalidated() -> None:
     """What was made of the instances is kept; what waits is asked for each time."""
     scene = Scene()
     scene.learn_times()
@@ -87,8 +87,8 @@ def test_a_forecast_holds_until_it_is_told_of_a_change() -> None:
     assert 0.0 == scene.finish_predictor.finish_at(0.0)
 
 
-def test_a_promise_that_is_too_late_is_a_refusal() -> None:
-    """What is predicted_finish is written down; whose deadline is before it is refused."""
+def test_a_prediction_that_is_too_late_is_a_refusal() -> None:
+    """The prediction is kept with the request; one whose deadline is before it is refused."""
     scene = Scene()
     scene.learn_times()
     scene.send()
@@ -99,17 +99,17 @@ def test_a_promise_that_is_too_late_is_a_refusal() -> None:
     assert 1 == scene.shedding.late
 
 
-def test_a_broken_promise_widens_the_margin() -> None:
-    """Who was answered later than predicted_finish makes the next ones be predicted_finish less."""
+def test_an_answer_later_than_predicted_widens_the_margin() -> None:
+    """An answer later than predicted raises the margin for the next ones."""
     scene = Scene()
     scene.learn_times()
     scene.send()
-    rider = Request(2, "k", 0.0, deadline=1.0)
-    assert not scene.finish_predictor.refuses(rider, 0.0)
-    scene.finish_predictor.learn([rider], rider.predicted_finish + 0.05, EXEC_S)
+    each = Request(2, "k", 0.0, deadline=1.0)
+    assert not scene.finish_predictor.refuses(each, 0.0)
+    scene.finish_predictor.learn([each], each.predicted_finish + 0.05, EXEC_S)
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s)
     assert scene.finish_predictor.refuses(Request(3, "k", 0.0, deadline=0.22), 0.0)
     scene.finish_predictor.learn(
         [Request(4, "k", 0.0)], 9.0, EXEC_S
-    )  # nobody predicted_finish him anything
+    )  # nothing was predicted for it
     assert 0.05 == pytest.approx(scene.shedding.interactive.margin_s, rel=0.05)

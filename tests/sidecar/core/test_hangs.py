@@ -37,7 +37,7 @@ def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
     return Request(number, "k", 0.0, payload=word or str(number), deadline=deadline)
 
 
-def riding(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
+def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
     """Admit ``requests`` and let them leave together."""
     for each in requests:
         assert batcher.admit(each, now) is None
@@ -53,10 +53,10 @@ def restarted(upstream: Upstream) -> None:
 
 
 def test_a_hung_instance_gets_nothing_until_it_was_restarted() -> None:
-    """Whoever comes waits, however few instances there are; the new process owes no proof."""
+    """Requests wait, however few instances there are; the new process is not on probation."""
     a = instance()
     batcher = fleet(a)
-    batcher.broken(riding(batcher, request(1)), Fault.HUNG, LIMIT_S)
+    batcher.broken(sent(batcher, request(1)), Fault.HUNG, LIMIT_S)
     waits = request(2)
     batcher.admit(waits, LIMIT_S)
     assert [] == batcher.step(LIMIT_S).send
@@ -65,11 +65,11 @@ def test_a_hung_instance_gets_nothing_until_it_was_restarted() -> None:
 
 
 def test_an_instance_of_others_is_tried_again_with_longer_and_longer_pauses() -> None:
-    """Nobody restarts it, for all that is known here."""
+    """It is not a child, so it may never be restarted."""
     a = instance()
     batcher, now, pauses = fleet(a), 0.0, []
     for number in range(3):
-        batch = riding(batcher, request(number), now=now)
+        batch = sent(batcher, request(number), now=now)
         batcher.broken(batch, Fault.HUNG, now)
         batcher.admit(late := request(10 + number), now)
         pauses.append(batcher.wake_at(now) - now)
@@ -83,7 +83,7 @@ def test_members_of_a_hung_batch_are_sent_again_each_alone() -> None:
     a = instance()
     batcher = fleet(a)
     late, *rest = [request(1, deadline=LIMIT_S - 1), request(2), request(3)]
-    assert [] == batcher.broken(riding(batcher, late, *rest), Fault.HUNG, LIMIT_S)
+    assert [] == batcher.broken(sent(batcher, late, *rest), Fault.HUNG, LIMIT_S)
     restarted(a)
     done = []
     actions = batcher.step(LIMIT_S)
@@ -96,12 +96,12 @@ def test_members_of_a_hung_batch_are_sent_again_each_alone() -> None:
     assert (rest, 3) == (done, batcher._batches)
 
 
-def test_who_hung_alone_fails_and_travels_alone_for_a_while() -> None:
+def test_a_request_that_hung_alone_fails_and_is_sent_alone_for_a_while() -> None:
     """Trying again would hold the instance up for as long again."""
     a = instance()
     batcher = fleet(a)
     bad = request(1, "bad")
-    assert [bad] == batcher.broken(riding(batcher, bad), Fault.HUNG, LIMIT_S)
+    assert [bad] == batcher.broken(sent(batcher, bad), Fault.HUNG, LIMIT_S)
     restarted(a)
     again, good = request(2, "bad"), request(3, "good")
     for each in (again, good):
@@ -115,7 +115,7 @@ def test_a_function_that_hangs_by_itself_is_not_tried_with_every_member() -> Non
     a = instance()
     batcher, now = fleet(a), LIMIT_S
     members = [request(number) for number in range(8)]
-    assert [] == batcher.broken(riding(batcher, *members), Fault.HUNG, now)
+    assert [] == batcher.broken(sent(batcher, *members), Fault.HUNG, now)
     failed: list[Request] = []
     for _ in range(2):
         assert [] == failed[1:]
@@ -127,25 +127,25 @@ def test_a_function_that_hangs_by_itself_is_not_tried_with_every_member() -> Non
     assert batcher.idle
     restarted(a)
     next_ones = [request(20), request(21)]
-    assert next_ones == batcher.broken(riding(batcher, *next_ones, now=now), Fault.HUNG, now + 9)
+    assert next_ones == batcher.broken(sent(batcher, *next_ones, now=now), Fault.HUNG, now + 9)
     restarted(a)
     much_later = now + 9 + QUARANTINE_S
-    batch = riding(batcher, request(22), request(23), now=much_later)
+    batch = sent(batcher, request(22), request(23), now=much_later)
     assert [] == batcher.broken(batch, Fault.HUNG, much_later)
 
 
 def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
-    """It never began: nobody in it is suspect, whether it times out or the process is killed."""
+    """It never began: none in it is suspect, whether it times out or the process is killed."""
     for end in (Fault.HUNG, Fault.DIED):
         a, b = instance("a"), instance("b")
         for upstream in (a, b):
-            for seats in (1, 2) * 20:
-                upstream.exec_time.observe(seats, 0.001)
+            for size in (1, 2) * 20:
+                upstream.exec_time.observe(size, 0.001)
         b.up = False
         batcher = fleet(a, b, batch_max=2)
         a.batch_max = b.batch_max = 2
-        riders = [request(number) for number in range(4)]
-        for each in riders:
+        requests = [request(number) for number in range(4)]
+        for each in requests:
             batcher.admit(each, 0.0)
         ahead, behind = batcher.step(0.0).send
         assert [] == batcher.broken(ahead, Fault.HUNG, LIMIT_S)
@@ -159,26 +159,26 @@ def test_a_batch_behind_one_that_hangs_goes_whole_to_another_instance() -> None:
         assert [1, 1, 2] == sizes
 
 
-def test_the_company_of_a_hung_batch_is_not_blamed_for_the_kill() -> None:
+def test_batches_beside_a_hung_one_are_not_blamed_for_the_kill() -> None:
     """An instance that works on several at once is killed for one: the others go again, whole."""
     a = instance(concurrency=2)
     batcher = fleet(a)
-    hung = riding(batcher, request(1))
-    company = riding(batcher, request(2), now=20.0)
+    hung = sent(batcher, request(1))
+    neighbour = sent(batcher, request(2), now=20.0)
     batcher.broken(hung, Fault.HUNG, LIMIT_S)
     for _ in range(2):  # a death of its own would be borne once only
-        assert [] == batcher.broken(company, Fault.DIED, LIMIT_S + 5)
+        assert [] == batcher.broken(neighbour, Fault.DIED, LIMIT_S + 5)
         restarted(a)
-        (company,) = batcher.step(LIMIT_S + 5).send
-        company.blameless = True
+        (neighbour,) = batcher.step(LIMIT_S + 5).send
+        neighbour.blameless = True
 
 
 def test_deadlines_are_kept_while_an_instance_gives_no_sign_of_life() -> None:
-    """Whom it holds expires at his deadline; one that comes back answers the others."""
+    """Requests that it holds expire at their deadlines; if it comes back, it answers the others."""
     a = instance()
     batcher = fleet(a)
     soon, later, never = request(1, deadline=1.0), request(2, deadline=9.0), request(3)
-    batch = riding(batcher, soon, later, never)
+    batch = sent(batcher, soon, later, never)
     assert math.inf == batcher.wake_at(0.5)
     assert [] == batcher.step(2.0).expired  # busy, for all that is known: its answer is delivered
     batcher.mark_silent(a, silent=True)

@@ -43,7 +43,7 @@ def test_only_the_offender_fails(size: int, fault: Fault) -> None:
 
 
 def test_halving_takes_a_logarithm_of_batches() -> None:
-    """Thirty-two riders, one offender: the batch, and two for each of five halvings."""
+    """Thirty-two requests, one offender: the batch, and two for each of five halvings."""
     drive = poisoned(7)
     drive.run([Arrival(0.0)] * 32)
     assert 1 + 2 * 5 == len(drive.batches)
@@ -58,10 +58,10 @@ def test_a_deadly_batch_is_taken_apart_at_once() -> None:
     assert 1 + 4 == sum(7 in ran.ids for ran in drive.batches)
 
 
-def test_only_the_fourth_death_of_who_is_alone_is_held_against_it() -> None:
+def test_only_the_fourth_death_with_it_alone_is_held_against_a_request() -> None:
     """Instances are killed for other reasons too, and sometimes the next one as well."""
     batcher = eager()
-    batch = riding(batcher, request(1, "x"))
+    batch = sent(batcher, request(1, "x"))
     for deaths in (1, 2, 3):
         assert [] == batcher.broken(batch, Fault.DIED, 0.0)
         (batch,) = batcher.step(0.0).send
@@ -69,10 +69,10 @@ def test_only_the_fourth_death_of_who_is_alone_is_held_against_it() -> None:
     assert batch.requests == batcher.broken(batch, Fault.DIED, 0.0)
 
 
-def test_a_death_in_company_is_held_against_nobody() -> None:
+def test_the_death_of_a_larger_batch_is_held_against_none() -> None:
     """After the death of its batch a request has all its chances alone, and is answered."""
     batcher = eager()
-    batch = riding(batcher, request(1, "x"), request(2, "y"))
+    batch = sent(batcher, request(1, "x"), request(2, "y"))
     batcher.cancel(batch.requests[0])
     for _ in range(4):
         assert [] == batcher.broken(batch, Fault.DIED, 0.0)
@@ -82,9 +82,9 @@ def test_a_death_in_company_is_held_against_nobody() -> None:
 
 @pytest.mark.parametrize("unsent", [0, 1, 2, 3, 4])
 def test_an_attempt_that_reached_no_instance_is_no_death(unsent: int) -> None:
-    """However often it was not there before: whoever dies then is not the request's doing yet."""
+    """However often the instance was not there before: one death is not the request's fault yet."""
     batcher = eager()
-    batch = riding(batcher, request(1, "x"))
+    batch = sent(batcher, request(1, "x"))
     for fault in (*[Fault.UNSENT] * unsent, *[Fault.DIED] * 3):
         assert [] == batcher.broken(batch, fault, 0.0)
         (batch,) = batcher.step(0.0).send
@@ -94,23 +94,23 @@ def test_an_attempt_that_reached_no_instance_is_no_death(unsent: int) -> None:
 def test_a_known_offender_gets_no_second_chance() -> None:
     """It has had them: one restart for each time that it comes again."""
     batcher = eager()
-    batcher.broken(riding(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
+    batcher.broken(sent(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
     known = request(2, "bad")
-    assert [known] == batcher.broken(riding(batcher, known), Fault.DIED, 0.0)
+    assert [known] == batcher.broken(sent(batcher, known), Fault.DIED, 0.0)
 
 
 @pytest.mark.parametrize("second", ["bad too", "left"])
 def test_offenders_that_meet_do_not_make_a_broken_function(second: str) -> None:
-    """Two of two fail, or the one who has stayed: the next batch is divided all the same."""
+    """Two of two fail, or the only one left: the next batch is divided all the same."""
     batcher = eager()
     pair = [request(1, "bad"), request(2, second)]
-    batch = riding(batcher, *pair)
+    batch = sent(batcher, *pair)
     if second == "left":
         batcher.cancel(pair[1])
     batcher.broken(batch, Fault.ANSWERED, 0.0)
     while alone := batcher.step(0.0).send:
         batcher.broken(alone[0], Fault.ANSWERED, 0.0)
-    batch = riding(batcher, request(3, "good"), request(4, "good"))
+    batch = sent(batcher, request(3, "good"), request(4, "good"))
     assert [] == batcher.broken(batch, Fault.ANSWERED, 1.0)
 
 
@@ -120,7 +120,7 @@ def test_two_offenders_are_both_found() -> None:
     assert {3, 29} == {number for number, state in ends.items() if state is State.FAILED}
 
 
-def test_nobody_is_sent_again_after_his_deadline() -> None:
+def test_none_is_sent_again_after_its_deadline() -> None:
     """Isolation ends where the members' time ends: expired, not answered late."""
     drive = poisoned(16)
     ends = drive.run([Arrival(0.0, 3.5 * EXEC_S)] * 16)
@@ -128,7 +128,7 @@ def test_nobody_is_sent_again_after_his_deadline() -> None:
     assert all(ran.at < 3.5 * EXEC_S for ran in drive.batches)
 
 
-def riding(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
+def sent(batcher: Batcher, *requests: Request, now: float = 0.0) -> Batch:
     """Admit ``requests`` and let them leave together."""
     for request in requests:
         batcher.admit(request, now)
@@ -151,36 +151,36 @@ def request(number: int, word: str = "", deadline: float = math.inf) -> Request:
     return Request(number, "k", 0.0, payload=word, deadline=deadline)
 
 
-def test_a_known_offender_rides_alone_for_a_while() -> None:
-    """Found once, it harms nobody the next time; later it is given another chance."""
+def test_a_quarantined_offender_is_sent_alone_for_a_while() -> None:
+    """Found once, it harms no other request the next time; later it is given another chance."""
     batcher = eager()
-    batcher.broken(riding(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
+    batcher.broken(sent(batcher, request(1, "bad")), Fault.ANSWERED, 0.0)
     again, good = request(2, "bad"), request(3, "good")
-    for rider in (again, good):
-        batcher.admit(rider, 1.0)
+    for each in (again, good):
+        batcher.admit(each, 1.0)
     (first,) = batcher.step(1.0).send
     assert [again] == first.requests
     batcher.finished(first, [False], 1.1)
     (second,) = batcher.step(1.1).send
     batcher.finished(second, [False], 1.2)
     later = QUARANTINE_S + 1.0
-    riding(batcher, request(4, "bad"), request(5, "good"), now=later)
+    sent(batcher, request(4, "bad"), request(5, "good"), now=later)
 
 
-def test_a_batch_that_was_never_sent_goes_whole_and_blames_nobody() -> None:
+def test_a_batch_that_was_never_sent_is_sent_again_whole_and_none_is_blamed() -> None:
     """The instance was not there: the same members leave again, five times at most."""
     batcher = eager()
-    batch = riding(batcher, request(1, "x"), request(2, "y"))
+    batch = sent(batcher, request(1, "x"), request(2, "y"))
     for attempt in (2, 3, 4, 5):
         assert [] == batcher.broken(batch, Fault.UNSENT, 0.0)
         (batch,) = batcher.step(0.0).send
         assert (attempt, 2) == (batch.attempt, len(batch.requests))
     assert 2 == len(batcher.broken(batch, Fault.UNSENT, 0.0))
-    riding(batcher, request(3, "x"), request(4, "y"))
+    sent(batcher, request(3, "x"), request(4, "y"))
 
 
 def test_a_broken_function_is_not_hammered() -> None:
-    """Where everybody fails alone too, later batches fail whole instead of in 2n pieces."""
+    """Where all fail alone too, later batches fail whole instead of in 2n pieces."""
     drive = Drive(
         Deadline(Deadline.Params()), ScriptedFunction(lambda _: EXEC_S, breaks=lambda _: True)
     )
@@ -218,21 +218,21 @@ def test_offenders_between_answers_do_not_make_a_broken_function() -> None:
     assert bad == {number for number, state in ends.items() if state is State.FAILED}
 
 
-def test_a_rider_who_leaves_between_two_attempts_is_not_sent() -> None:
-    """Cancelled while his half waits: his seat is empty."""
+def test_a_request_cancelled_between_two_attempts_is_not_sent() -> None:
+    """A request is cancelled while its half waits: the others go without it."""
     batcher = eager()
-    riders = [request(number, str(number)) for number in range(4)]
-    batcher.broken(riding(batcher, *riders), Fault.ANSWERED, 0.0)
-    batcher.cancel(riders[0])
+    requests = [request(number, str(number)) for number in range(4)]
+    batcher.broken(sent(batcher, *requests), Fault.ANSWERED, 0.0)
+    batcher.cancel(requests[0])
     (half,) = batcher.step(0.0).send
-    assert [riders[1]] == half.requests
+    assert [requests[1]] == half.requests
 
 
-def test_the_last_who_waits_is_tried_alone_before_he_is_blamed() -> None:
-    """The offender's caller left while the batch broke: his neighbour still gets an answer."""
+def test_the_last_that_waits_is_tried_alone_before_it_is_blamed() -> None:
+    """The offender's caller left while the batch broke: its neighbour still gets an answer."""
     batcher = eager()
     offender, neighbour = request(1, "bad"), request(2, "good")
-    batch = riding(batcher, offender, neighbour)
+    batch = sent(batcher, offender, neighbour)
     batcher.cancel(offender)
     assert [] == batcher.broken(batch, Fault.ANSWERED, 0.0)
     (alone,) = batcher.step(0.0).send
@@ -248,7 +248,7 @@ def test_an_isolation_that_has_begun_is_brought_to_its_end() -> None:
 def test_giving_up_includes_the_divided() -> None:
     """A function that does not come back fails those between two attempts as well."""
     batcher = eager()
-    riders = [request(1, "a"), request(2, "b")]
-    batcher.broken(riding(batcher, *riders), Fault.DIED, 0.0)
-    assert ([], riders) == batcher.give_up()
+    requests = [request(1, "a"), request(2, "b")]
+    batcher.broken(sent(batcher, *requests), Fault.DIED, 0.0)
+    assert ([], requests) == batcher.give_up()
     assert batcher.idle

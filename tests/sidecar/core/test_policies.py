@@ -45,7 +45,7 @@ def test_fixed_waits_its_window_and_no_longer() -> None:
     assert [(0.005, 1), (1.005, 2)] == [(round(r.at, 9), r.size) for r in drive.batches]
 
 
-def test_deadline_does_not_wait_for_company() -> None:
+def test_deadline_does_not_wait_for_more_requests() -> None:
     """A lone request leaves at once."""
     drive = Drive(Deadline(Deadline.Params()), WIDE)
     drive.run([Arrival(0.0, 0.1), Arrival(1.0, 0.1)])

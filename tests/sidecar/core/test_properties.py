@@ -68,7 +68,7 @@ class Run:
         self.now = 0.0
         self.requests: list[Request] = []
         self.in_flight: list[Batch] = []
-        self.told: Counter[int] = Counter()
+        self.answered: Counter[int] = Counter()
         self.log: list[object] = []
         self.left: dict[object, list[int]] = {}
         self.routes: dict[str, Route] = {}
@@ -167,7 +167,7 @@ class Run:
 
     def tell(self, requests: list[Request]) -> None:
         """The callers of ``requests`` hear their fate."""
-        self.told.update(r.id for r in requests)
+        self.answered.update(r.id for r in requests)
 
     def end(self) -> None:
         """No more arrivals: everything comes to its end."""
@@ -190,14 +190,14 @@ class Run:
 @settings(max_examples=scaled(400))
 @given(st.sampled_from(sorted(POLICIES)), st.lists(EVENT, min_size=10, max_size=150))
 def test_every_promise_holds(policy: str, events: list[tuple[str, object]]) -> None:
-    """One end each, sizes, keys, routes kept, none sent late, first in first out, told once."""
+    """One end each, sizes, keys, routes kept, none sent late, first in first out, answered once."""
     run = Run(policy)
     for event in events:
         run.play(*event)
     run.end()
     assert all(request.state in TERMINAL for request in run.requests)
     heard = {State.DONE, State.FAILED, State.EXPIRED}
-    assert {r.id: 1 for r in run.requests if r.state in heard} == dict(run.told)
+    assert {r.id: 1 for r in run.requests if r.state in heard} == dict(run.answered)
     assert 0 == run.batcher.queued == run.batcher.in_flight
 
 

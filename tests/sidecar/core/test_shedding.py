@@ -137,7 +137,7 @@ def test_a_window_refuses_no_more_than_its_share() -> None:
 
 
 def test_nothing_is_predicted_from_nothing() -> None:
-    """Before the first batch has run, nobody is refused."""
+    """Before the first batch has run, none is refused."""
     batcher = Batcher(Deadline(Deadline.Params()), batch_max=32, queue_max=10)
     assert 5.0 == batcher.finish_predictor.finish_at(5.0)
 
@@ -157,7 +157,7 @@ def test_an_overload_is_no_reason_to_refuse_people_afterwards() -> None:
 
 
 def scattered(mode: str, times: float) -> float:
-    """Share of who is in time, within 100 ms, with times that scatter by a fifth."""
+    """Share of requests in time, within 100 ms, with times that scatter by a fifth."""
     chance = random.Random(1)
     function = ScriptedFunction(
         lambda size: (0.0125 + 0.00062 * size) * (1 + chance.expovariate(5))
@@ -172,11 +172,11 @@ def scattered(mode: str, times: float) -> float:
 
 @pytest.mark.parametrize("times", [2.0, 5.0])
 @pytest.mark.parametrize("mode", ["off", "on"])
-def test_nobody_leaves_at_his_deadline_to_miss_it_by_milliseconds(mode: str, times: float) -> None:
-    """Who cannot be in time makes room for who can, whether arrivals are refused or not."""
+def test_none_is_sent_at_its_deadline_to_miss_it_by_milliseconds(mode: str, times: float) -> None:
+    """What cannot be in time makes room for what can, whether arrivals are refused or not."""
     assert scattered(mode, times) > 0.85 / times
 
 
-def test_below_the_capacity_hardly_anybody_is_refused_who_would_have_been_in_time() -> None:
-    """At nine tenths about as many are in time as if nobody was refused."""
+def test_below_the_capacity_hardly_any_is_refused_that_would_have_been_in_time() -> None:
+    """At nine tenths about as many are in time as if none was refused."""
     assert scattered("on", 0.9) > scattered("off", 0.9) - 0.001

@@ -58,7 +58,7 @@ class Sidecar:
         return await self.pool.request("POST", target, headers, body.encode(), HANG_S)
 
     async def ready(self) -> int:
-        """Status of /_/ready; 0 while nobody listens."""
+        """Status of /_/ready; 0 while nothing listens."""
         try:
             return (await self.pool.request("GET", "/_/ready", timeout_s=HANG_S)).status
         except ConnectionFailed:
@@ -104,7 +104,7 @@ class Sidecar:
 
 
 def accepts(address: str) -> bool:
-    """Whether somebody listens on a Unix socket."""
+    """Whether a process listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(address.removeprefix("unix:")) == 0
 

@@ -1,4 +1,4 @@
-"""The side door of a real sidecar: plans under load, the last batches, who may come in."""
+"""The admin API of a real sidecar: plans under load, the last batches, whom it admits."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_token_is_asked_for(sidecar: Start, door: SideDoor) -> None:
 
 
 def test_an_open_side_door_is_refused() -> None:
-    """An address that others can reach needs a token; the error says how to mend it."""
+    """An address that others can reach needs a token; the error says how to fix it."""
     ran = subprocess.run(
         [sys.executable, "-m", "sidecar"],
         env={**os.environ, "fprocess": "true", "sidecar_admin": "0.0.0.0:0"},
@@ -185,7 +185,7 @@ async def test_the_ledger_says_why_each_batch_left(
         outcomes = [entry["outcome"] for entry in entries]
         assert ["answered", "answered", "error"] == outcomes[:3]
         assert 1 == [len(e["requests"]) for e in entries if e["outcome"] == "error"][-1]
-        assert ["c-1"] == [rider["call_id"] for rider in entries[0]["requests"]]
+        assert ["c-1"] == [request["call_id"] for request in entries[0]["requests"]]
         assert entries[0]["wait_s"] > 0.29
         assert entries[0]["exec_s"] > 0
         assert "alone" not in json.dumps(entries)

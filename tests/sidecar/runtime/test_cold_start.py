@@ -1,4 +1,4 @@
-"""A front without an instance holds whoever comes, longer than an objective, not than a caller."""
+"""A front without an instance holds requests longer than an objective, not than their callers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 SHORT = "30ms"  # much less than a process takes to start
 
 
-def fates(scripted: Scaler) -> dict[str, int]:
-    """What has become of requests, by all reports."""
+def ended(scripted: Scaler) -> dict[str, int]:
+    """Requests that ended, by state, from all reports."""
     total: dict[str, int] = {}
     for report in scripted.reports:
-        for fate, count in report.fates.items():
-            total[fate] = total.get(fate, 0) + count
+        for state, count in report.fates.items():
+            total[state] = total.get(state, 0) + count
     return total
 
 
 @on_loop
-async def test_an_objective_shorter_than_a_start_refuses_nobody(tmp_path: Path) -> None:
+async def test_an_objective_shorter_than_a_start_refuses_none(tmp_path: Path) -> None:
     """Held, answered late and counted so; what a caller will not wait for is over in time."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "f", carpool_slo=SHORT) as f:
         held = [asyncio.ensure_future(f.ask("ok")) for _ in range(3)]
@@ -39,8 +39,8 @@ async def test_an_objective_shorter_than_a_start_refuses_nobody(tmp_path: Path) 
             await wait_until_async(lambda: scripted.ready["big"], what="an announcement")
             scripted.order(plan(3), "e:1")
             assert [200] * 5 == [(await each).status for each in (*held, *patient)]
-            told = {"done": 5, "expired": 1, "late": 5}
-            await wait_until_async(lambda: told == fates(scripted), what="what became of them")
+            expected = {"done": 5, "expired": 1, "late": 5}
+            await wait_until_async(lambda: expected == ended(scripted), what="what became of them")
 
 
 @on_loop

@@ -152,7 +152,7 @@ def test_what_the_watchdog_says_of_probes_does_not_drown_the_function_s_words(
     assert [lines[1], lines[3]] == [line for line in said if line in lines]
 
 
-def test_words_that_nobody_reads_stop_nothing() -> None:
+def test_output_that_is_not_read_stops_nothing() -> None:
     """A sidecar whose standard error is a closed pipe keeps its function running."""
     reading, writing = os.pipe()
     os.close(reading)

@@ -67,7 +67,7 @@ ALONE = pytest.param(False, id="handler alone")
 WATCHDOG = pytest.param(True, id="behind of-watchdog", marks=pytest.mark.slow)
 BOTH = pytest.mark.parametrize("function", [ALONE, WATCHDOG], indirect=True)
 
-# Whoever comes leaves with three others, so that nobody's company is left to chance.
+# Each request leaves with three others, so that no batch is left to chance.
 TOGETHER = {
     "carpool_batch_policy": "fixed",
     "carpool_batch_max": "4",
@@ -115,7 +115,7 @@ async def test_a_handler_that_hangs_is_restarted_and_neighbours_are_answered(
 
 @on_loop
 async def test_a_hung_handler_is_not_ready(sidecar: Start, function: dict[str, str]) -> None:
-    """Until its successor is: nobody is sent there meanwhile, and who waits is answered then."""
+    """Until its successor is: none is sent there meanwhile, and what waits is answered then."""
     async with started(sidecar, function, carpool_batch_max="1") as running:
         hanging = asyncio.create_task(running.ask("hang"))
         await until_metric(running, "batch_in_flight", 1)
@@ -182,7 +182,7 @@ async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) 
 async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
     sidecar: Start, handler: Handlers, door: SideDoor
 ) -> None:
-    """It answers probes all the while; nobody here can restart it, so it is left out at once."""
+    """It answers probes all the while; it is no child to be restarted, so it is ejected at once."""
     where = [handler("one"), handler("two")]
     env = {"sidecar_upstreams": ",".join(where), "exec_timeout": "1s"}
     admin = door.pool.address

@@ -104,7 +104,7 @@ async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long
 async def test_two_models_in_one_function_run_side_by_side(
     sidecar: Start, recurrent: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are asked at once, with deadlines; everybody gets his model's answer, in time."""
+    """Both are asked at once, with deadlines; each gets its model's answer, in time."""
     shutil.copytree(recurrent, tmp_path / "models" / "words")
     models.deep(tmp_path / "models" / "deep" / "model.onnx")
     rows = [json.dumps({"instances": [[n + place / 16 for place in range(16)]]}) for n in range(8)]
@@ -159,7 +159,7 @@ async def test_a_sidecar_that_is_told_to_end_lets_sequences_end_first(
 async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Another one starts, and whoever was in flight is asked again."""
+    """Another one starts, and requests in flight are sent again."""
     async with sidecar(**lazy(recurrent)) as running:
         expected = [words((await running.ask(body(30, n))).body) for n in range(6)]
         asked = [asyncio.create_task(running.ask(body(30, n))) for n in range(6)]
@@ -173,7 +173,7 @@ async def test_a_handler_that_dies_in_the_middle_of_sequences_is_no_loss(
 
 
 @on_loop
-async def test_callers_who_leave_are_nobody_elses_affair(
+async def test_callers_that_leave_affect_no_other(
     sidecar: Start, recurrent: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Half of them hang up in the middle of their sequence."""

@@ -26,7 +26,7 @@ def flooded(function: dict[str, object], capacity_rps: float, times: float) -> l
 
 @BOTH
 @pytest.mark.parametrize("times", [0.5, 0.9])
-def test_below_the_capacity_nobody_is_refused(
+def test_below_the_capacity_none_is_refused(
     function: dict[str, object], capacity_rps: float, times: float
 ) -> None:
     """And all are in time."""
@@ -59,7 +59,7 @@ def test_at_twice_the_capacity_nearly_half_are_in_time(
 def test_at_twenty_times_the_capacity_as_much_is_served_as_at_it(
     function: dict[str, object], capacity_rps: float
 ) -> None:
-    """However many ask; nobody waits for a refusal much longer than two seconds."""
+    """However many ask; none waits for a refusal much longer than two seconds."""
     _, during, after = flooded(function, capacity_rps, 20.0)
     assert during.good > 0.9 * capacity_rps
     assert during.in_time > 0.95 * during.good

@@ -1,4 +1,4 @@
-"""What becomes of a batch on its way: each gets his own answer, whatever his neighbours get."""
+"""Batches and their answers: each request gets its own, whatever its neighbours get."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNSENDABLE = [
 
 
 def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
-    """Two thousand marked requests from a hundred callers: each gets back his own mark."""
+    """Two thousand marked requests from a hundred callers: each gets back its own mark."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -51,7 +51,7 @@ def test_answers_never_cross(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_one_bad_item_harms_nobody(sidecar: Start, gate: Gate) -> None:
+def test_one_bad_item_harms_no_other(sidecar: Start, gate: Gate) -> None:
     """An item that the function refuses gets its own status; its neighbours their answers."""
 
     async def run() -> None:
@@ -66,7 +66,7 @@ def test_one_bad_item_harms_nobody(sidecar: Start, gate: Gate) -> None:
 
 
 def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
-    """Too few items, or no batch at all: never somebody else's answer."""
+    """Too few items, or no batch at all: never another request's answer."""
 
     async def run() -> None:
         async with sidecar() as running:
@@ -80,7 +80,7 @@ def test_a_malformed_answer_is_a_502_that_says_so(sidecar: Start) -> None:
 
 
 def test_an_answer_that_cannot_be_passed_on_fails_alone(sidecar: Start, gate: Gate) -> None:
-    """It is a 502 that says why; its neighbours ride with it and are answered."""
+    """It is a 502 that says why; its neighbours in the batch are answered."""
 
     async def run() -> None:
         # Four are no full batch, which a handler known as quick would be sent while it is busy.

@@ -1,8 +1,8 @@
 """Three applications in different hurry on one function: each keeps its own longest wait.
 
-The plan is the one that the policy `harmonybatch` makes for the scenario among the examples: who is
-in a hurry has instances of his own, the others share batches on another class. The sidecar and its
-two handlers are real processes; the header ``X-Carpool-App`` says whose a request is.
+The plan is the one that the policy `harmonybatch` makes for the scenario among the examples: the
+urgent application has instances of its own, the others share batches on another class. The sidecar
+and its two handlers are real processes; the header ``X-Carpool-App`` names an application.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ async def test_each_application_keeps_its_own_window(
         assert window_s["upload"] - 0.01 <= together["upload"] <= window_s["upload"] + LATE_S
         assert 0.05 <= together["archive"] - together["upload"] <= 0.1 + LATE_S
 
-        riders = [ask(running, ("upload", "archive")[n % 2], f"{n}") for n in range(size)]
-        answers = await asyncio.gather(*riders)
+        requests = [ask(running, ("upload", "archive")[n % 2], f"{n}") for n in range(size)]
+        answers = await asyncio.gather(*requests)
         assert [f"{n}".encode() for n in range(size)] == [answer.body for answer in answers]
         (full,) = await door.get("/v1/batches?limit=1")
         assert ("full", size, shared) == (full["closed"], full["items"], full["instance_class"])

@@ -57,7 +57,7 @@ def test_deadlines_are_kept(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_caller_that_leaves_frees_his_seat(sidecar: Start, gate: Gate) -> None:
+def test_a_caller_that_leaves_makes_room(sidecar: Start, gate: Gate) -> None:
     """A cancelled request is not sent; the counters say so."""
 
     async def run() -> None:

@@ -138,7 +138,7 @@ async def explained(running: Sidecar, count: int = 1) -> list[dict[str, Any]]:
 
 @on_loop
 async def test_a_front_holds_requests_until_an_instance_announces_itself(tmp_path: Path) -> None:
-    """No handler of its own; who comes waits, and leaves as the plan says when there is one."""
+    """No handler of its own; requests wait, and leave as the plan says when there is one."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
         assert 503 == await front.ready()
         held = [asyncio.ensure_future(front.ask("ok")) for _ in range(8)]
@@ -180,7 +180,7 @@ async def test_it_goes_on_without_the_scaler(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_front_that_was_killed_goes_on_with_its_last_plan(tmp_path: Path) -> None:
-    """Without a scaler, too: what it followed is written down."""
+    """Without a scaler, too: the plan that it followed is saved."""
     (tmp_path / "notes").mkdir()
     keeps = {"sidecar_plan_folder": str(tmp_path / "notes")}
     async with sidecar(tmp_path, "one", sidecar_class="big"):
@@ -251,7 +251,7 @@ async def test_a_batch_goes_to_an_instance_as_it_is(tmp_path: Path) -> None:
 
 @on_loop
 async def test_batches_are_taken_from_the_function_s_own_front_alone(tmp_path: Path) -> None:
-    """Who has not the key of this function's token forms no batch for its instances."""
+    """Batches without the key of this function's token are refused by its instances."""
     message = wire.encode_request([7], [math.inf], [wire.build_head("POST /", [])], [b"ok"])
     forged = ("", "guessed", batch_key("another", "echo"), batch_key(TOKEN, "other"))
     async with scaler(tmp_path), sidecar(tmp_path, "one", sidecar_class="big") as one:
@@ -269,7 +269,7 @@ def _queued_while_starving(scripted: Scaler) -> int:
 
 
 def _counted(scripted: Scaler) -> tuple[int, int, int]:
-    """Arrivals, seats taken and requests done, of all reports."""
+    """Arrivals, items executed and requests done, of all reports."""
     return (
         sum(_arrivals(scripted)),
         sum(found.seats for r in scripted.reports for found in r.classes),
@@ -287,7 +287,7 @@ def version_of(scripted: Scaler) -> int | None:
 
 
 def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
-    """A sidecar that has a scaler must know whose it is."""
+    """A sidecar that has a scaler must know its function."""
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     env["sidecar_scaler"] = f"unix:{tmp_path}/scaler"
     done = subprocess.run(
@@ -299,7 +299,7 @@ def test_a_front_without_a_name_is_refused(tmp_path: Path) -> None:
 
 @on_loop
 async def test_a_jump_of_the_load_is_reported_out_of_turn(tmp_path: Path) -> None:
-    """Whoever is told to speak once an hour does so at once when much more comes than before."""
+    """A front that reports once an hour does so at once when much more comes than before."""
     async with scaler(tmp_path) as (scripted, _), sidecar(tmp_path, "front") as front:
         await wait_until_async(lambda: scripted.reports, what="a report")
         scripted.answer = SyncAnswer(3600.0)

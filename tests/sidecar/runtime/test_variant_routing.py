@@ -42,7 +42,7 @@ async def ask(front: Sidecar, target: str = "/", **demand: str) -> Response:
 
 
 async def variant(front: Sidecar, target: str = "/", **demand: str) -> str:
-    """Who has answered it."""
+    """The variant that answered it."""
     answer = await ask(front, target, **demand)
     assert 200 == answer.status, answer.body
     return (answer.header(b"x-carpool-variant") or b"").decode()
@@ -104,8 +104,8 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
 
         counted = {app.name for report in scripted.reports for app in report.apps}
         assert {"*", "variant=large", "latency=5"} <= counted
-        seats = sum(i.seats for r in scripted.reports for i in r.instances if "large" in i.address)
-        assert 4 == seats
+        items = sum(i.seats for r in scripted.reports for i in r.instances if "large" in i.address)
+        assert 4 == items
         assert 4 == await front.metric('batch_refusals_total{reason="unfit"}')
         assert 10 == await front.metric("batch_selection_seconds_count")
 
