@@ -14,6 +14,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ import uvloop
 from benchmarks.launch import free_port
 from benchmarks.lazy_lengths import LENGTHS
 from carpool.errors import CarpoolError
+from carpool.process.child import end
 from examples import models, sequences
 from faas_stack.load import arrivals
 from faas_stack.load.command import measure
@@ -138,17 +140,17 @@ def serving(case: Case, folder: Path, settings: dict[str, str]) -> Iterator[int]
     }
     with (folder.parent / "log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sidecar"], env=env, stdout=log, stderr=log
+            [sys.executable, "-m", "sidecar"],
+            env=env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         _until_ready(port)
         yield port
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        end(process, signal.SIGTERM, grace_s=10)
 
 
 def _until_ready(port: int) -> None:

@@ -128,14 +128,14 @@ def _memory_mb(quantities: Mapping[str, str], where: str, problems: Problems) ->
     text = quantities.get("memory", "")
     if not text:
         return None
-    kind = setting_types.memory()
+    memory_type = setting_types.memory()
     try:
-        size_mb: float = kind.read(text)
+        size_mb: float = memory_type.read(text)
     except ValueError:
         size_mb = 0.0
-    if not kind.accepts(size_mb):
+    if not memory_type.accepts(size_mb):
         hint = f"did you mean '{text[:-1]}Mi'?" if text.endswith("m") else ""
-        problems.add(f"{where}.memory", text, kind.expected, hint)
+        problems.add(f"{where}.memory", text, memory_type.expected, hint)
         return None
     return size_mb
 

@@ -49,7 +49,7 @@ class Access:
         credentials: What callers must present; None: nothing.
         hosts: Further names of the provider.
         named: The folder that the user has named for the credentials, if any.
-        ephemeral: The port is chosen by the system: nobody will look there another time.
+        ephemeral: The port is chosen by the system: it will be another one the next time.
         auth: Asks callers for the credentials; None: they need none.
     """
 
@@ -82,7 +82,7 @@ class Access:
         return cls(pair, tuple(args.allow_host), args.basic_auth, ephemeral)
 
     def folder(self, address: str) -> Path | None:
-        """Where the credentials for ``address`` are kept; None where nobody is asked for any."""
+        """Where the credentials for ``address`` are kept; None where there are none."""
         if self.credentials is None:
             return None
         return (self.named or basic_auth.folder_of(address)).absolute()

@@ -1,4 +1,4 @@
-"""Which requests a provider lets in: what everybody may do, and what is asked of the others.
+"""Which requests a provider lets in: what any caller may do, and what needs credentials.
 
 Functions are for everybody, from every page: a call is the function's own to refuse. Everything
 else, and a function's metrics, is for holders of the credentials who come by one of this machine's
@@ -74,7 +74,7 @@ def is_call(target: str) -> bool:
 
 
 def _is_json(exchange: Exchange) -> bool:
-    kind = exchange.header(b"content-type")
-    if kind is None:
+    content_type = exchange.header(b"content-type")
+    if content_type is None:
         return not any(name in _BY_BROWSERS for name, _ in exchange.headers)
-    return kind.partition(b";")[0].strip().lower() == _JSON
+    return content_type.partition(b";")[0].strip().lower() == _JSON

@@ -100,7 +100,7 @@ class Call:
     def streams(self) -> bool:
         """Whether the client asks for an answer in pieces."""
         accept = self.exchange.header(b"accept") or b""
-        return any(kind in accept for kind in _STREAMS)
+        return any(media_type in accept for media_type in _STREAMS)
 
     def piece_sent(self, now: float) -> None:
         """The client was sent a piece of the answer: there is time for another one."""
@@ -175,8 +175,8 @@ def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
 
 def _own_limit_s(exchange: Exchange) -> float:
     """What the caller gives it, ``inf`` where it says nothing."""
-    asked = exchange.header(b"x-timeout")
-    limit_s = _timeout_s(asked) if asked else None
+    value = exchange.header(b"x-timeout")
+    limit_s = _timeout_s(value) if value else None
     return math.inf if limit_s is None else limit_s
 
 

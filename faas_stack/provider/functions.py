@@ -122,8 +122,8 @@ class Functions:
 
     def all(self, namespace: str | None = None) -> list[Function]:
         """The functions of a namespace, or all; in order of name."""
-        found = sorted(self._functions.items())
-        return [f for (_, ns), f in found if namespace is None or ns == namespace]
+        by_name = sorted(self._functions.items())
+        return [f for (_, ns), f in by_name if namespace is None or ns == namespace]
 
     def namespaces(self) -> list[str]:
         """The default namespace and every other that holds a function."""

@@ -109,8 +109,8 @@ class Proxy:
             message = "the path names no function: /function/NAME"
             raise errors.BadRequest(message)
         function, namespace = split_name(name)
-        if found := self._functions.get(function, namespace):
-            return found
+        if deployed := self._functions.get(function, namespace):
+            return deployed
         # Anyone may call: no hint tells which functions there are.
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
         raise Overloaded(message)
@@ -149,9 +149,11 @@ class Proxy:
                 return streamed.status
         response = await pool.request(*request)
         _check_begun(response, last=last)
-        kind = _content_type(response, exchange)
+        content_type = _content_type(response, exchange)
         headers = _answer_headers(response.headers) + call.added
-        exchange.reply(response.status, response.body, kind, headers, length=_length(response))
+        exchange.reply(
+            response.status, response.body, content_type, headers, length=_length(response)
+        )
         return response.status
 
 
@@ -176,10 +178,10 @@ def _check_begun(answer: Response | StreamedResponse, *, last: bool) -> None:
 async def _pass_on(streamed: StreamedResponse, call: Call) -> None:
     """Copy an answer piece by piece, no faster than the client reads."""
     exchange = call.exchange
-    kind = _content_type(streamed, exchange)
+    content_type = _content_type(streamed, exchange)
     headers = _answer_headers(streamed.headers) + call.added
     loop = asyncio.get_running_loop()
-    exchange.start(streamed.status, [("content-type", kind), *headers])
+    exchange.start(streamed.status, [("content-type", content_type), *headers])
     call.piece_sent(loop.time())
     try:
         async for chunk in streamed.chunks():
@@ -205,8 +207,8 @@ def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 def _length(answer: Response) -> int | None:
     """What the answer says of its length: to HEAD it is that of a body which did not come."""
-    told = answer.header(b"content-length")
-    return int(told) if told else None
+    length = answer.header(b"content-length")
+    return int(length) if length else None
 
 
 def _content_type(answer: Response | StreamedResponse, exchange: Exchange) -> str:

@@ -131,8 +131,8 @@ class Routes:
     # -- functions --------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> int:
-        found = self._functions.all(request.namespace or None)
-        return request.reply([function.status() for function in found])
+        functions = self._functions.all(request.namespace or None)
+        return request.reply([function.status() for function in functions])
 
     async def _status(self, request: Request) -> int:
         name, namespace = split_name(request.name, request.namespace)
@@ -171,7 +171,7 @@ class Routes:
         machine = backend.ledger.capacity.to_dict()
         scaler = self._functions.scaler.address if self._functions.scaler else ""
         more = {"machine": machine, "scaler": scaler}
-        return request.reply({**document, **{key: told for key, told in more.items() if told}})
+        return request.reply({**document, **{key: value for key, value in more.items() if value}})
 
     async def _namespaces(self, request: Request) -> int:
         return request.reply(self._functions.namespaces())
@@ -190,8 +190,8 @@ class Routes:
         return request.reply(targets(self._functions, here.decode("latin-1")))
 
     async def _render_replica_metrics(self, request: Request) -> int:
-        found = await replica_metrics(self._functions, request.name)
-        request.exchange.reply(200, found, CONTENT_TYPE)
+        metrics = await replica_metrics(self._functions, request.name)
+        request.exchange.reply(200, metrics, CONTENT_TYPE)
         return 200
 
     async def _read_logs(self, request: Request) -> int:

@@ -28,7 +28,7 @@ def targets(functions: Functions, here: str) -> list[dict[str, Any]]:
         functions: those of the provider.
         here: the provider's address, as the caller knows it.
     """
-    found = []
+    groups = []
     for function in functions.all():
         name = f"{function.deployment.service}.{function.deployment.namespace}"
         for replica in function.replica_set.replicas:
@@ -40,8 +40,8 @@ def targets(functions: Functions, here: str) -> list[dict[str, Any]]:
                 "instance": instance.name,
                 "__metrics_path__": f"{_PASSED_ON}{instance.name}",
             }
-            found.append({"targets": [here], "labels": labels})
-    return found
+            groups.append({"targets": [here], "labels": labels})
+    return groups
 
 
 async def replica_metrics(functions: Functions, name: str) -> bytes:
@@ -54,12 +54,12 @@ async def replica_metrics(functions: Functions, name: str) -> bytes:
     replicas = (
         replica for function in functions.all() for replica in function.replica_set.replicas
     )
-    found = next((r for r in replicas if r.instance.name == name and r.instance.ready), None)
-    if found is None:
+    replica = next((r for r in replicas if r.instance.name == name and r.instance.ready), None)
+    if replica is None:
         message = f"no ready replica {name!r}: expected one of those that /metrics/targets lists"
         raise NotFound(message)
     try:
-        answer = await found.pool.request("GET", "/metrics", timeout_s=_TIMEOUT_S)
+        answer = await replica.pool.request("GET", "/metrics", timeout_s=_TIMEOUT_S)
     except (ConnectionFailed, TimeoutError) as error:
         message = f"replica {name!r} does not tell its metrics: {error}"
         raise Overloaded(message) from error

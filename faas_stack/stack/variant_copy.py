@@ -77,17 +77,17 @@ def variant_copy(stack: StackFile, function: StackFunction) -> VariantCopy | Non
 
 async def keep_current(all_of_them: Iterable[VariantCopy]) -> None:
     """Look again and again, until cancelled."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(_LOOK_S)
         for each in all_of_them:
             try:
                 await asyncio.to_thread(each.refresh)
-                told.pop(each.function, None)
+                reported.pop(each.function, None)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                if told.get(each.function) != str(error):
+                if reported.get(each.function) != str(error):
                     log.warning("%s: its new variants are not there: %s", each.function, error)
-                told[each.function] = str(error)
+                reported[each.function] = str(error)
 
 
 def _copied(source: Path, target: Path) -> None:

@@ -16,10 +16,8 @@ import asyncio
 import functools
 import itertools
 import logging
-import os
 import shutil
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +28,7 @@ from faas_stack.partition.gpus import Gpus
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.partitions import Partitions
 from faas_stack.partition.resources import Resources
-from faas_stack.partition.threads import environment as threads
-from faas_stack.provider.local import isolation
+from faas_stack.provider.local import instance_environment, isolation
 from faas_stack.provider.local.process_runner import Launch, ProcessRunner
 from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
@@ -50,16 +47,8 @@ __all__ = ["ProcessBackend"]
 log = logging.getLogger(__name__)
 
 _SIDECAR = (sys.executable, "-m", "sidecar")
-_INHERITED = (
-    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
-    *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
-)
-_SECRETS = "secrets"
 _LONGEST_NAME = "/000000/carpool-00000000/handler.sock"  # the sidecar's socket for its handler
 _LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 on Linux, 103 on macOS
-# Where the packages are, if not installed: instances run in another folder and need them too.
-_ROOT = str(Path(__file__).resolve().parents[3])
-_CHECKOUT = "" if _ROOT in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else _ROOT
 
 
 class ProcessBackend:
@@ -116,7 +105,7 @@ class ProcessBackend:
         )
         if not self._watchdog:
             self._extra_env["sidecar_watchdog"] = "off"
-        elif shutil.which("fwatchdog", path=_path()):
+        elif shutil.which("fwatchdog", path=instance_environment.search_path()):
             await self._isolate()
 
     @property
@@ -164,7 +153,7 @@ class ProcessBackend:
         number = next(self._numbers)
         scratch = self.run_dir / str(number)
         context = self._images[deployment.image]
-        env = self._env(deployment, context, scratch)
+        env = instance_environment.of(deployment, context, scratch, self._extra_env)
         prepare = functools.partial(self._prepare, deployment, scratch)
         launch = Launch(self._command, env, context.folder, scratch, prepare)
         name = f"{deployment.service}-{number}"
@@ -215,31 +204,9 @@ class ProcessBackend:
         why = (errors.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[-1]
         self.notes.append(f"of-watchdog is not used: no network namespace to be had ({why})")
 
-    def _env(self, deployment: Deployment, context: BuildContext, scratch: Path) -> dict[str, str]:
-        """What an image's and a container's environment would be, together."""
-        settings = deployment.settings
-        env = {key: os.environ[key] for key in _INHERITED if key in os.environ}
-        env["PATH"] = _path()
-        env["PYTHONUNBUFFERED"] = "1"
-        if _CHECKOUT:
-            env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
-        env.update(threads(self.size(deployment)))
-        env.update(settings.to_env())
-        env.update(deployment.env_vars)
-        env.update(self._extra_env)
-        env.update(
-            fprocess=deployment.env_process or context.fprocess,
-            sidecar_listen=f"unix:{scratch}/s",
-            secret_mount_path=str(scratch / _SECRETS),
-            OPENFAAS_NAME=deployment.service,
-            OPENFAAS_NAMESPACE=deployment.namespace,
-            TMPDIR=str(scratch),
-        )
-        return env
-
     def _prepare(self, deployment: Deployment, scratch: Path) -> None:
         """Make an instance's folder, with its secrets in it, unless that is done."""
-        folder = scratch / _SECRETS
+        folder = scratch / instance_environment.SECRETS
         for each in (scratch, folder):
             each.mkdir(mode=0o700, exist_ok=True)
         for name in deployment.secrets:
@@ -247,11 +214,6 @@ class ProcessBackend:
             link = folder / name
             if path and not link.is_symlink():
                 link.symlink_to(path.resolve())
-
-
-def _path() -> str:
-    """The search path of instances: this interpreter is the ``python`` of their commands."""
-    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
 
 
 def _private_folder() -> Path:

@@ -122,7 +122,7 @@ class SupervisedInstance:
         return self.runner.confined
 
     def suspect(self) -> None:
-        """Not ready until the next look, which is now."""
+        """Not ready until the next probe, which is sent now."""
         self._set_ready(ready=False)
         self._probe_now.set()
 
@@ -173,10 +173,10 @@ class SupervisedInstance:
         pool = Pool(self.address, max_connections=2)
         try:
             while True:
-                asked = loop.time()
+                sent_s = loop.time()
                 ready = await self._answers(pool)
                 if ready is None:
-                    silence.missed(asked)
+                    silence.missed(sent_s)
                 else:
                     silence.answered()
                 self._set_ready(ready=bool(ready))

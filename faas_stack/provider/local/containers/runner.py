@@ -76,13 +76,13 @@ class ContainerRunner:
     async def start(self) -> str:
         """Go on with a container that runs, or start a new one."""
         try:
-            found = await self._engine.find(self.container) if self.container else None
-            if found is None or not found.running:
-                found = await self._start_new()
+            container = await self._engine.find(self.container) if self.container else None
+            if container is None or not container.running:
+                container = await self._start_new()
         except CarpoolError as error:
             message = f"cannot start the container: {error}"
             raise StartFailed(message, counts=not isinstance(error, Overloaded)) from error
-        address = found.addresses.get(self._network, "") if found else ""
+        address = container.addresses.get(self._network, "") if container else ""
         return f"{address or _NOWHERE}:{PORT}"
 
     async def ended(self) -> str:
@@ -91,14 +91,14 @@ class ContainerRunner:
         while True:
             try:
                 await self._engine.follow(self.container, output.resume(), output.feed)
-                found = await self._engine.find(self.container)
+                container = await self._engine.find(self.container)
             except CarpoolError as error:
                 log.warning("%s: %s", self.container, error)
                 await asyncio.sleep(_ENGINE_AWAY_S)
                 continue
-            if found is None or not found.running:
+            if container is None or not container.running:
                 output.end()
-                return _how(found)
+                return _how(container)
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def terminate(self) -> None:
@@ -167,12 +167,12 @@ class _ContainerLog:
             self._log.add(self._name, line, self._printed)
 
 
-def _how(found: Container | None) -> str:
-    if found is None:
+def _how(container: Container | None) -> str:
+    if container is None:
         return "its removal from outside"
-    if found.out_of_memory:
+    if container.out_of_memory:
         return f"SIGKILL, {OUT_OF_MEMORY}"
-    code = found.exit_code
+    code = container.exit_code
     with contextlib.suppress(ValueError):
         return signal.Signals(code - _BY_SIGNAL).name
     return f"status {code}"

@@ -1,0 +1,66 @@
+"""The environment of an instance that runs as a process: an image's and a container's, together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faas_stack.partition.resources import Resources
+from faas_stack.partition.threads import environment as threads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.stack.assemble import BuildContext
+
+__all__ = ["SECRETS", "of", "search_path"]
+
+SECRETS = "secrets"  # the folder in an instance's own
+_INHERITED = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH"),
+    *("SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES"),
+)
+# Where the packages are, if not installed: instances run in another folder and need them too.
+_ROOT = str(Path(__file__).resolve().parents[3])
+_CHECKOUT = "" if _ROOT in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else _ROOT
+
+
+def of(
+    deployment: Deployment, context: BuildContext, scratch: Path, more: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of an instance.
+
+    Args:
+        deployment: what it is an instance of.
+        context: the image, assembled.
+        scratch: its own folder, where it listens.
+        more: further variables, which go before the deployment's own.
+    """
+    settings = deployment.settings
+    env = {key: os.environ[key] for key in _INHERITED if key in os.environ}
+    env["PATH"] = search_path()
+    env["PYTHONUNBUFFERED"] = "1"
+    if _CHECKOUT:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), _CHECKOUT)))
+    env.update(threads(Resources.of(deployment, pin_whole=True)))
+    env.update(settings.to_env())
+    env.update(deployment.env_vars)
+    env.update(more)
+    env.update(
+        fprocess=deployment.env_process or context.fprocess,
+        sidecar_listen=f"unix:{scratch}/s",
+        secret_mount_path=str(scratch / SECRETS),
+        OPENFAAS_NAME=deployment.service,
+        OPENFAAS_NAMESPACE=deployment.namespace,
+        TMPDIR=str(scratch),
+    )
+    return env
+
+
+def search_path() -> str:
+    """The search path of instances: this interpreter is the ``python`` of their commands."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
