@@ -53,6 +53,8 @@ _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command that ``argv`` (default: the process's arguments) names."""
+    if argv is None and "" not in sys.path:
+        sys.path.append("")  # as for `python -m carpool`: a policy may be a file in this folder
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         sys.stdout.write(_help())

@@ -22,7 +22,18 @@ from carpool.validation.problems import Problems, nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["BUILT_IN", "Found", "Kind", "Knob", "build", "knobs", "listed", "load", "resolve"]
+__all__ = [
+    "BUILT_IN",
+    "GROUPS",
+    "Found",
+    "Kind",
+    "Knob",
+    "build",
+    "knobs",
+    "listed",
+    "load",
+    "resolve",
+]
 
 Kind = Literal["batch", "scale", "prewarm", "backend"]
 
@@ -49,7 +60,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "backend": {},  # Carpool's own are commands with options of their own
 }
-_GROUPS: dict[Kind, str] = {
+GROUPS: dict[Kind, str] = {
     "batch": "carpool.batch_policies",
     "scale": "carpool.scale_policies",
     "prewarm": "carpool.prewarm_policies",
@@ -90,7 +101,7 @@ class Knob:
 def listed(kind: Kind) -> list[Found]:
     """Every policy that has a name, built-ins first; a name with two owners is listed twice."""
     built_in = [Found(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
-    points = importlib.metadata.entry_points(group=_GROUPS[kind])
+    points = importlib.metadata.entry_points(group=GROUPS[kind])
     installed = [Found(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points]
     return built_in + sorted(set(installed), key=lambda found: (found.name, found.origin))
 

@@ -53,6 +53,17 @@ def _table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
+def test_a_policy_may_be_a_file_in_this_folder(tmp_path: Path) -> None:
+    """As for `python -m`; the script `carpool`, like `-P`, does not begin with the folder."""
+    (tmp_path / "mine.py").write_text("class Mine:\n    def propose(self): ...\n")
+    asked = [sys.executable, "-P", "-m", "carpool", "policies", "--check", "mine:Mine"]
+    answered = subprocess.run(
+        asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "No module named" not in answered.stderr
+    assert "policy = 'Mine': expected a class with a nested dataclass Params" in answered.stderr
+
+
 def test_every_target_exists() -> None:
     """Each command of the table names a module that is there."""
     built_in = [target for name, (target, _) in command.COMMANDS.items() if "test" not in target]

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from carpool import plugins
+from carpool.testing import check_policy
+from carpool.windows import Windows
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,14 +26,35 @@ def test_every_built_in_policy_has_a_line_that_says_when_to_choose_it(
     assert sorted(plugins.BUILT_IN[kind]) == sorted(named)
 
 
-@pytest.mark.usefixtures("quick_checks")
-def test_the_policy_of_ones_own_keeps_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
-    """The blocks of Python run one after the other as they are printed."""
+@pytest.fixture
+def printed(
+    monkeypatch: pytest.MonkeyPatch, quick_checks: None, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """What the blocks of Python define, run one after the other as they are printed."""
+    del quick_checks
+    monkeypatch.syspath_prepend(DOCS.parent / "examples" / "policy")
     page = (DOCS / "scaling.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": __name__}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "scaling.md", "exec"), names)
     assert "Headroom keeps every promise" in capsys.readouterr().out
+    return names
+
+
+def test_the_policies_of_ones_own_work(printed: dict[str, Any]) -> None:
+    """Scaling and batch policy keep every promise; the prewarm policy learns, and remembers it."""
+    assert "keeps every promise" in str(check_policy(printed["Halves"]))
+    policies = [plugins.build(printed["TwiceTheLongest"], {}) for _ in range(2)]
+    policies[0].observe(90.0, 0.0)
+    policies[1].absorb(policies[0].to_dict())
+    assert Windows(0.0, 180.0) == policies[1].windows(0.0)
+
+
+def test_every_point_has_its_entry_point_on_the_page() -> None:
+    """The groups that are looked in are the groups that are written there."""
+    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
+    groups = re.findall(r'^\[project\.entry-points\."(.+)"\]$', page, re.MULTILINE)
+    assert sorted(plugins.GROUPS.values()) == sorted(groups)
 
 
 def test_the_policy_on_the_page_is_the_example_and_short() -> None:
