@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 __all__ = [
-    "AT_ONCE_HEADER",
+    "CONCURRENCY_HEADER",
     "CONTENT_TYPE",
     "FRAMING",
     "KEY_HEADER",
@@ -66,7 +66,7 @@ REPEATABLE_HEADER = "x-carpool-repeatable"  # of a ready sidecar: handlers may s
 # By how much the message of a batch may be larger than its bodies and heads, and a single request's
 # than its body: where a body just fits through the first door, its batch must fit through the next.
 OVERHEAD_BYTES = 128 * 1024
-AT_ONCE_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
+CONCURRENCY_HEADER = "x-carpool-at-once"  # of a ready handler: how many batches it works on at once
 KEY_HEADER = "x-carpool-key"  # of a batch: shows that its receiver's own sidecar or front sent it
 # of-watchdog logs a line for every request but those of Kubernetes's probes.
 PROBE_HEADERS = (("user-agent", "kube-probe/carpool"),)

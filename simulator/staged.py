@@ -77,7 +77,7 @@ def lazily(requests: Sequence[Coming], rules: Rules) -> None:
                 job.payload.steps += 1
                 if job.payload.steps >= job.payload.left.decoder:
                     done.append(job)
-        now += program.node_s(node, entry.seats)
+        now += program.node_s(node, entry.rows)
         for job in scheduler.ran(set(done)):
             job.payload.ended = now
 

@@ -100,14 +100,14 @@ class StagedDevice:
         if entry is None:
             return None
         self.busy = True
-        self._stage_s = self._execution.run(entry.seats)[0] / len(entry.program)
+        self._stage_s = self._execution.run(entry.rows)[0] / len(entry.program)
         return self._stage_s
 
     def end(self) -> list[Landing]:
         """The stage has run; the batches that have been answered by it."""
         entry = self._scheduler.table.top
         assert entry is not None  # noqa: S101  a stage ran
-        share_s = self._stage_s / entry.seats
+        share_s = self._stage_s / entry.rows
         for job in entry.jobs:
             job.payload.exec_s += share_s
         finished = self._scheduler.ran()

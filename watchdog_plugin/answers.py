@@ -30,7 +30,7 @@ __all__ = [
 JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _BYTES = "application/octet-stream"
-LARGEST_BYTES = 64 * 1024 * 1024  # where nothing else is said
+LARGEST_BYTES = 64 * 1024 * 1024  # by default
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
@@ -68,7 +68,7 @@ def within(limit: int, answer: Answer, status: int) -> Answer:
 
 
 def too_large(size: int, limit: int, what: str = "the answer has") -> str:
-    """What is told where an answer is larger than may be sent."""
+    """The message for an answer that is larger than may be sent."""
     return (
         f"{what} {size} bytes, expected at most {limit}: ask for fewer rows or outputs; "
         "handler_answer_max_mib raises the limit"
@@ -77,11 +77,11 @@ def too_large(size: int, limit: int, what: str = "the answer has") -> str:
 
 def from_result(result: object) -> Answer:
     """The answer a result means; a result that means none is this one item's 500."""
-    kind = type(result)  # the two kinds that most functions give, a batch of them at a time
-    if kind is bytes:
+    result_type = type(result)  # the two types that most functions give, a batch of them at a time
+    if result_type is bytes:
         return Answer(200, _RAW_HEAD, result)  # type: ignore[arg-type]
     try:
-        if kind is dict:
+        if result_type is dict:
             return Answer(200, _JSON_HEAD, json_codec.dumps(result))
         if isinstance(result, ItemError):
             return failure(result.status, result)

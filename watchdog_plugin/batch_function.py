@@ -21,7 +21,7 @@ _NO_LIST = (str, bytes, bytearray, memoryview, Mapping)
 
 
 class _Work:
-    """A batch under way; ``results`` has an entry an item once it has run."""
+    """A batch that is processed; ``results`` has an entry an item once it has run."""
 
     __slots__ = ("items", "results")
 
@@ -39,7 +39,7 @@ class BatchFunction:
     """
 
     on_main_thread = True
-    at_once = 1
+    concurrency = 1
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class BatchFunction:
     def run(self, work: _Work) -> None:
         """Call the author's code.
 
-        An `ItemError` that says whose it is takes its item out; the others are given again, so
+        An `ItemError` that names its item takes that one out; the others are given again, so
         that one body that is not JSON does not fail its neighbours.
 
         Raises:
@@ -71,7 +71,7 @@ class BatchFunction:
             try:
                 results = _as_list(self._handle_batch(items), len(items))
             except ItemError as error:
-                index = _whose(error, left)
+                index = _index_of(error, left)
                 work.results[index] = error
                 del left[index]
             except BatchFailed as error:
@@ -79,7 +79,7 @@ class BatchFunction:
                 raise
             except Exception as error:
                 logs.say_failure("handle_batch", error)
-                raise BatchFailed(_told(error, alone=len(items) == 1)) from error
+                raise BatchFailed(_message(error, alone=len(items) == 1)) from error
             else:
                 work.results.update(zip(left, results, strict=True))
                 return
@@ -90,7 +90,7 @@ class BatchFunction:
         return [answers.within(self._answer_max_bytes, answer, 500) for answer in made]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:  # noqa: ARG002  as the protocol has it
-        """Nothing: what the author's code did is the author's to know."""
+        """None."""
         return []
 
 
@@ -106,7 +106,7 @@ def _as_list(results: object, count: int) -> list[object]:
     return entries
 
 
-def _whose(error: ItemError, left: Mapping[int, Item]) -> int:
+def _index_of(error: ItemError, left: Mapping[int, Item]) -> int:
     for index, item in left.items():
         if item is error.item or len(left) == 1:
             return index
@@ -117,7 +117,7 @@ def _whose(error: ItemError, left: Mapping[int, Item]) -> int:
     raise BatchFailed(msg) from error
 
 
-def _told(error: Exception, *, alone: bool) -> str:
-    """What callers learn. A message may quote one caller's input: never show it to another."""
-    said = logs.describe(error) if alone else type(error).__name__
-    return f"handle_batch raised {said}; the function's log says more"
+def _message(error: Exception, *, alone: bool) -> str:
+    """The message for callers. It may quote one caller's input: never show it to another."""
+    described = logs.describe(error) if alone else type(error).__name__
+    return f"handle_batch raised {described}; the function's log says more"

@@ -4,7 +4,7 @@ An author's `handle_batch` runs on the process's main thread: whatever `load` le
 (an event loop, a thread-bound connection, thread-local modes of a framework, a pool of OpenMP
 workers) is found again by every batch. Going there and back costs 40 microseconds, the price of two
 threads woken up: a pair of locks or an eventfd in place of the queue costs the same. A model that
-does not care whose thread it runs on is spared that: there, a lock is enough.
+does not depend on the thread it runs on is spared that: there, a lock is enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.function import Function
     from watchdog_plugin.item import Item
 
-__all__ = ["Answered", "AtOnce", "BatchRunner", "ModelLock", "ModelThread"]
+__all__ = ["Answered", "BatchRunner", "Concurrent", "ModelLock", "ModelThread"]
 
 
 class Answered(NamedTuple):
@@ -33,7 +33,7 @@ class Answered(NamedTuple):
     Attributes:
         answers: one an item.
         exec_s: the seconds the model took.
-        headers: what else is to be told of the batch as a whole.
+        headers: further headers of the answer to the batch.
     """
 
     answers: list[Answer]
@@ -55,11 +55,11 @@ class ModelLock:
             return time.perf_counter() - start_s
 
 
-class AtOnce:
-    """Runs calls as they come, each on the thread that makes it."""
+class Concurrent:
+    """Runs calls at the same time, each on the thread that makes it."""
 
     def call(self, work: Callable[[], None]) -> float:
-        """Run ``work``, and return the seconds it took, its company's among them."""
+        """Run ``work``, and return the seconds it took, with what other calls took of them."""
         start_s = time.perf_counter()
         work()
         return time.perf_counter() - start_s
@@ -125,10 +125,12 @@ class BatchRunner:
         turns: lets one batch run at a time, where it has to.
     """
 
-    def __init__(self, function: Function[Any], turns: ModelThread | ModelLock | AtOnce) -> None:
+    def __init__(
+        self, function: Function[Any], turns: ModelThread | ModelLock | Concurrent
+    ) -> None:
         self._function = function
         self._turns = turns
-        self.at_once = function.at_once
+        self.concurrency = function.concurrency
 
     def answer(self, items: Sequence[Item]) -> Answered:
         """The answers to ``items``, in order.

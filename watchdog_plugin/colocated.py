@@ -1,4 +1,4 @@
-"""Several models in one function: who asks for which, and all of them at once.
+"""Several models in one function: each request goes to the model that it names.
 
 A folder ``models`` in the function's own holds a folder for each model, named as requests name it:
 ``/v2/models/NAME/...``, and ``/NAME`` for requests of other forms. Where all of them run stage by
@@ -32,7 +32,7 @@ _MODELS = "/v2/models/"
 
 
 class _Work:
-    """A batch under way.
+    """A batch that is processed.
 
     Attributes:
         answers: by the item's place in the batch.
@@ -57,9 +57,9 @@ class Colocated:
 
     def __init__(self, functions: Mapping[str, Function[Any]]) -> None:
         self._functions = functions
-        counts = [function.at_once for function in functions.values()]
-        self.at_once = sum(counts) if min(counts) > 1 else 1
-        self._whose = SmallCache(self._find)
+        counts = [function.concurrency for function in functions.values()]
+        self.concurrency = sum(counts) if min(counts) > 1 else 1
+        self._model_of = SmallCache(self._find)
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """As `Function.warm_up`, each model."""
@@ -71,11 +71,11 @@ class Colocated:
         work = _Work()
         places: dict[str, list[int]] = {}
         for place, item in enumerate(items):
-            whose = self._whose(read_head(item.head).path)
-            if isinstance(whose, NotFound):
-                work.answers[place] = answers.failure(whose.status, whose)
+            model = self._model_of(read_head(item.head).path)
+            if isinstance(model, NotFound):
+                work.answers[place] = answers.failure(model.status, model)
             else:
-                places.setdefault(whose, []).append(place)
+                places.setdefault(model, []).append(place)
         for name, own in places.items():
             function = self._functions[name]
             work.parts.append((function, own, function.decode([items[place] for place in own])))
@@ -84,7 +84,7 @@ class Colocated:
     def run(self, work: _Work) -> None:
         """Run each model over its items: all at once if they take several, else in turn."""
         parts = [(function, part) for function, _, part in work.parts]
-        if len(parts) > 1 and self.at_once > 1:
+        if len(parts) > 1 and self.concurrency > 1:
             with ThreadPoolExecutor(len(parts)) as threads:
                 list(threads.map(_run, parts))  # raises what one of them raised
             return
@@ -98,11 +98,11 @@ class Colocated:
         return [work.answers[place] for place in range(len(work.answers))]
 
     def headers(self, work: _Work) -> list[tuple[str, str]]:
-        """What each model's function says."""
+        """Those of each model's function."""
         return [header for function, _, part in work.parts for header in function.headers(part)]
 
     def _find(self, path: str) -> str | NotFound:
-        """The name of the model that a path is about."""
+        """The name of the model that a path names."""
         names = list(self._functions)
         if oip.owns(path) and not path.startswith(_MODELS):
             return names[0]  # about the server, which any of them knows

@@ -1,4 +1,4 @@
-"""What a function is to the runtime: three stages over one batch, of which one needs the model.
+"""The interface of a loaded function: three stages over a batch, of which one needs the model.
 
 `decode` and `encode` may run on any thread, several batches at a time; `run` is only ever called
 for one batch at a time, unless the function says that it takes several. So the next batch is
@@ -35,11 +35,11 @@ class Function(Protocol[Work]):
 
     Attributes:
         on_main_thread: whether `run` has to be called there.
-        at_once: how many batches `run` may be called for at the same time.
+        concurrency: how many batches `run` may be called for at the same time.
     """
 
     on_main_thread: bool
-    at_once: int
+    concurrency: int
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Run once for each batch size, so that the first request does not pay for it.
@@ -49,10 +49,10 @@ class Function(Protocol[Work]):
         """
 
     def decode(self, items: Sequence[Item]) -> Work:
-        """Make the items ready for the model; an item that cannot be becomes its own answer."""
+        """Prepare the items for the model; one that cannot be becomes its own answer."""
 
     def run(self, work: Work) -> None:
-        """Let the model or the author's code loose on the batch.
+        """Run the model or the author's code on the batch.
 
         Raises:
             BatchFailed: no item of it has an answer.
@@ -62,4 +62,4 @@ class Function(Protocol[Work]):
         """One answer an item, in order."""
 
     def headers(self, work: Work) -> list[tuple[str, str]]:
-        """What the sidecar is told of the batch as a whole, once it has run."""
+        """Further headers of the answer to the batch, once it has run."""

@@ -1,4 +1,4 @@
-"""The words an author writes with: `Item` comes in, a result, a `Reply` or an `ItemError` goes out.
+"""The types an author works with: `Item` comes in, a result, a `Reply` or an `ItemError` goes out.
 
 Nothing here knows models, batches or sockets. An item costs nothing until it is asked: its head is
 parsed when the first header is read, and once for all items that share it.
@@ -134,9 +134,9 @@ class ItemError(Exception):
     Return it in the list of results, or raise it in `preprocess` or `postprocess`.
 
     Args:
-        message: what the caller is told.
+        message: for the caller.
         status: HTTP status of the answer, 400 to 599.
-        item: whose error it is; only needed to raise it inside `handle_batch`.
+        item: the item that it is about; only needed to raise it inside `handle_batch`.
     """
 
     def __init__(self, message: str, status: int = 400, *, item: Item | None = None) -> None:

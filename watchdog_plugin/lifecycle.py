@@ -1,4 +1,4 @@
-"""When the handler process ends: a watcher thread that hears signals and the parent's end.
+"""Ends the handler process: a thread that waits for signals and for the parent's end.
 
 The rules, and why:
 
@@ -39,7 +39,7 @@ _PARENT = os.getppid()
 
 
 class Lifecycle:
-    """Watches; made and started on the main thread.
+    """The watching thread; made and started on the main thread.
 
     Args:
         exit_on_term: whether SIGTERM ends the process when it is quiet.
@@ -61,7 +61,7 @@ class Lifecycle:
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, _heard)
+            signal.signal(number, _ignore)
         # SIGHUP, not SIGKILL: the *thread* that started this process may end before the parent
         # does. The watcher looks at the parent and decides.
         tell_on_parent_death(signal.SIGHUP)
@@ -77,14 +77,14 @@ class Lifecycle:
             wait_s = _TICK_S if self._terminating else _PARENT_CHECK_S
             if select.select([signals], [], [], wait_s)[0]:
                 for number in os.read(signals, 64):
-                    self._hear(number)
+                    self._on_signal(number)
             if os.getppid() != _PARENT:
                 logs.say("the parent process has gone, so do I")
                 self.leave(1)
             if self._terminating and self._quiet_s() >= _QUIET_S:
                 self.leave(0)
 
-    def _hear(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number == signal.SIGINT:
             self.leave(_SIGNAL_EXIT + number)
         if number == signal.SIGTERM:
@@ -93,5 +93,5 @@ class Lifecycle:
             logs.say(f"SIGTERM: still serving, {how}")
 
 
-def _heard(_number: int, _frame: object) -> None:
+def _ignore(_number: int, _frame: object) -> None:
     """Keep the signal from ending the process; the watcher reads it from the pipe."""

@@ -1,4 +1,4 @@
-"""From settings to a function that has answered once: load, choose the kind, warm up."""
+"""Loads the function that the settings name, and warms it up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST_ERROR_STATUS = 400
 
 
 def load(settings: HandlerSettings) -> Function[Any]:
-    """The function in the settings' folder, warmed up for batches of one and of the most.
+    """The function in the settings' folder, warmed up for the smallest and the largest batch.
 
     Raises:
         LoadError: it cannot start; the message says why and what to do.
@@ -72,7 +72,7 @@ def _colocated(several: Mapping[str, HandlerSettings], common: Author) -> Functi
         file = model_folder.ModelFile(settings.model_path)
         functions[name] = _warmed(_function(author, settings, file, executor), author, settings)
     function = Colocated(functions)
-    if executor and function.at_once == 1:
+    if executor and function.concurrency == 1:
         logs.say("not every model runs stage by stage, so the function takes one batch at a time")
     return function
 
@@ -115,7 +115,7 @@ def _function(
 
 @contextmanager
 def _packages(what: str) -> Iterator[None]:
-    """What is imported is there, or who needs it is told what to install."""
+    """Report a package that cannot be imported, with how to install it."""
     try:
         yield
     except ImportError as error:
@@ -137,8 +137,8 @@ def _run_examples(function: Function[Any], author: Author, size: int) -> None:
         raise LoadError(msg) from error
     for answer in answers:
         if answer.status >= _FIRST_ERROR_STATUS:
-            said = bytes(answer.body).decode("utf-8", "replace")
-            msg = f"{author.source}: example is answered {answer.status} {said}; fix either of them"
+            text = bytes(answer.body).decode("utf-8", "replace")
+            msg = f"{author.source}: example is answered {answer.status} {text}; fix either of them"
             raise LoadError(msg)
 
 

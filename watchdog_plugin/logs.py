@@ -30,8 +30,8 @@ def bounded(text: str, limit: int = MESSAGE_BYTES) -> str:
     if len(data) <= limit:
         return text
     mark = f" [... {len(data)} bytes in all, cut ...] "
-    room = limit - len(mark)
-    start, end = data[: room // 2], data[-(room - room // 2) :]
+    left = limit - len(mark)
+    start, end = data[: left // 2], data[-(left - left // 2) :]
     return start.decode("utf-8", "ignore") + mark + end.decode("utf-8", "ignore")
 
 
@@ -48,7 +48,7 @@ def say(message: str) -> None:
         sys.stderr.write(f"handler: {bounded(message)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        pass  # nobody reads the log any more; that is no reason to stop serving
+        pass  # the log is not read any more; that is no reason to stop serving
 
 
 class _Budget:

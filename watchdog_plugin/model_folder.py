@@ -1,4 +1,4 @@
-"""Which model file a handler serves: the one it is told, a variant of several, or model.onnx.
+"""Finds the model file that a handler serves: the one configured, a variant, or model.onnx.
 
 Variants are what `carpool register` has written into the function's folder, run in it as it is:
 ``variants/APP/variants.json`` with the model files beside it. ``model_variant`` names one; the

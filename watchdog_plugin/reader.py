@@ -99,12 +99,12 @@ def _bad_line(line: bytes, limits: Limits) -> Exception:
     return ProtocolError(400, "the request line is not 'METHOD /path HTTP/1.1'")
 
 
-def _read_headers(stream: BufferedReader[Any], room: int) -> dict[str, str]:
+def _read_headers(stream: BufferedReader[Any], left_bytes: int) -> dict[str, str]:
     headers: dict[str, str] = {}
     while True:
-        line = stream.readline(max(room, 0) + 1)
-        room -= len(line)
-        if room < 0:
+        line = stream.readline(max(left_bytes, 0) + 1)
+        left_bytes -= len(line)
+        if left_bytes < 0:
             raise ProtocolError(431, "the request's headers are too large")
         if line in _BLANK:
             return headers
@@ -161,7 +161,7 @@ def _read_chunks(stream: BufferedReader[Any], limit: int) -> bytearray:
             raise ProtocolError(400, "a chunk does not start with its size")
         size = int(match[1], 16)
         if size == 0:
-            _read_headers(stream, _CHUNK_LINE_BYTES)  # trailers, which nobody asked for
+            _read_headers(stream, _CHUNK_LINE_BYTES)  # trailers are dropped
             return body
         _check_size(len(body) + size, limit)
         body += stream.read(size)

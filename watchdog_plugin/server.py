@@ -103,7 +103,7 @@ class Server:
                     logs.say(
                         f"the function closed the socket that it is served on; ending: {error}"
                     )
-                    os._exit(1)  # nobody can reach it any more: to be started again is the one way
+                    os._exit(1)  # it cannot be reached any more: a restart is the only way
                 logs.say(f"cannot accept a connection: {logs.describe(error)}")
                 pause.wait(0.1)
 

@@ -1,4 +1,4 @@
-"""What a request to the handler means: a probe, a batch, or a single request answered plainly.
+"""Answers the handler's requests: probes, batches, and single requests.
 
 Knows the paths and the content type of the protocol with the sidecar; knows neither sockets nor
 what a function is made of.
@@ -30,7 +30,7 @@ class Service:
     """The application behind the server; ready once `open` has given it an engine.
 
     Args:
-        key: What a request that is no probe must show; empty: nothing.
+        key: What a request that is no probe must present; empty: nothing.
         answer_max_bytes: Of all bodies in the answer to one batch; each item keeps to it by itself.
     """
 
@@ -48,10 +48,10 @@ class Service:
         path = request.target.partition("?")[0]
         engine = self._engine
         if path == "/_/health" or (path == "/_/ready" and engine is not None):
-            at_once = engine.at_once if engine is not None else 1
-            headers = [(wire.AT_ONCE_HEADER, str(at_once))] if at_once > 1 else []
+            concurrency = engine.concurrency if engine is not None else 1
+            headers = [(wire.CONCURRENCY_HEADER, str(concurrency))] if concurrency > 1 else []
             return Response(200, b"OK", _TEXT, headers)
-        if self._key and not self._shown(request):
+        if self._key and not self._has_key(request):
             text = f"expected {wire.KEY_HEADER}: only the sidecar calls this handler"
             return Response(403, errors.body(text))
         if engine is None:
@@ -72,9 +72,9 @@ class Service:
             logs.say_failure("the handler", error)
             return Response(500, errors.body("internal error, see the function's log"))
 
-    def _shown(self, request: Request) -> bool:
-        shown = request.headers.get(wire.KEY_HEADER, "").encode("latin-1", "replace")
-        return hmac.compare_digest(shown, self._key.encode())
+    def _has_key(self, request: Request) -> bool:
+        presented = request.headers.get(wire.KEY_HEADER, "").encode("latin-1", "replace")
+        return hmac.compare_digest(presented, self._key.encode())
 
 
 def _batch(engine: BatchRunner, request: Request, answer_max_bytes: int) -> Response:
@@ -93,9 +93,9 @@ def _batch(engine: BatchRunner, request: Request, answer_max_bytes: int) -> Resp
 
 def _single(engine: BatchRunner, request: Request) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
-    made, exec_s, told = engine.answer([Item(memoryview(request.body), head, math.inf)])
+    made, exec_s, others = engine.answer([Item(memoryview(request.body), head, math.inf)])
     status, answer_head, body = made[0]
     pairs = dict(wire.parse_head(answer_head).headers)
     content_type = pairs.pop("content-type", "application/octet-stream")
-    headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}"), *told]
+    headers = [*pairs.items(), (EXEC_HEADER, f"{exec_s:.6f}"), *others]
     return Response(status, body, content_type, headers)

@@ -38,17 +38,17 @@ def pays(
     That is so if fewer are late, or as many, and all are answered sooner on average.
 
     Args:
-        stack: who runs, from the bottom to the top.
+        stack: the batches that run, from the bottom to the top.
         jobs: newcomers, of one model and key.
-        rate_rps: at which others like them come, who share the batch behind.
+        rate_rps: at which others like them arrive, which share the batch behind.
         now: on the axis of the deadlines.
     """
-    newcomers = Entry(list(jobs), 0, sum(job.seats for job in jobs))
+    newcomers = Entry(list(jobs), 0, sum(job.rows for job in jobs))
     joined, before = finishes([*stack, newcomers]), finishes(stack)
     joined_s, before_s = ([after_s for _, after_s in each] for each in (joined, before))
     first, count, free_s = jobs[0], len(jobs), max(before_s)
-    room = first.program.batch_max // first.seats - count
-    others = max(0.0, min(rate_rps * free_s, room))  # that will have come by then
+    places = first.program.batch_max // first.rows - count
+    others = max(0.0, min(rate_rps * free_s, places))  # that will have come by then
     alone_s, others_s = _batch_s(first, count), _batch_s(first, others) if others else 0.0
     together_s = _batch_s(first, count + others)
     if together_s < _SAVES * (alone_s + others_s):
@@ -79,22 +79,22 @@ def could_pay(program: Program) -> bool:
     return False
 
 
-def best_size(waiting: Sequence[Job], most: int, now: float) -> int:
-    """With how many of ``waiting`` an idle device should begin, one at least and ``most``.
+def best_size(waiting: Sequence[Job], largest: int, now: float) -> int:
+    """With how many of ``waiting`` an idle device should begin, from one to ``largest``.
 
-    So that few of them are late who need not be, and the mean latency is least; as if nobody else
-    came, all were like the first, and all batches were of that size.
+    So that few of them are late that need not be, and the mean latency is least; as if no other
+    request came, all were like the first, and all batches were of that size.
     """
     first = waiting[0]
     alone_s = _batch_s(first, 1)
     budgets_s = [job.deadline - now + _ROUNDING_S for job in waiting]
-    best, least = 1, (len(waiting) + 1, 0.0)
-    for size in _sizes(most):
+    best, best_score = 1, (len(waiting) + 1, 0.0)
+    for size in _sizes(largest):
         batch_s = _batch_s(first, size)
         ends_s = [batch_s * (place // size + 1) for place in range(len(waiting))]
         late = sum(alone_s <= own_s < end_s for own_s, end_s in zip(budgets_s, ends_s, strict=True))
-        if (late, sum(ends_s)) <= least or size == 1:
-            best, least = size, (late, sum(ends_s))
+        if (late, sum(ends_s)) <= best_score or size == 1:
+            best, best_score = size, (late, sum(ends_s))
     return best
 
 
@@ -102,20 +102,20 @@ def _late(ends: Sequence[Finish], now: float) -> int:
     return sum([now + after_s > job.deadline + _ROUNDING_S for job, after_s in ends])
 
 
-def _sizes(most: int) -> list[int]:
-    """One, two, four and so on, and the most."""
+def _sizes(largest: int) -> list[int]:
+    """One, two, four and so on, and ``largest``."""
     sizes = [1]
-    while 2 * sizes[-1] < most:
+    while 2 * sizes[-1] < largest:
         sizes.append(2 * sizes[-1])
-    return sizes if most == 1 else [*sizes, most]
+    return sizes if largest == 1 else [*sizes, largest]
 
 
 def _batch_s(like: Job, count: float) -> float:
     """Seconds of a batch of so many, maybe not a whole number, from the first node on."""
     program = like.program
-    seats = min(count * like.seats, program.batch_max)
-    lower = max(1, int(seats))
+    rows = min(count * like.rows, program.batch_max)
+    lower = max(1, int(rows))
     upper = min(lower + 1, program.batch_max)
     lower_s = program.seconds(0, like.left, lower)
-    share = max(0.0, seats - lower)
+    share = max(0.0, rows - lower)
     return lower_s + share * (program.seconds(0, like.left, upper) - lower_s) if share else lower_s

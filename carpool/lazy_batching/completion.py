@@ -1,4 +1,4 @@
-"""When the requests of a stack will have been answered if nobody else comes.
+"""When the requests of a stack will have been answered if no other comes.
 
 Runs the stack forward with the time of each node at each size of batch: the topmost batch catches
 up with the one below, both go on as one. Loops are run as often as is predicted; that a decoder's
@@ -30,13 +30,13 @@ class Finish(NamedTuple):
 class _Group:
     """Batches that will have become one."""
 
-    __slots__ = ("entry", "jobs", "node", "seats")
+    __slots__ = ("entry", "jobs", "node", "rows")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.node = entry.node
         self.jobs = list(entry.jobs)
-        self.seats = entry.seats
+        self.rows = entry.rows
 
     def longest(self) -> Left:
         lefts = [job.left for job in self.jobs]
@@ -45,7 +45,7 @@ class _Group:
     def join(self, below: Entry) -> None:
         self.node = below.node
         self.jobs += below.jobs
-        self.seats += below.seats
+        self.rows += below.rows
 
 
 def finishes(stack: Sequence[Entry]) -> list[Finish]:
@@ -62,10 +62,10 @@ def finishes(stack: Sequence[Entry]) -> list[Finish]:
             program = entry.program
             met_s = None
             if group.entry.program is program and group.entry.key == entry.key:
-                room = group.seats + entry.seats <= program.batch_max
+                fits = group.rows + entry.rows <= program.batch_max
                 met_s = (
-                    program.until(group.node, group.longest(), entry.node, group.seats)
-                    if room
+                    program.until(group.node, group.longest(), entry.node, group.rows)
+                    if fits
                     else None
                 )
             if met_s is not None:
@@ -81,7 +81,7 @@ def finishes(stack: Sequence[Entry]) -> list[Finish]:
 
 def _end(group: _Group, now_s: float, ends: list[Finish]) -> float:
     """Run a group to its end; returns when that is."""
-    static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.seats)
+    static_s, encoder_s, decoder_s = group.entry.program.terms(group.node, group.rows)
     static_s += now_s
     last_s = now_s
     for job in group.jobs:

@@ -25,11 +25,11 @@ class Job:
         deadline: when it should be answered at the latest, same axis; ``inf`` if that is all one.
         left: how often it will run through its model's loops. The decoder's part is a prediction.
         key: requests of one model are batched if their keys are equal, as those of equal shapes.
-        seats: rows that it adds to a batch.
+        rows: rows that it adds to a batch.
         payload: the shell's.
     """
 
-    __slots__ = ("arrived", "deadline", "id", "key", "left", "payload", "program", "seats")
+    __slots__ = ("arrived", "deadline", "id", "key", "left", "payload", "program", "rows")
 
     def __init__(  # noqa: PLR0913 - a request has this many properties
         self,
@@ -40,7 +40,7 @@ class Job:
         deadline: float = math.inf,
         left: Left | None = None,
         key: Hashable = None,
-        seats: int = 1,
+        rows: int = 1,
         payload: Any = None,  # noqa: ANN401 - opaque by contract
     ) -> None:
         self.id = id
@@ -49,7 +49,7 @@ class Job:
         self.deadline = deadline
         self.left = left or Left()
         self.key = key
-        self.seats = seats
+        self.rows = rows
         self.payload = payload
 
     def __repr__(self) -> str:

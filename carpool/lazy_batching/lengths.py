@@ -32,7 +32,7 @@ class Lengths:
             del self._sorted[bisect_left(self._sorted, self._seen.popleft())]
 
     def predicted(self) -> int:
-        """How many steps the next one is expected to take at the most."""
+        """How many steps the next one is expected to take at most."""
         if not self._sorted:
             return self._unseen
         needed = self._cover * len(self._sorted)

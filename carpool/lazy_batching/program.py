@@ -64,7 +64,7 @@ class Program:
         nodes: at least one, all with as many batch sizes.
 
     Attributes:
-        batch_max: the most seats in one batch.
+        batch_max: most rows in one batch.
     """
 
     def __init__(self, name: str, nodes: Sequence[Node]) -> None:

@@ -19,9 +19,9 @@ class Rules:
         remaining: a serial sum counts what is left of the requests that run, not all of it. Their
             time since arrival, T_wait, has what they ran in it already.
         lost: a request that would be late even if it had the model to itself has nothing to lose.
-            ``ignore``: it keeps nobody from being admitted; ``block``: its slack is negative, so
+            ``ignore``: it keeps no other from being admitted; ``block``: its slack is negative, so
             it does.
-        partial: as many of those who wait are admitted as may be, the first of them first;
+        partial: as many waiting requests are admitted as may be, the first of them first;
             otherwise all or none.
         pays: newcomers are let in if fewer are late so than if they came behind, or as many and
             the mean latency of all is smaller; on an idle device the size is chosen by which that

@@ -34,13 +34,13 @@ __all__ = ["Scheduler"]
 
 
 class Scheduler:
-    """One device's.
+    """Schedules the stages of one device.
 
     Args:
         rules: how requests are admitted.
 
     Attributes:
-        table: those who run.
+        table: the requests that run.
     """
 
     def __init__(self, rules: Rules | None = None) -> None:
@@ -52,7 +52,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """Requests that have not been let in."""
+        """Requests that have not been admitted."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, job: Job) -> None:
@@ -86,10 +86,10 @@ class Scheduler:
 
         Args:
             done: its members whose decoder has ended.
-            failed: its members on whom the node failed; they leave, the others go on.
+            failed: its members on which the node failed; they leave, the others go on.
 
         Returns:
-            Who is finished.
+            The requests that are finished.
         """
         return self.table.advance(done, failed)
 
@@ -97,15 +97,15 @@ class Scheduler:
         full: set[Program] = set()
         for key in sorted(self._waiting, key=lambda key: self._waiting[key][0].id):
             program, waiting = key[0], self._waiting[key]
-            room = program.batch_max - self.table.seats(program)
-            group = [] if program in full else _fitting(waiting, room)
+            rows_max = program.batch_max - self.table.rows(program)
+            group = [] if program in full else _fitting(waiting, rows_max)
             if group:
-                self._let_in(key, self._choose(group, waiting, now))
+                self._push(key, self._choose(group, waiting, now))
                 return
-            full.add(program)  # or smaller ones would pass who needs many seats, for ever
+            full.add(program)  # or smaller ones would pass one with many rows, for ever
 
     def _choose(self, group: list[Job], waiting: list[Job], now: float) -> int:
-        """How many of the first of ``group`` are let in, who are the first of ``waiting``."""
+        """How many of the first of ``group``, the first of ``waiting``, are admitted."""
         stack, rules = list(self.table), self.rules
         if any(entry.overtaken >= rules.overtaken_max for entry in stack):
             return 0
@@ -121,7 +121,7 @@ class Scheduler:
         return count if self.rules.partial or count == len(group) else 0
 
     def _paying(self, stack: list[Entry], group: list[Job], now: float) -> int:
-        """All of ``group``, or the first of it by whom nobody loses, or nobody."""
+        """How many to admit: all of ``group``, or the first that make no request late, or none."""
         rate_rps = self._rates[group[0].program].rps(now)
         if admission.pays(stack, group, rate_rps, now):
             return len(group)
@@ -131,7 +131,7 @@ class Scheduler:
         self._unpaid = self.table.changes
         return 0
 
-    def _let_in(self, key: tuple[Program, Hashable], count: int) -> None:
+    def _push(self, key: tuple[Program, Hashable], count: int) -> None:
         if count:
             waiting = self._waiting[key]
             self.table.push(waiting[:count])
@@ -140,12 +140,12 @@ class Scheduler:
                 del self._waiting[key]
 
 
-def _fitting(waiting: list[Job], room: int) -> list[Job]:
-    """The first that have room together."""
+def _fitting(waiting: list[Job], rows_max: int) -> list[Job]:
+    """The first that fit in ``rows_max`` together."""
     fitting = []
     for job in waiting:
-        room -= job.seats
-        if room < 0:
+        rows_max -= job.rows
+        if rows_max < 0:
             break
         fitting.append(job)
     return fitting

@@ -31,29 +31,29 @@ def slack_s(budget_s: float, singles_s: Sequence[float]) -> float:
 
     Args:
         budget_s: SLA - T_wait, the time to its deadline.
-        singles_s: SingleExec of all who run together, its own among them.
+        singles_s: SingleExec of all that run together, its own among them.
     """
     return budget_s - sum(singles_s)
 
 
 def admissible(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: float) -> int:
-    """How many of the first of ``waiting``, of one model and key, nobody loses by."""
+    """How many of the first of ``waiting``, of one model and key, make no request late."""
     if rules.estimate == "serial":
         return _serial(stack, waiting, rules, now)
-    minded = {
+    counted = {
         job
         for entry in stack
         for job in entry.jobs
         if job.deadline < math.inf and _counts(job, entry.node, rules, now)
     }
-    minded.update(r for r in waiting if r.deadline < math.inf and _counts(r, 0, rules, now))
-    if not minded or _in_time(stack, waiting, minded, now):
+    counted.update(r for r in waiting if r.deadline < math.inf and _counts(r, 0, rules, now))
+    if not counted or _in_time(stack, waiting, counted, now):
         return len(waiting)
-    # Nobody ends sooner by more company, so the first so many are found by halves.
+    # No request ends sooner in a larger batch, so the count is found by bisection.
     return bisect_left(
         range(1, len(waiting)),
         True,  # noqa: FBT003  what is looked for: the first count that is too many
-        key=lambda count: not _in_time(stack, waiting[:count], minded, now),
+        key=lambda count: not _in_time(stack, waiting[:count], counted, now),
     )
 
 
@@ -83,13 +83,13 @@ def _serial(stack: Sequence[Entry], waiting: Sequence[Job], rules: Rules, now: f
 
 
 def _in_time(
-    stack: Sequence[Entry], jobs: Sequence[Job], minded: Collection[Job], now: float
+    stack: Sequence[Entry], jobs: Sequence[Job], counted: Collection[Job], now: float
 ) -> bool:
-    newcomers = Entry(list(jobs), 0, sum(job.seats for job in jobs))
+    newcomers = Entry(list(jobs), 0, sum(job.rows for job in jobs))
     return all(
         now + after_s <= job.deadline + _ROUNDING_S
         for job, after_s in finishes([*stack, newcomers])
-        if job in minded
+        if job in counted
     )
 
 
@@ -102,4 +102,4 @@ def _counts(job: Job, node: int, rules: Rules, now: float) -> bool:
 
 def _single_s(job: Job, node: int) -> float:
     """SingleExec from ``node`` on, by Algorithm 1."""
-    return job.program.seconds(node, job.left, min(job.seats, job.program.batch_max))
+    return job.program.seconds(node, job.left, min(job.rows, job.program.batch_max))

@@ -37,13 +37,13 @@ class Entry:
     Attributes:
         jobs: in order of admission.
         node: the node that runs next.
-        seats: rows of them all.
+        rows: of all its requests.
         overtaken: batches put on top of it since it ran, where not all can become one.
     """
 
     jobs: list[Job]
     node: int
-    seats: int
+    rows: int
     overtaken: int = 0
 
     @property
@@ -61,7 +61,7 @@ class Entry:
         return (
             self.program is other.program
             and self.key == other.key
-            and self.seats + other.seats <= self.program.batch_max
+            and self.rows + other.rows <= self.program.batch_max
         )
 
 
@@ -69,15 +69,15 @@ class BatchTable:
     """The stack.
 
     Attributes:
-        changes: how often its batches have become others: by newcomers, by who left, by who parted.
+        changes: how often its batches have become others: by arrivals, departures and splits.
     """
 
-    __slots__ = ("_seats", "_stack", "changes")
+    __slots__ = ("_rows", "_stack", "changes")
 
     def __init__(self) -> None:
         self.changes = 0
         self._stack: list[Entry] = []
-        self._seats: dict[Program, int] = {}
+        self._rows: dict[Program, int] = {}
 
     def __len__(self) -> int:
         return len(self._stack)
@@ -91,9 +91,9 @@ class BatchTable:
         """The batch that runs next."""
         return self._stack[-1] if self._stack else None
 
-    def seats(self, program: Program) -> int:
+    def rows(self, program: Program) -> int:
         """Rows of all requests of ``program`` in the table."""
-        return self._seats.get(program, 0)
+        return self._rows.get(program, 0)
 
     def push(self, jobs: list[Job]) -> None:
         """Put requests of one model and key on top, at its first node."""
@@ -146,24 +146,24 @@ class BatchTable:
             above = stack.pop()
             below = stack[-1]
             below.jobs += above.jobs
-            below.seats += above.seats
+            below.rows += above.rows
             below.overtaken = max(below.overtaken, above.overtaken)
 
     def _count(self, jobs: Collection[Job], sign: int) -> None:
         for job in jobs:
-            seats = self.seats(job.program) + sign * job.seats
-            if seats:
-                self._seats[job.program] = seats
+            rows = self.rows(job.program) + sign * job.rows
+            if rows:
+                self._rows[job.program] = rows
             else:
-                self._seats.pop(job.program, None)
+                self._rows.pop(job.program, None)
 
 
 def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
-    return Entry(jobs, node, sum([job.seats for job in jobs]), overtaken)
+    return Entry(jobs, node, sum([job.rows for job in jobs]), overtaken)
 
 
 def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
-    """Who runs the loop once more, and who goes on behind it; everybody inside of one goes on."""
+    """The requests that run the loop once more, and those that go on behind it; inside, all do."""
     block = entry.program.block(entry.node)
     if block.kind is Kind.STATIC or entry.node + 1 < block.end:
         return [], entry.jobs

@@ -60,7 +60,7 @@ class Readiness:
                 i.upstream.concurrency for i in self._upstreams if i.upstream.concurrency > 1
             )
             if at_once:  # for the sidecar in front, whose batches are passed on
-                headers.append((wire.AT_ONCE_HEADER, str(at_once)))
+                headers.append((wire.CONCURRENCY_HEADER, str(at_once)))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")

@@ -170,7 +170,9 @@ class Instance:
         except TimeoutError:
             return False, "it does not answer probes", False
         if response.status == 200:  # noqa: PLR2004 - the one status that means ready
-            self.upstream.concurrency = _concurrency(response.header(wire.AT_ONCE_HEADER.encode()))
+            self.upstream.concurrency = _concurrency(
+                response.header(wire.CONCURRENCY_HEADER.encode())
+            )
             return True, "", True
         if response.header(b"x-openfaas-internal") == b"of-watchdog":
             return False, "the handler behind the watchdog does not answer", False

@@ -89,7 +89,7 @@ class Staged:
     """A function whose stages can be watched; runs wait for the test."""
 
     on_main_thread = True
-    at_once = 1
+    concurrency = 1
 
     def __init__(self) -> None:
         self.decoded = 0

@@ -15,7 +15,7 @@ from examples import sequences
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
-from watchdog_plugin.batch_runner import AtOnce, BatchRunner, ModelLock
+from watchdog_plugin.batch_runner import BatchRunner, Concurrent, ModelLock
 from watchdog_plugin.colocated import Colocated
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
@@ -30,7 +30,7 @@ def load(folder: Path, executor: str = "lazy") -> BatchRunner:
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
     function = loading.load(HandlerSettings.from_env(told))
     assert isinstance(function, Colocated)
-    return BatchRunner(function, AtOnce() if function.at_once > 1 else ModelLock())
+    return BatchRunner(function, Concurrent() if function.concurrency > 1 else ModelLock())
 
 
 def item(path: str, body: Any) -> Item:
@@ -121,7 +121,7 @@ def test_all_models_are_asked_at_the_same_time(folder: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert 3 * 6 == engine.at_once
+    assert 3 * 6 == engine.concurrency
     for number, (status, document) in enumerate(expected):
         assert 200 == status
         key = "predictions" if "predictions" in document else "outputs"

@@ -15,7 +15,7 @@ from carpool import wire
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin import loading
-from watchdog_plugin.batch_runner import AtOnce, BatchRunner
+from watchdog_plugin.batch_runner import BatchRunner, Concurrent
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.item import Item
 from watchdog_plugin.service import Service
@@ -30,7 +30,7 @@ HEAD = wire.build_head("POST /", ())
 def load(folder: Path, executor: str = "lazy", **env: str) -> BatchRunner:
     """The function in ``folder``."""
     told = {"function_dir": str(folder), "carpool_executor": executor, "carpool_batch_max": "4"}
-    return BatchRunner(loading.load(HandlerSettings.from_env({**told, **env})), AtOnce())
+    return BatchRunner(loading.load(HandlerSettings.from_env({**told, **env})), Concurrent())
 
 
 def ask(engine: BatchRunner, rows: list[list[float]]) -> tuple[int, object]:
@@ -82,10 +82,10 @@ def test_readiness_says_how_many_batches_it_takes_at_once(deep: Path) -> None:
     """Half as many again as its largest batch; one with the executor graph, which goes unsaid."""
     service = Service()
     service.open(load(deep))
-    lazy = load(deep).at_once
+    lazy = load(deep).concurrency
 
     assert 6 == lazy
-    assert 1 == load(deep, "graph").at_once
+    assert 1 == load(deep, "graph").concurrency
 
 
 def test_a_row_that_no_table_has_is_its_own_requests_fault(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_model_that_fails_where_it_is_measured_runs_whole(
     engine = load(tmp_path)
 
     assert "runs whole" in capsys.readouterr().err
-    assert 1 == engine.at_once
+    assert 1 == engine.concurrency
     assert 200 == ask(engine, [[1.0] * 10])[0]
 
 

@@ -50,12 +50,12 @@ class Model(Protocol):
         signature: its inputs and outputs.
         joins: whether requests of equal shapes may come as one call.
         padding: how different lengths are made equal; None where they are not.
-        at_once: how many batches it takes at the same time.
+        concurrency: how many batches it takes at the same time.
     """
 
     signature: Signature
     padding: Padding | None
-    at_once: int
+    concurrency: int
 
     @property
     def joins(self) -> bool:
@@ -115,7 +115,7 @@ class OnnxFunction:
     ) -> None:
         self._model = model
         self._answer_max_bytes = answer_max_bytes
-        self.at_once = model.at_once
+        self.concurrency = model.concurrency
         self._preprocess = _guarded("preprocess", author.preprocess)
         self._postprocess = _guarded("postprocess", author.postprocess)
         self._protocol = OpenInference(model.signature, name, variant)

@@ -52,7 +52,7 @@ class OnnxModel:
             those that are declared.
     """
 
-    at_once = 1
+    concurrency = 1
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The thread that runs stages, and takes requests while it does.
 
-All that is decided is decided by `lazy.Scheduler`; here its batches are put together from rows,
+`carpool.lazy_batching.scheduler` decides what runs; here its batches are put together from rows,
 run, and taken apart again. If a stage raises for several requests, it is run for each of them
-alone, so that only who is at fault fails, and the others go on together.
+alone, so that only those at fault fail, and the others go on together.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays
     from watchdog_plugin.staged.model import StagedModel
 
-__all__ = ["Executor", "Lane", "Member", "Ticket", "run_stage"]
+__all__ = ["Executor", "Latch", "Member", "ServedModel", "run_stage"]
 
 
-class Ticket:
-    """Requests whose callers wait."""
+class Latch:
+    """Lets a caller wait until so many requests have ended."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -50,7 +50,7 @@ class Ticket:
             self._bell.release()
 
     def wait(self) -> None:
-        """Until all have ended."""
+        """Wait until all have ended."""
         with self._bell:
             pass
 
@@ -59,35 +59,35 @@ class Member:
     """One request in the executor.
 
     Attributes:
-        lane: its model.
-        rows: what of it is alive.
-        ticket: counts it.
+        served: its model.
+        rows: where its intermediate values are.
+        latch: counts it when it ends.
         steps: how often its decoder has run.
         ended: whether its decoder has run for the last time.
         emitted: what each step made of the answer, and which rows of that are its own.
         outcome: its outputs, or why it has none, once it has ended.
     """
 
-    __slots__ = ("emitted", "ended", "lane", "outcome", "rows", "steps", "ticket")
+    __slots__ = ("emitted", "ended", "latch", "outcome", "rows", "served", "steps")
 
-    def __init__(self, lane: Lane, values: Arrays, rows: int, ticket: Ticket) -> None:
-        self.lane = lane
+    def __init__(self, served: ServedModel, values: Arrays, rows: int, latch: Latch) -> None:
+        self.served = served
         self.rows = Rows(values, 0, rows, rows)
-        self.ticket = ticket
+        self.latch = latch
         self.steps = 0
         self.ended = False
         self.emitted: list[tuple[Arrays, slice]] = []
         self.outcome: Arrays | Exception = {}
 
     def end(self, error: Exception | None = None) -> None:
-        """It has come to its end, well or not."""
+        """End it, with its outputs or with ``error``."""
         if error is not None:
             self.outcome = error
         elif self.emitted:
             self.outcome = self._answer()
         else:
             self.outcome = self.rows.arrays
-        self.ticket.one_ended()
+        self.latch.one_ended()
 
     def _answer(self) -> Arrays | Exception:
         try:
@@ -95,12 +95,12 @@ class Member:
                 name: np.stack([step[name][own] for step, own in self.emitted], axis=1)
                 for name in self.emitted[0][0]
             }
-        except Exception as error:  # noqa: BLE001  one answer too large is nobody else's affair
+        except Exception as error:  # noqa: BLE001  one answer too large is no other's fault
             return error
 
 
-class Lane:
-    """A model on the executor: what it is, how long it takes, how long its sequences are."""
+class ServedModel:
+    """A model on the executor, with its times and the lengths of its sequences."""
 
     def __init__(self, model: StagedModel, program: Program) -> None:
         self.model = model
@@ -125,37 +125,37 @@ class Executor:
 
     def submit(
         self,
-        lane: Lane,
+        served: ServedModel,
         requests: Sequence[tuple[Arrays, int, float]],
         key: Hashable,
-        ticket: Ticket,
+        latch: Latch,
     ) -> list[Member]:
         """Take requests in; those of equal keys are batched.
 
         Args:
-            lane: their model.
+            served: their model.
             requests: inputs, rows, and seconds to the deadline of each.
             key: what they have in common.
-            ticket: counts each when it has ended.
+            latch: counts each when it has ended.
         """
         now = time.monotonic()
         members = []
-        left = Left(1, lane.lengths.predicted())
+        left = Left(1, served.lengths.predicted())
         with self._wake:
             for values, rows, budget_s in requests:
-                member = Member(lane, values, rows, ticket)
+                member = Member(served, values, rows, latch)
                 members.append(member)
                 self._number += 1
                 deadline = now + budget_s if budget_s < math.inf else math.inf
                 self._incoming.append(
                     Job(
                         self._number,
-                        lane.program,
+                        served.program,
                         now,
                         deadline=deadline,
                         left=left,
                         key=key,
-                        seats=rows,
+                        rows=rows,
                         payload=member,
                     )
                 )
@@ -166,7 +166,7 @@ class Executor:
         try:
             while True:
                 self._boundary()
-        except BaseException as error:  # noqa: BLE001  without this thread nobody is answered
+        except BaseException as error:  # noqa: BLE001  without this thread no request is answered
             logs.say_failure("the scheduler of stages", error)
             os._exit(1)
 
@@ -190,15 +190,15 @@ class Executor:
         for job in finished:
             member: Member = job.payload
             if member.steps:
-                member.lane.lengths.observe(member.steps)
+                member.served.lengths.observe(member.steps)
             member.end()
 
 
 def run_stage(jobs: list[Job], node: int) -> dict[Job, Exception]:
-    """Run a stage of a model for these requests; returns those on whom it failed, and why."""
+    """Run a stage of a model for these requests; returns those on which it failed, and why."""
     try:
         _together(jobs, node)
-    except BaseException as error:  # noqa: BLE001  whose fault it is shows one by one
+    except BaseException as error:  # noqa: BLE001  which is at fault shows one by one
         if len(jobs) == 1:
             return {jobs[0]: error if isinstance(error, Exception) else _quit(error)}
         logs.say_failure("a stage for several requests", error)
@@ -218,9 +218,9 @@ def _quit(error: BaseException) -> Exception:
 
 def _together(jobs: list[Job], node: int) -> None:
     members: list[Member] = [job.payload for job in jobs]
-    model = members[0].lane.model
+    model = members[0].served.model
     step = model.run(node, gather([member.rows for member in members]))
-    counts = [job.seats for job in jobs]
+    counts = [job.rows for job in jobs]
     rows = sum(counts)
     for array in (*step.values.values(), *step.emitted.values()):
         if array.shape[:1] != (rows,):

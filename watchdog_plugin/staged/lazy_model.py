@@ -17,7 +17,7 @@ from carpool.errors import BadRequest, CarpoolError
 from carpool.lazy_batching.program import Kind
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.model import fault
-from watchdog_plugin.staged.executor import Lane, Ticket
+from watchdog_plugin.staged.executor import Latch, ServedModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class LazyModel:
         lazy: whether requests join those that run.
 
     Attributes:
-        at_once: how many batches it takes at the same time.
+        concurrency: how many batches it takes at the same time.
     """
 
     padding: Padding | None = None
@@ -59,12 +59,12 @@ class LazyModel:
         *,
         lazy: bool = True,
     ) -> None:
-        self._lane = Lane(model, program)
+        self._served = ServedModel(model, program)
         self._executor = executor
         self._sequences = Kind.DECODER in model.kinds
         self.provider = provider
         self.signature = model.signature
-        self.at_once = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
+        self.concurrency = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1
 
     def warm_up(self, sizes: Sequence[int]) -> None:
         """Nothing: its stages have been measured with batches of all sizes."""
@@ -85,27 +85,27 @@ class LazyModel:
         del waste
         singles = [single for call in calls for single in call.apart()]
         budgets_s = remaining_s or [math.inf] * len(singles)
-        batch_max = self._lane.program.batch_max
+        batch_max = self._served.program.batch_max
         parts = [
             [] if self._sequences and call.rows > 1 else _parts(call.inputs, call.rows, batch_max)
             for call in singles
         ]
-        ticket = Ticket(sum(map(len, parts)))
+        latch = Latch(sum(map(len, parts)))
         members = [
-            self._submit(part, budget_s, ticket)
+            self._submit(part, budget_s, latch)
             for part, budget_s in zip(parts, budgets_s, strict=True)
         ]
-        ticket.wait()
+        latch.wait()
         return [_outcome(each) for each in members]
 
     def _submit(
-        self, parts: Sequence[tuple[Arrays, int]], budget_s: float, ticket: Ticket
+        self, parts: Sequence[tuple[Arrays, int]], budget_s: float, latch: Latch
     ) -> list[Member]:
         if not parts:
             return []
         key = tuple((name, array.shape[1:]) for name, array in parts[0][0].items())
         requests = [(values, rows, budget_s) for values, rows in parts]
-        return self._executor.submit(self._lane, requests, key, ticket)
+        return self._executor.submit(self._served, requests, key, latch)
 
 
 def _parts(inputs: Arrays, rows: int, batch_max: int) -> list[tuple[Arrays, int]]:

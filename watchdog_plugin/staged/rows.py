@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 def gather(parts: Sequence[Rows]) -> Arrays:
     """The rows of all parts, in their order."""
     block, start, _, size = parts[0]
-    for part in parts:  # most often nobody has come or gone since they ran, so this is quick
+    for part in parts:  # most often none has come or gone since they ran, so this is quick
         if part[0] is not block or part[1] != start:
             break
         start = part[2]

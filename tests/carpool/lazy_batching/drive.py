@@ -60,11 +60,11 @@ class Drive:
                 now = max(now, coming[0].arrived)
                 continue
             members = list(entry.jobs)
-            assert sum(r.seats for r in members) == entry.seats <= entry.program.batch_max
+            assert sum(r.rows for r in members) == entry.rows <= entry.program.batch_max
             self.batches.append((now, tuple(r.id for r in members)))
             for job in members:
                 self.nodes.setdefault(job.id, []).append(entry.node)
-            now += entry.program.node_s(entry.node, entry.seats)
+            now += entry.program.node_s(entry.node, entry.rows)
             for job in scheduler.ran(self._done(entry.program, entry.node, members)):
                 assert job.id not in self.ended
                 self.ended[job.id] = now

@@ -18,7 +18,7 @@ from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import program
 from tests.effort import scaled
 from watchdog_plugin.protocols.tensors import Signature, TensorSpec
-from watchdog_plugin.staged.executor import Executor, Lane, Ticket
+from watchdog_plugin.staged.executor import Executor, Latch, ServedModel
 from watchdog_plugin.staged.model import Step
 from watchdog_plugin.staged.profile import measured
 
@@ -46,8 +46,8 @@ def test_everybody_ends_once_whatever_comes_between(
             model = data.draw(st.sampled_from(models))
             left = Left(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
             budget_s = data.draw(st.sampled_from([0.0, 9.0, math.inf]))
-            seats = data.draw(st.integers(1, 2))
-            job = Job(number, model, now, deadline=now + budget_s, left=left, seats=seats)
+            rows = data.draw(st.integers(1, 2))
+            job = Job(number, model, now, deadline=now + budget_s, left=left, rows=rows)
             number += 1
             scheduler.add(job)
             waiting.add(job)
@@ -66,21 +66,21 @@ def test_everybody_ends_once_whatever_comes_between(
             waiting.difference_update(below.jobs)
         some = st.sets(st.sampled_from(entry.jobs))
         failed: set[Job] = data.draw(some) if data.draw(st.integers(0, 3)) == 0 else set()
-        now += entry.program.node_s(entry.node, entry.seats)
+        now += entry.program.node_s(entry.node, entry.rows)
         done = data.draw(some) - failed
         ended += [*failed, *scheduler.ran(done, failed)]
     while entry := scheduler.next(now):
-        now += entry.program.node_s(entry.node, entry.seats)
+        now += entry.program.node_s(entry.node, entry.rows)
         ended += scheduler.ran(set(entry.jobs))
 
     assert sorted(job.id for job in ended) == list(range(number))
     assert there == set(ended)
     assert (0, 0) == (scheduler.waiting, len(scheduler.table))
-    assert [0, 0] == [scheduler.table.seats(model) for model in models]
+    assert [0, 0] == [scheduler.table.rows(model) for model in models]
 
 
 def test_who_fails_leaves_room_for_who_waits() -> None:
-    """His seats are free at that boundary."""
+    """Its rows are free at that boundary."""
     model = program(1.0, 1.0, batch_max=2)
     scheduler = Scheduler(Rules(pays=False))
     first, second, third = (Job(n, model, 0.0) for n in range(3))
@@ -139,10 +139,10 @@ class Counting:
 
 
 @pytest.fixture
-def lane() -> Lane:
+def lane() -> ServedModel:
     """A model that counts, with its times."""
     model: Any = Counting()
-    return Lane(model, measured("counting", model, feeds, 4))
+    return ServedModel(model, measured("counting", model, feeds, 4))
 
 
 def feeds(rows: int) -> Arrays:
@@ -150,13 +150,13 @@ def feeds(rows: int) -> Arrays:
     return {"x": np.zeros(rows, np.float32)}
 
 
-def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: Lane) -> None:
+def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: ServedModel) -> None:
     """It is stopped at the most steps; the neighbours get what they get alone."""
     executor, starts = Executor(), [3.0, math.nan, 7.0, 5.5]
-    ticket = Ticket(len(starts))
+    latch = Latch(len(starts))
     requests = [({"x": np.array([x], np.float32)}, 1, math.inf) for x in starts]
-    members = executor.submit(lane, requests, "key", ticket)
-    ticket.wait()
+    members = executor.submit(lane, requests, "key", latch)
+    latch.wait()
     seen = [member.outcome["seen"][0] for member in members if isinstance(member.outcome, dict)]
 
     assert [7, 12, 3, 5] == [len(each) for each in seen]
@@ -164,13 +164,13 @@ def test_a_state_that_is_no_number_is_its_own_requests_affair(lane: Lane) -> Non
     assert np.isnan(seen[1]).all()
 
 
-def test_who_fails_in_a_later_step_takes_nobody_with_him(lane: Lane) -> None:
+def test_who_fails_in_a_later_step_takes_nobody_with_him(lane: ServedModel) -> None:
     """Thirteen raises for everybody in its batch; alone, it is the only one that does."""
-    executor, ticket = Executor(), Ticket(4)
+    executor, latch = Executor(), Latch(4)
     made = partial(np.array, dtype=np.float32)
     requests = [({"x": made([x])}, 1, 5.0) for x in (1.0, 13.0, 4.0, 2.0)]
-    members = executor.submit(lane, requests, "key", ticket)
-    ticket.wait()
+    members = executor.submit(lane, requests, "key", latch)
+    latch.wait()
     outcomes = [member.outcome for member in members]
 
     assert [False, True, False, False] == [isinstance(each, Exception) for each in outcomes]

@@ -60,7 +60,7 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
     """No leak, no loss, no batch too large, nobody's node run twice or left out."""
     made = [_program(str(n), *each) for n, each in enumerate(programs)]
     jobs, inputs, lengths = [], {}, {}
-    for number, (which, at, budget, encoder, decoder, predicted, seats, key) in enumerate(coming):
+    for number, (which, at, budget, encoder, decoder, predicted, rows, key) in enumerate(coming):
         model = made[which % len(made)]
         inputs[number], lengths[number] = encoder, decoder
         jobs.append(
@@ -71,7 +71,7 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
                 deadline=at + budget,
                 left=Left(encoder, predicted),
                 key=key,
-                seats=min(seats, model.batch_max),
+                rows=min(rows, model.batch_max),
             )
         )
     sizes = {job.id: job.program for job in jobs}
@@ -108,7 +108,7 @@ def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rul
 def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
     """Where one has no room, nobody of his model gets in before him, of another shape either."""
     model = program(1.0, 1.0, 1.0, batch_max=4)
-    wide = Job(1, model, 0.5, seats=4, key="wide")
+    wide = Job(1, model, 0.5, rows=4, key="wide")
     narrow = [Job(n + 2, model, 0.6 + 0.5 * n, key="narrow") for n in range(100)]
     drive = Drive(Rules(pays=False)).run([Job(0, model, 0.0, key="narrow"), wide, *narrow])
 

@@ -21,7 +21,7 @@ from tests.effort import scaled
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.staged.executor import Executor, Lane, Member, Ticket, run_stage
+from watchdog_plugin.staged.executor import Executor, Latch, Member, ServedModel, run_stage
 from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
 from watchdog_plugin.stages import sample
 from watchdog_plugin.stages.chain import Chain
@@ -53,7 +53,7 @@ def iterative(path: Path) -> IterativeModel:
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, Lane]:
+def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str, ServedModel]:
     """Three models, with times by which batches pay and newcomers may join."""
     folder = tmp_path_factory.mktemp("models")
     made: dict[str, StagedModel] = {
@@ -61,7 +61,7 @@ def lanes(tmp_path_factory: pytest.TempPathFactory, recurrent: Path) -> dict[str
         "recurrent": iterative(recurrent),
         "transformer": iterative(examples.build("transformer", folder).parent),
     }
-    return {name: Lane(model, times(name, model)) for name, model in made.items()}
+    return {name: ServedModel(model, times(name, model)) for name, model in made.items()}
 
 
 def times(name: str, model: StagedModel) -> Program:
@@ -70,7 +70,7 @@ def times(name: str, model: StagedModel) -> Program:
     return Program(name, [Node(rising, kind) for kind in model.kinds])
 
 
-def request(lane: Lane, seed: int, rows: int) -> Arrays:
+def request(lane: ServedModel, seed: int, rows: int) -> Arrays:
     """An input; of a sequence, the first number says how long the answer is."""
     rng = np.random.default_rng(seed)
     spec = next(iter(lane.model.signature.inputs.values()))
@@ -80,14 +80,14 @@ def request(lane: Lane, seed: int, rows: int) -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def alone(lanes: dict[str, Lane]) -> Callable[[str, int, int], Arrays]:
+def alone(lanes: dict[str, ServedModel]) -> Callable[[str, int, int], Arrays]:
     """What a model of `lanes` gives for one request by itself; each is asked once."""
 
     @cache
     def ask(name: str, seed: int, rows: int) -> Arrays:
         lane = lanes[name]
-        member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
-        job = Job(0, lane.program, 0.0, left=Left(1, 8), seats=rows, payload=member)
+        member = Member(lane, request(lane, seed, rows), rows, Latch(1))
+        job = Job(0, lane.program, 0.0, left=Left(1, 8), rows=rows, payload=member)
         scheduler = Scheduler()
         scheduler.add(job)
         while entry := scheduler.next(0.0):
@@ -126,7 +126,7 @@ COMING = st.lists(
 @given(coming=COMING, rules=st.sampled_from([Rules(), Rules(pays=False), PAPER]))
 @settings(max_examples=scaled(60), suppress_health_check=list(HealthCheck))
 def test_any_interleaving_gives_the_whole_models_answers(
-    lanes: dict[str, Lane],
+    lanes: dict[str, ServedModel],
     alone: Callable[[str, int, int], Arrays],
     coming: list[tuple[str, int, int, int, float]],
     rules: Rules,
@@ -141,7 +141,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
             name, seed, rows, _, budget = waiting.pop(0)
             rows = rows if name == "deep" else 1
             lane = lanes[name]
-            member = Member(lane, request(lane, seed, rows), rows, Ticket(1))
+            member = Member(lane, request(lane, seed, rows), rows, Latch(1))
             number = len(members)
             members[number] = (member, name, seed, rows)
             scheduler.add(
@@ -151,7 +151,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
                     0.0,
                     deadline=budget,
                     left=Left(1, 8),
-                    seats=rows,
+                    rows=rows,
                     payload=member,
                 )
             )
@@ -170,7 +170,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
 
 
 def test_threads_that_come_at_any_time_get_their_own_answers(
-    lanes: dict[str, Lane], alone: Callable[[str, int, int], Arrays]
+    lanes: dict[str, ServedModel], alone: Callable[[str, int, int], Arrays]
 ) -> None:
     """The executor itself: eight threads, three models, one device."""
     executor = Executor()
@@ -180,9 +180,9 @@ def test_threads_that_come_at_any_time_get_their_own_answers(
         for turn in range(6):
             name = ("deep", "recurrent", "transformer")[(thread + turn) % 3]
             lane, seed = lanes[name], 10 * thread + turn
-            ticket = Ticket(1)
-            (member,) = executor.submit(lane, [(request(lane, seed, 1), 1, 5.0)], name, ticket)
-            ticket.wait()
+            latch = Latch(1)
+            (member,) = executor.submit(lane, [(request(lane, seed, 1), 1, 5.0)], name, latch)
+            latch.wait()
             found[name, seed] = member.outcome
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
@@ -201,12 +201,12 @@ def test_who_is_at_fault_fails_alone(tmp_path: Path) -> None:
     """A row that no table has spoils the batch; its neighbours are answered all the same."""
     whole = OnnxSession(models.lookup(tmp_path / "lookup.onnx"), 1)
     model = ChainModel(Chain([whole], ["value"]), whole.signature)
-    executor, ticket, lane = Executor(), Ticket(3), Lane(model, times("lookup", model))
+    executor, latch, lane = Executor(), Latch(3), ServedModel(model, times("lookup", model))
     indices = [3, 77, 5]
     members = executor.submit(
-        lane, [({"index": np.array([i])}, 1, 5.0) for i in indices], "k", ticket
+        lane, [({"index": np.array([i])}, 1, 5.0) for i in indices], "k", latch
     )
-    ticket.wait()
+    latch.wait()
 
     first, bad, last = (member.outcome for member in members)
     assert isinstance(first, dict)
