@@ -7,6 +7,7 @@ functions. Which engine it talks to is the SDK's business: ``DOCKER_HOST`` and i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from docker.api import APIClient
+    from docker.types import CancellableStream
 
 __all__ = ["Container", "Engine", "EngineError", "refusal"]
 
@@ -39,6 +41,7 @@ _CONFLICT = 409
 _SERVER_ERROR = 500
 _SOCKET = "unix:///var/run/docker.sock"
 _FULL = "no space left on device"
+_STREAM_ENDS = (OSError, HTTPError, requests.RequestException)
 
 
 class EngineError(CarpoolError):
@@ -148,21 +151,20 @@ class Engine:
                 frame(data)
 
         def read() -> None:
-            try:
-                for data in stream:
-                    ahead.acquire()
-                    if over.is_set():
-                        return
-                    loop.call_soon_threadsafe(deliver, data)
-            except (OSError, RuntimeError, HTTPError, requests.RequestException):
-                return  # the stream was closed, by us or because the engine went away
+            with contextlib.suppress(RuntimeError, *_STREAM_ENDS):  # the event loop's end, or its
+                for data in stream:  # to the end when it is shut, too: only there its socket closes
+                    if not over.is_set():
+                        ahead.acquire()
+                        loop.call_soon_threadsafe(deliver, data)
 
+        reading = loop.run_in_executor(self._threads, read)
         try:
-            await loop.run_in_executor(self._threads, read)
+            await asyncio.shield(reading)
         finally:
             over.set()
             ahead.release()
-            stream.close()
+            _shut(stream)
+            await reading
 
     # -- images and networks ----------------------------------------------------------------
 
@@ -212,6 +214,12 @@ class Engine:
         except (OSError, HTTPError, requests.RequestException) as error:
             message = f"the Docker Engine does not answer: {error}"
             raise Overloaded(message, 1.0) from error
+
+
+def _shut(stream: CancellableStream) -> None:
+    """End a stream; a thread that reads it comes to its end."""
+    with contextlib.suppress(OSError, AttributeError):  # it has ended by itself, this very moment
+        stream.close()
 
 
 def _client() -> APIClient:
