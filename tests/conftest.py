@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
 
+# Matrices of tests are small: further threads of NumPy would cost more than they compute, here and
+# in every process that a test starts. It is read when NumPy is imported, which is yet to come.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A shell starts what it runs in the background with SIGINT ignored, which programs inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
