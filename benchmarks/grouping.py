@@ -103,21 +103,21 @@ def _costs(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
     """Money for 100 000 requests, by the way of grouping."""
-    riders = _members(slos_s, rates_rps)
+    apps = _members(slos_s, rates_rps)
     made = Provisioner(model, _RULE, _MAX_BATCH, _MISS, _WAITING)
-    published = Published(model, _RULE, _MAX_BATCH).groups(riders, "optimal")
+    published = Published(model, _RULE, _MAX_BATCH).groups(apps, "optimal")
     counted = sum(g.cost * sum(rates_rps[g.first : g.last + 1]) for g in published)
     really = [
-        made.settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
+        made.settling.having(apps[g.first : g.last + 1], g.configuration, g.windows_s)
         for g in published
     ]
-    guided = [_cost(mbs_plus(model, riders, made.settling, _MAX_BATCH, n)) for n in range(_SEEDS)]
+    guided = [_cost(mbs_plus(model, apps, made.settling, _MAX_BATCH, n)) for n in range(_SEEDS)]
     ways: tuple[Grouping, ...] = ("apart", "together", "two-stages", "optimal")
     return {
         "published, counted": counted / sum(rates_rps) * _PER_SECOND,
         "published, really": _cost(really),
         "MBS+": statistics.median(guided),
-        **{way: _cost(made.groups(riders, way)) for way in ways},
+        **{way: _cost(made.groups(apps, way)) for way in ways},
     }
 
 
@@ -125,11 +125,11 @@ def _exhaustive(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
     """Money for 100 000 requests, with a quarter of the late ones to spare and with none."""
-    riders, found = _members(slos_s, rates_rps), {}
+    apps, found = _members(slos_s, rates_rps), {}
     for name, miss in (("", _MISS), (", none to spare", 1 - _PERCENTILE)):
         made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
-        limits = bounded(riders, offers(model, _RULE, _MAX_BATCH, miss), made.settling)
-        found[f"optimal{name}"] = _cost(made.groups(riders, "optimal"))
+        limits = bounded(apps, offers(model, _RULE, _MAX_BATCH, miss), made.settling)
+        found[f"optimal{name}"] = _cost(made.groups(apps, "optimal"))
         for limit, money in dataclasses.asdict(limits).items():
             found[f"{limit}{name}"] = money / sum(rates_rps) * _PER_SECOND
     return found
@@ -139,11 +139,11 @@ def _bound(
     model: Coefficients, slos_s: Sequence[float], rates_rps: Sequence[float]
 ) -> dict[str, float]:
     """Money for 100 000 requests with no late ones to spare, found and at least."""
-    riders, miss = _members(slos_s, rates_rps), 1 - _PERCENTILE
+    apps, miss = _members(slos_s, rates_rps), 1 - _PERCENTILE
     made = Provisioner(model, _RULE, _MAX_BATCH, miss, _WAITING)
-    least = least_cost(riders, model, _RULE, _MAX_BATCH, miss)
+    least = least_cost(apps, model, _RULE, _MAX_BATCH, miss)
     return {
-        "found": _cost(made.groups(riders, "optimal")),
+        "found": _cost(made.groups(apps, "optimal")),
         "at least": least / sum(rates_rps) * _PER_SECOND,
     }
 
@@ -240,12 +240,12 @@ def _row(first: str, cells: Sequence[str]) -> str:
 
 
 def _costs_at(model: Coefficients, rate: float) -> dict[str, float]:
-    riders = _members(_EIGHT, (rate,) * len(_EIGHT))
+    apps = _members(_EIGHT, (rate,) * len(_EIGHT))
     made = Provisioner(model, _RULE, _MAX_BATCH, _MISS, _WAITING)
-    published = Published(model, _RULE, _MAX_BATCH).groups(riders, "optimal")
+    published = Published(model, _RULE, _MAX_BATCH).groups(apps, "optimal")
     really = [
-        made.settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
+        made.settling.having(apps[g.first : g.last + 1], g.configuration, g.windows_s)
         for g in published
     ]
     ways: tuple[Grouping, ...] = ("apart", "optimal")
-    return {"published, really": _cost(really)} | {w: _cost(made.groups(riders, w)) for w in ways}
+    return {"published, really": _cost(really)} | {w: _cost(made.groups(apps, w)) for w in ways}

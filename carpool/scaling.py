@@ -236,7 +236,7 @@ class FunctionLoad:
         return min([app.slo_s for app in self.apps], default=self.slo_s)
 
     @property
-    def most(self) -> float:
+    def instance_limit(self) -> float:
         """`max_instances`, or infinity."""
         return math.inf if self.max_instances is None else self.max_instances
 
@@ -340,7 +340,7 @@ class Proposal:
             application, ``*`` for all others. None: what the objective leaves.
         shares: Where an application's requests go, ``*`` those of all others; parts of any sum.
             Empty: everywhere, by what instances can take.
-        because: Why, in sentences an operator can read.
+        explain: Why, in sentences an operator can read.
         keep_alive_s: How long an idle instance stays; None: as the prewarm policy says.
         unserved_rps: Requests per second for which this is not meant to be enough; what instances
             cannot take is known without.
@@ -351,7 +351,7 @@ class Proposal:
     instances: Mapping[Size, int]
     wait_s: float | Mapping[str, float] | None = None
     shares: Mapping[str, Mapping[Size, float]] = field(default_factory=dict)
-    because: Sequence[str] = ()
+    explain: Sequence[str] = ()
     keep_alive_s: float | None = None
     unserved_rps: float = 0.0
     predicted: Predicted | None = None

@@ -16,4 +16,4 @@ class Headroom(PerFunctionPolicy):
     def propose_one(self, load: FunctionLoad) -> Proposal:
         size = min(load.sizes, key=lambda size: size.price_per_s / size.rate_rps)
         count = ceil(load.rate_rps * (1 + self.params.reserve) / size.rate_rps)
-        return Proposal({size: count}, because=[f"{load.rate_rps:.4g} requests/s and a reserve."])
+        return Proposal({size: count}, explain=[f"{load.rate_rps:.4g} requests/s and a reserve."])

@@ -145,9 +145,9 @@ class Guard:
 
     def _bounded(self, load: FunctionLoad, plan: Plan) -> Plan:
         total = plan_size.instances(plan)
-        if total > load.most:
-            self._note(load, f"{total} instances are more than its {load.most}")
-            return plan_size.without(plan, total - int(load.most))
+        if total > load.instance_limit:
+            self._note(load, f"{total} instances are more than its {load.instance_limit}")
+            return plan_size.without(plan, total - int(load.instance_limit))
         if total < load.min_instances:
             self._note(load, f"{total} instances are fewer than its {load.min_instances}")
             first = plan.classes[0]

@@ -50,7 +50,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
         routes=routes,
         **_kept(proposal.keep_alive_s, load.windows),
         predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),
-        explain=tuple(proposal.because),
+        explain=tuple(proposal.explain),
         variants=tuple(_offer(load, names[size], size) for size in proposal.on_offer),
     )
     return before if before and unchanged(plan, before) else plan

@@ -72,10 +72,10 @@ class Fixed:
             return Proposal({})
         left_s = max(load.tightest_s - size.exec_s, 0.0)
         wait_s = left_s if params.wait_s is None else params.wait_s
-        because = list(self._because(load, size))
-        return Proposal({size: params.replicas}, wait_s=wait_s, because=because)
+        explain = list(self._explained(load, size))
+        return Proposal({size: params.replicas}, wait_s=wait_s, explain=explain)
 
-    def _because(self, load: FunctionLoad, size: Size) -> Iterator[str]:
+    def _explained(self, load: FunctionLoad, size: Size) -> Iterator[str]:
         yield f"{self._params.replicas} x {size.name}, as asked for."
         if size.exec_s > load.slo_s:
             late_ms, slo_ms = size.exec_s * 1000, load.slo_s * 1000

@@ -122,7 +122,7 @@ class OpenFaas:
         return Proposal(
             {size: replicas},
             wait_s=0.0,
-            because=[f"{by_rule}: {replicas} x {size.name}."],
+            explain=[f"{by_rule}: {replicas} x {size.name}."],
             keep_alive_s=self._params.keep_alive_s,
         )
 

@@ -70,7 +70,7 @@ class Shared(Broken):
     def propose_one(self, load: FunctionLoad) -> Proposal:
         Shared.rounds_of_all += 1
         return dataclasses.replace(
-            super().propose_one(load), because=[f"{Shared.rounds_of_all} rounds"]
+            super().propose_one(load), explain=[f"{Shared.rounds_of_all} rounds"]
         )
 
 

@@ -103,7 +103,7 @@ class Batch:
         return Proposal(
             draft.instances,
             wait_s={"*": fleet.choice.window_s},
-            because=draft.explain,
+            explain=draft.explain,
             predicted=fleet.predicted(count, task.objective_s, load.billing),
         )
 

@@ -180,7 +180,7 @@ class BatchTask:
         for choice in options:
             fleet = self._fleet(choice)
             wanted = self._wanted(view, fleet)
-            allowed = int(min(wanted, view.most))
+            allowed = int(min(wanted, view.instance_limit))
             there = min(running(view, (fleet.size,))[fleet.size], allowed)
             new = allowed - there
             new = room.fits(fleet.size.resources, new)

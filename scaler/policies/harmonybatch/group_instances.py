@@ -52,7 +52,7 @@ def placed(
         view: The function.
         room: The servers, on which the missing ones are placed.
     """
-    left = view.most
+    left = view.instance_limit
     found = []
     for size, count in zip(groups, counts, strict=True):
         there = view.running[size].total if size in view.running else 0

@@ -83,7 +83,7 @@ def _target(route: Route | None) -> tuple[str, float] | None:
 def proposal(
     groups: Mapping[Size, Group],
     counts: Sequence[int],
-    because: Sequence[str],
+    explain: Sequence[str],
     unserved_rps: float,
 ) -> Proposal:
     """What these groups need, each application with its own wait.
@@ -91,7 +91,7 @@ def proposal(
     Args:
         groups: By the size of their instances, the tightest first; at least one.
         counts: How many instances of each, in the same order.
-        because: Sentences for an operator.
+        explain: Sentences for an operator.
         unserved_rps: Requests per second for which this is not enough.
     """
     windows_s = {
@@ -106,7 +106,7 @@ def proposal(
         dict(zip(groups, counts, strict=True)),
         wait_s={app: window_s for app, (_, window_s) in windows_s.items()},
         shares={app: {size: 1.0} for app, (size, _) in windows_s.items()},
-        because=because,
+        explain=explain,
         unserved_rps=unserved_rps,
         predicted=_predicted(list(groups.values())),
     )

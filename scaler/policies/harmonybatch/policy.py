@@ -95,8 +95,8 @@ class HarmonyBatch:
             return Proposal({})
         by_size = sized(load, groups)
         counts = placed(by_size, self._wanted(groups, load), load, cluster)
-        because = _said(by_size, members)
-        return proposal(by_size, counts, because, missing_rps(load, by_size, counts))
+        explain = _said(by_size, members)
+        return proposal(by_size, counts, explain, missing_rps(load, by_size, counts))
 
     def _groups(
         self,
@@ -108,7 +108,7 @@ class HarmonyBatch:
         """The best groups, or those in force where they are as good or others have no room."""
         best = provisioner.groups(members, self._params.grouping)
         served = [member for group in best for member in group.members]
-        if len(best) > 1 and sum(self._wanted(best, view)) > view.most:
+        if len(best) > 1 and sum(self._wanted(best, view)) > view.instance_limit:
             best = provisioner.groups(served, "together")
         if not (best and view.plan):
             return best
@@ -117,7 +117,7 @@ class HarmonyBatch:
             return best
         counts = self._wanted(best, view)
         fit = placed(sized(view, best), counts, view, room.copy())
-        if sum(fit) < min(sum(counts), view.most) or self._stays(there, best, view):
+        if sum(fit) < min(sum(counts), view.instance_limit) or self._stays(there, best, view):
             return there
         return best
 

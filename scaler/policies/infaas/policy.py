@@ -95,7 +95,7 @@ class Infaas:
         proposals = {load.name: self._proposal(load, cluster) for load in loads}
         advice = crowded(cluster)
         return {
-            name: replace(each, because=[*each.because, *advice])
+            name: replace(each, explain=[*each.explain, *advice])
             for name, each in proposals.items()
         }
 
@@ -137,7 +137,7 @@ class Infaas:
         free = room.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
         whole = (free[0] + used[0], free[1] + used[1])
-        task = Task(options, running, (), params.loading, whole, view.most)
+        task = Task(options, running, (), params.loading, whole, view.instance_limit)
         costs = [_of_request(o) for o in offers]
         now = replace(task, needs=self._needs(view, offers, costs, demand.now))
         if any(now.missing(now.solution(running))):

@@ -69,7 +69,7 @@ def variant_proposal(
             for app, target in targets.items()
             if target
         },
-        because=explain,
+        explain=explain,
         unserved_rps=missing_rps,
         predicted=_predicted(view, task, solution),
         on_offer=on_offer,

@@ -116,7 +116,7 @@ class Infless:
         def needed_rps(instances: Counter[Size]) -> float:
             return demand.having(instances).needed_rps if self._priced else view.rate_rps
 
-        most = view.most
+        most = view.instance_limit
         instances = rate_shares.release(
             there.instances, needed_rps, self._params.alpha, self._least(view), most
         )
@@ -153,7 +153,7 @@ class Infless:
             draft.instances,
             wait_s=self._wait_s(draft),
             shares=_shares(draft),
-            because=draft.explain,
+            explain=draft.explain,
             keep_alive_s=self._params.keep_alive_s,
             unserved_rps=unserved_rps,
         )

@@ -16,12 +16,12 @@ MISS = 0.01
 
 def least_and_found(slos_s: tuple[float, ...], rates_rps: tuple[float, ...]) -> tuple[float, float]:
     """Money per request: the bound, and Carpool's plan with no late request to spare."""
-    riders, model, rate = members(slos_s, rates_rps), vgg19(), sum(rates_rps)
+    apps, model, rate = members(slos_s, rates_rps), vgg19(), sum(rates_rps)
     made = Provisioner(model, RULE, 32, MISS, 1e-3)
-    made.groups(riders, "optimal")
-    groups = made.groups(riders, "optimal")  # the second plan is sought more closely
+    made.groups(apps, "optimal")
+    groups = made.groups(apps, "optimal")  # the second plan is sought more closely
     found = sum(group.cost * group.rate_rps for group in groups)
-    return least_cost(riders, model, RULE, 32, MISS) / rate, found / rate
+    return least_cost(apps, model, RULE, 32, MISS) / rate, found / rate
 
 
 @pytest.mark.parametrize(

@@ -52,35 +52,35 @@ class Money:
             self._seen[names] = settled[0].cost * settled[0].rate_rps if alone else math.inf
         return self._seen[names]
 
-    def found(self, riders: Sequence[Member]) -> float:
+    def found(self, apps: Sequence[Member]) -> float:
         """Of the division that is found."""
-        cuts = Neighbours(riders, *self._known).divided()
-        return sum(self.of(riders[first : last + 1]) for first, last in cuts)
+        cuts = Neighbours(apps, *self._known).divided()
+        return sum(self.of(apps[first : last + 1]) for first, last in cuts)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_division_of_the_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
     """Of 6 to 9 applications; all groups of neighbours are settled."""
-    riders, money = drawn(seed, 6 + seed % 4), Money(known)
+    apps, money = drawn(seed, 6 + seed % 4), Money(known)
     best = [0.0]
-    for end in range(1, len(riders) + 1):
-        best.append(min(best[begin] + money.of(riders[begin:end]) for begin in range(end)))
-    assert money.found(riders) <= best[-1] * (1 + DEARER)
+    for end in range(1, len(apps) + 1):
+        best.append(min(best[begin] + money.of(apps[begin:end]) for begin in range(end)))
+    assert money.found(apps) <= best[-1] * (1 + DEARER)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_division_out_of_order_is_cheaper(known: tuple[Offers, Settling], seed: int) -> None:
     """Of the 52 partitions of five applications."""
-    riders, money = drawn(100 + seed, 5), Money(known)
-    every = (sum(map(money.of, parts)) for parts in partitions(riders))
-    assert money.found(riders) <= min(every) * (1 + DEARER)
+    apps, money = drawn(100 + seed, 5), Money(known)
+    every = (sum(map(money.of, parts)) for parts in partitions(apps))
+    assert money.found(apps) <= min(every) * (1 + DEARER)
 
 
-def partitions(riders: list[Member]) -> Iterator[list[list[Member]]]:
+def partitions(apps: list[Member]) -> Iterator[list[list[Member]]]:
     """Into any sets, each by objective."""
-    for labels in itertools.product(range(len(riders)), repeat=len(riders)):
+    for labels in itertools.product(range(len(apps)), repeat=len(apps)):
         if all(label <= max(labels[:at], default=-1) + 1 for at, label in enumerate(labels)):
             yield [
-                [rider for rider, own in zip(riders, labels, strict=True) if own == label]
+                [app for app, own in zip(apps, labels, strict=True) if own == label]
                 for label in range(max(labels) + 1)
             ]

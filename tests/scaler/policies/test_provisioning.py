@@ -44,14 +44,14 @@ def test_totals_of_the_artefact(data: Data, name: str) -> None:
     """
     case = CASES[name]
     published = Published(vgg19(data), RULE)
-    riders = members(case.slos_s, case.rates_rps)
+    apps = members(case.slos_s, case.rates_rps)
     totals: dict[Literal["apart", "two-stages", "optimal"], float] = {
         "apart": case.apart,
         "two-stages": case.two_stages,
         "optimal": case.optimal,
     }
     for how, expected in totals.items():
-        groups = published.groups(riders, how)
+        groups = published.groups(apps, how)
         rates = [sum(case.rates_rps[g.first : g.last + 1]) for g in groups]
         total = sum(g.cost * rate for g, rate in zip(groups, rates, strict=True)) / sum(rates)
         if data.measured or how != "two-stages":
@@ -62,12 +62,12 @@ def test_totals_of_the_artefact(data: Data, name: str) -> None:
 
 def really(case: Case, data: Data) -> float:
     """What the artefact's best plan costs if its batches are as large as they really get."""
-    riders = members(case.slos_s, case.rates_rps)
+    apps = members(case.slos_s, case.rates_rps)
     settling = provisioner(data).settling
     return cost(
         [
-            settling.having(riders[g.first : g.last + 1], g.configuration, g.windows_s)
-            for g in Published(vgg19(data), RULE).groups(riders, "optimal")
+            settling.having(apps[g.first : g.last + 1], g.configuration, g.windows_s)
+            for g in Published(vgg19(data), RULE).groups(apps, "optimal")
         ]
     )
 
@@ -137,11 +137,11 @@ def test_the_knee_is_lower_where_more_time_is_left() -> None:
 def test_mbs_plus_is_dearer_and_in_time() -> None:
     """Even splits and a search that sees twenty points each do not find the cheapest."""
     case = CASES["three"]
-    riders = members(case.slos_s, case.rates_rps)
+    apps = members(case.slos_s, case.rates_rps)
     made = provisioner()
-    groups = mbs_plus(vgg19(), riders, made.settling, 32, seed=1)
+    groups = mbs_plus(vgg19(), apps, made.settling, 32, seed=1)
     assert max(group.late for group in groups) <= 0.0075
-    assert cost(groups) >= cost(made.groups(riders, "optimal"))
+    assert cost(groups) >= cost(made.groups(apps, "optimal"))
 
 
 def test_even_splits_have_about_the_same_rate() -> None:
