@@ -1,4 +1,4 @@
-"""From an author's result to the bytes of an answer: status, head and body.
+"""Turns an author's result into the bytes of an answer: status, head and body.
 
 Knows the kinds of results and the content type each implies; knows nothing of where they come from.
 """

@@ -1,4 +1,4 @@
-"""One batch through a function, and the two ways of letting only one run at a time.
+"""Runs batches through a function: one at a time, in one of two ways, or several.
 
 An author's `handle_batch` runs on the process's main thread: whatever `load` leaves behind there
 (an event loop, a thread-bound connection, thread-local modes of a framework, a pool of OpenMP

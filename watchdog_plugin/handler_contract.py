@@ -1,4 +1,4 @@
-"""Loading an author's ``handler.py`` and holding it to the contract before the first request.
+"""Loads an author's ``handler.py``, and checks it before the first request.
 
 Knows the names an author may define and what each may be called with; knows no model and no batch.
 """

@@ -1,4 +1,4 @@
-"""The suite that every batch policy should pass; `carpool.testing.check_policy` is its door."""
+"""The conformance suite of batch policies; call it as `carpool.testing.check_policy`."""
 
 from sidecar.conformance.suite import check_policy
 

@@ -1,4 +1,4 @@
-"""The share of a batch's places that background requests get while interactive ones wait too.
+"""Shares batches between interactive and background requests that wait at the same time.
 
 Interactive requests leave first, and background requests take the places that are left. While both
 wait, the background gets its share by deficit round robin, so that it is slowed down and never

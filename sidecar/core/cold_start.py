@@ -1,4 +1,4 @@
-"""Requests that arrive while the function has no instance, and wait for one to start.
+"""Lets requests wait that arrive while the function has no instance, until one has started.
 
 A start takes longer than most objectives: to hold it against requests would refuse every one that
 wakes a function. As at the gateway, they are answered when an instance is there, and count as late.

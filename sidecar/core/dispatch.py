@@ -1,4 +1,4 @@
-"""The choice of the instance that takes the next batch.
+"""Chooses the instance that takes the next batch.
 
 Theory of operation
 -------------------

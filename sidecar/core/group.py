@@ -1,4 +1,4 @@
-"""Waiting requests that may share a batch: those of one compat key and one route.
+"""A group: waiting requests that may share a batch, of one compat key and one route.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""Batches in flight: their execution times, when instances will be free, which batch is to blame.
+"""Keeps the batches in flight: execution times, when instances will be free, what is to blame.
 
 An instance works through its batches in order. So a pipelined batch begins when the one before it
 has come back, and if the instance dies or hangs, only the first of its batches can be the cause.

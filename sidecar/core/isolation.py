@@ -1,4 +1,4 @@
-"""Finding the one bad request in a batch that failed as a whole, and quarantining it.
+"""Finds the one bad request in a batch that failed as a whole, and quarantines it.
 
 Theory of operation
 -------------------

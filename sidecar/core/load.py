@@ -1,4 +1,4 @@
-"""The load of a sidecar, counted for the scaler: arrivals, idle times, executions.
+"""Counts a sidecar's load for the scaler: arrivals, idle times, executions.
 
 Counting happens on the request path, so it is plain additions; `take` begins anew.
 """

@@ -1,4 +1,4 @@
-"""The waiting requests of one function: all groups of them, and what is counted over all.
+"""The queue of one function: groups of waiting requests, and what is counted over all.
 
 Requests that may share a batch form a group (`group`); a group is kept while it has requests.
 The first deadline of all is kept as a lower bound, and recomputed only when time reaches it.

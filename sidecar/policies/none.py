@@ -1,4 +1,4 @@
-"""No batching: every request travels alone, as soon as an instance is free."""
+"""No batching: every request is sent alone, as soon as an instance is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an HTTP exchange to a request of the core: compat key, deadline, and the head to pass on.
+"""Turns HTTP exchanges into requests of the core: compat key, deadline, and the head to pass on.
 
 The budget of a request is the objective of the function (or of the application that the request
 names), less the time that has passed already, and never longer than the caller's own ``X-Timeout``.

@@ -1,4 +1,4 @@
-"""What requests say that they need of a variant: in headers, or as parameters of the protocol.
+"""Reads what a request demands of a variant: from headers, or parameters of the protocol.
 
     X-Carpool-Latency: 150ms      {"inputs": [...], "parameters": {"carpool_latency": "150ms",
     X-Carpool-Accuracy: 0.75                                       "carpool_accuracy": 0.75,

@@ -1,4 +1,4 @@
-"""An ONNX model run over requests: together where the model allows it, and never too many rows.
+"""Runs an ONNX model over requests: together where the model allows it, never too many rows.
 
 Requests whose inputs agree in every dimension but the first are one run; where lengths are declared
 to differ, they are padded. If that run raises, its requests run one by one, so that only the

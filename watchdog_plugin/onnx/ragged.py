@@ -1,4 +1,4 @@
-"""What an author declares of a model's variable-length inputs, held against the model.
+"""Checks what an author declares of a model's variable-length inputs against the model.
 
 The names stand in ``handler.py``, or in a JSON object in the environment. All that is wrong with
 them is told together, before the first request.

@@ -1,4 +1,4 @@
-"""An ONNX file in ONNX Runtime: opened, described by its tensors, and run.
+"""Opens an ONNX file in ONNX Runtime, describes it by its tensors, and runs it.
 
 The one place that knows the runtime's options and its names for datatypes. Knows nothing of
 requests, nor of rows.

@@ -1,4 +1,4 @@
-"""The memory that a measurement takes, as Linux tells it."""
+"""The memory that a measurement takes, as Linux reports it."""
 
 from __future__ import annotations
 

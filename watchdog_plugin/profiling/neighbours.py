@@ -1,4 +1,4 @@
-"""Whether other programs disturb a measurement, as the kernel's accounts tell it.
+"""Detects other programs that disturb a measurement, by the kernel's accounting.
 
 What counts is known apart from the times themselves: choosing quick runs for being quick would
 promise what no server keeps.

@@ -1,4 +1,4 @@
-"""Which of the operators that were timed are which of the graph.
+"""Matches the operators that were timed with those of the graph.
 
 The graph and the timed session come of two loads of a model. What the runtime's optimiser adds is
 named and ordered anew with each.

@@ -1,4 +1,4 @@
-"""Profiling a model: which settings are run in which order, for how long, and what is made of it.
+"""Profiles a model: runs its settings in an order, for a time, and makes rows of the results.
 
 Every round visits every setting, in a new order, so that a slow minute of the machine falls on all
 of them alike. A visit times some whole runs, and some in which operators are timed. Runs during

@@ -1,4 +1,4 @@
-"""Runs of a model in ONNX Runtime, timed as a whole or operator by operator.
+"""Runs a model in ONNX Runtime, timed as a whole or operator by operator.
 
 Each is a session of its own, since the runtime profiles all runs of a session or none. Knows no
 budget and no order of measurements.

@@ -1,4 +1,4 @@
-"""Values of decoded JSON as arrays: taken as they are or refused, never rounded or parsed.
+"""Converts decoded JSON values to arrays: taken as they are or refused, never rounded or parsed.
 
 The values of several requests become one array wherever that gives the same as one by one. Knows a
 tensor by its description; knows no protocol.

@@ -1,4 +1,4 @@
-"""A staged model as the reader of requests knows models: calls in, outcomes out.
+"""Gives a staged model the interface of other models: calls in, outcomes out.
 
 Any number of batches may be under way; each thread waits for its own. Requests of equal shapes are
 batched by the executor, whichever batch they came in. A request of more rows than the largest

@@ -1,4 +1,4 @@
-"""From a function's folder to a model on an executor; what cannot be staged is None here.
+"""Loads a staged model from a function's folder onto an executor; None if it cannot be staged.
 
 Beside ``model.onnx`` there may be ``stages/``, which `carpool stages` has written, and
 ``decoder.onnx`` or a `decode_step` of the author's, which make the model an iterative one.

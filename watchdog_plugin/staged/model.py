@@ -1,4 +1,4 @@
-"""What the executor needs of a model: its stages, and what each makes of a batch.
+"""The interface of a staged model: its stages, and what each makes of a batch.
 
 A model of one graph is a chain of static stages. An iterative one has an encoder, which runs once,
 and a decoder, which runs step by step until a sequence is done; its state is spelled out by the

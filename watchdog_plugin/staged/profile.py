@@ -1,4 +1,4 @@
-"""How long each stage takes by size of batch, measured where it will run."""
+"""Measures how long each stage takes by size of batch, where it will run."""
 
 from __future__ import annotations
 

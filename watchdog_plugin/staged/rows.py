@@ -1,4 +1,4 @@
-"""Where a request's rows are: a stretch of the arrays of the batch that it ran in last.
+"""The rows of a request, as a slice of the arrays of the batch that it ran in last.
 
 Requests that stay together are run together again without a copy; they are copied when they merge
 or part. Knows no scheduler.

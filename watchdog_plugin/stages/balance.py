@@ -1,4 +1,4 @@
-"""Where to cut: the choice of k - 1 points among those that are narrow. Pure.
+"""Chooses k - 1 points to cut at, among those that are narrow. Pure.
 
 A request that arrives while stages of t_1 .. t_k seconds are executed waits for the end of the one
 that runs, sum(t_i^2) / (2 * sum(t_i)) on average; a cut costs the seconds in which its tensors

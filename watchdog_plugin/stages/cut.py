@@ -1,4 +1,4 @@
-"""A model cut at chosen points: where it can be, and the stages as models of their own.
+"""Cuts a model at chosen points: where it can be cut, and the stages as models of their own.
 
 A point will do if all that is handed over there has one row for each row of the input, in any
 batch: only then can batches be joined and parted between stages. That is found out by running the

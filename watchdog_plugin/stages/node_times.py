@@ -1,4 +1,4 @@
-"""How long each node of a model takes, from ONNX Runtime's own profile.
+"""Measures how long each node of a model takes, by ONNX Runtime's own profile.
 
 The runtime fuses nodes: a fused one bears the name of one of them, or of a tensor that one of them
 makes, and its time counts as that one's. What it adds by itself, such as changes of layout, counts

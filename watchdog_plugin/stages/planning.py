@@ -1,4 +1,4 @@
-"""From a model's file to a folder of stages: as many as lose little.
+"""Plans the stages of a model's file, as many as lose little, and writes their folder.
 
 Tries the number that is asked for first, then fewer. The runtime's profile says where the time
 goes; what stages really take corrects it once, as fused nodes hide it; and where too much is lost,

@@ -1,4 +1,4 @@
-"""Inputs to try a model with: seeded, of its types, its free dimensions as asked."""
+"""Makes inputs to try a model with: seeded, of its types, its free dimensions as asked."""
 
 from __future__ import annotations
 

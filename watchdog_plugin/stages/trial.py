@@ -1,4 +1,4 @@
-"""A cut model tried: whether its answers are the whole model's, and what cutting costs.
+"""Tries a cut model: whether its answers are the whole model's, and what cutting costs.
 
 What is measured comes from a `Meter`, so that a search for cuts can be driven by given times.
 """

@@ -1,4 +1,4 @@
-"""Whether a request is admitted to the queue."""
+"""Decides whether a request is admitted to the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When arriving requests will be answered, and whether that is too late.
+"""Predicts when arriving requests will be answered, and whether that is too late.
 
 A forecast is made when it is asked for, and kept until the instances or their batches change. What
 was predicted on arrival is compared with what came true, so that the margin which is added to

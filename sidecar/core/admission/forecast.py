@@ -1,4 +1,4 @@
-"""When a request that arrives now can expect its answer, if the load stays as it is.
+"""Forecasts when a request that arrives now is answered, if the load stays as it is.
 
 A forecast is made from what is in flight, and holds until that changes; what waits is an argument
 each time. So an arrival costs next to nothing.

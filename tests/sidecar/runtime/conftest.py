@@ -1,4 +1,4 @@
-"""A real sidecar process in front of a scripted handler, or several, and its side door."""
+"""A real sidecar process in front of a scripted handler, or several, and its admin API."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def handler(tmp_path: Path) -> Iterator[Handlers]:
         yield start
 
 
-class SideDoor:
+class AdminClient:
     """A client of the admin API."""
 
     def __init__(self, address: str, token: str = "") -> None:
@@ -200,6 +200,6 @@ class SideDoor:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> SideDoor:
-    """The side door of the sidecar under test."""
-    return SideDoor(f"unix:{tmp_path}/admin.sock")
+def admin(tmp_path: Path) -> AdminClient:
+    """The admin API of the sidecar under test."""
+    return AdminClient(f"unix:{tmp_path}/admin.sock")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.http.client import ConnectionFailed
-from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
+from tests.sidecar.runtime.conftest import ROOT, AdminClient, on_loop
 from tests.waiting import HANG_S
 
 if TYPE_CHECKING:
@@ -44,38 +44,38 @@ def a_plan(version: int, batch: int = 8, **shares: dict[str, float]) -> dict[str
 
 @on_loop
 async def test_a_plan_sends_applications_where_it_says(
-    sidecar: Start, handler: Handlers, door: SideDoor
+    sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
     """Two classes, two applications: the ledger shows each where it belongs, under that plan."""
     small, big = handler("small"), handler("big")
-    async with sidecar(sidecar_upstreams=small, sidecar_admin=door.pool.address) as running:
+    async with sidecar(sidecar_upstreams=small, sidecar_admin=admin.pool.address) as running:
         plan = a_plan(3, web={"small": 1.0}, car={"big": 1.0})
-        assert 200 == (await door.put(plan, small=[small], big=[big])).status
-        assert plan["classes"][0]["name"] == (await door.get("/v1/plan"))["classes"][0]["name"]
+        assert 200 == (await admin.put(plan, small=[small], big=[big])).status
+        assert plan["classes"][0]["name"] == (await admin.get("/v1/plan"))["classes"][0]["name"]
         for app in ("web", "car", "car"):
             answer = await running.ask("hi", ("x-carpool-app", app), ("x-carpool-explain", "1"))
             assert (200, b"3") == (answer.status, answer.header(b"x-carpool-plan"))
-        entries = await door.get("/v1/batches?limit=2")
+        entries = await admin.get("/v1/batches?limit=2")
         assert ["big", "big"] == [entry["instance_class"] for entry in entries]
         assert [["car"], ["car"]] == [[r["app"] for r in e["requests"]] for e in entries]
-        served = {i["class"]: i["items_sent"] for i in await door.get("/v1/instances")}
+        served = {i["class"]: i["items_sent"] for i in await admin.get("/v1/instances")}
         assert {"small": 1, "big": 2} == served
 
 
 @on_loop
 async def test_plans_that_change_under_load_lose_nothing(
-    sidecar: Start, handler: Handlers, door: SideDoor
+    sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
     """Instances and routes come and go between six hundred requests; each is answered, rightly."""
     a, b = handler("a"), handler("b")
-    async with sidecar(sidecar_upstreams=a, sidecar_admin=door.pool.address) as running:
+    async with sidecar(sidecar_upstreams=a, sidecar_admin=admin.pool.address) as running:
 
         async def replan() -> None:
             for version in range(1, 31):
                 shares = ({"a": 1.0}, {"b": 1.0}, {"a": 0.5, "b": 0.5})[version % 3]
                 places = {name: [{"a": a, "b": b}[name]] for name in shares}
                 plan = a_plan(version, batch=4 + version % 5, others=shares)
-                assert 200 == (await door.put(plan, **places)).status
+                assert 200 == (await admin.put(plan, **places)).status
 
         async def ask(number: int) -> bool:
             answer = await running.ask(f"slow:0.00{number % 5}{number}")
@@ -88,7 +88,7 @@ async def test_plans_that_change_under_load_lose_nothing(
         good, _ = await asyncio.gather(load(), replan())
         assert [True] * 600 == good
         assert 600 == await running.metric('batch_requests_total{state="done"}')
-        assert 30 == (await door.get("/v1/plan"))["version"]
+        assert 30 == (await admin.get("/v1/plan"))["version"]
 
 
 @on_loop
@@ -106,31 +106,31 @@ async def test_what_an_instance_leaves_behind_goes_to_another(
 
 
 @on_loop
-async def test_bad_plans_change_nothing(sidecar: Start, door: SideDoor) -> None:
+async def test_bad_plans_change_nothing(sidecar: Start, admin: AdminClient) -> None:
     """Each mistake is named with its path; what was in force stays."""
-    async with sidecar(sidecar_admin=door.pool.address) as running:
-        assert 200 == (await door.put(a_plan(2, others={"only": 1.0}))).status
+    async with sidecar(sidecar_admin=admin.pool.address) as running:
+        assert 200 == (await admin.put(a_plan(2, others={"only": 1.0}))).status
         wrong = a_plan(3, others={"only": 1.0})
         wrong["classes"][0]["cpu"] = -1
         several = a_plan(3, others={"x": 0.5, "y": 0.5})
         good = a_plan(3, others={"x": 1.0})
         refused = [
-            (await door.put(wrong), 400, b"plan.classes[0].cpu"),
-            (await door.put(several), 400, b"instances"),
-            (await door.put(good, z=["unix:/x"]), 400, b"instances.z"),
-            (await door.put(good, x=["nowhere"]), 400, b"instances.x"),
-            (await door.put(good, x=["unix:/x", "unix:/x"]), 400, b"in one class"),
-            (await door.put(a_plan(1, others={"only": 1.0})), 409, b"version = 1"),
-            (await door.put(a_plan(2, batch=9, others={"only": 1.0})), 409, b"version = 2"),
-            (await door.pool.request("PUT", "/v1/plan", (), b"{"), 400, b"JSON"),
-            (await door.pool.request("PUT", "/v1/plan", (), b"{}"), 400, b"plan"),
-            (await door.pool.request("GET", "/v1/batches?limit=x"), 400, b"limit"),
-            (await door.pool.request("GET", "/v2/plan"), 404, b"expected GET or PUT"),
+            (await admin.put(wrong), 400, b"plan.classes[0].cpu"),
+            (await admin.put(several), 400, b"instances"),
+            (await admin.put(good, z=["unix:/x"]), 400, b"instances.z"),
+            (await admin.put(good, x=["nowhere"]), 400, b"instances.x"),
+            (await admin.put(good, x=["unix:/x", "unix:/x"]), 400, b"in one class"),
+            (await admin.put(a_plan(1, others={"only": 1.0})), 409, b"version = 1"),
+            (await admin.put(a_plan(2, batch=9, others={"only": 1.0})), 409, b"version = 2"),
+            (await admin.pool.request("PUT", "/v1/plan", (), b"{"), 400, b"JSON"),
+            (await admin.pool.request("PUT", "/v1/plan", (), b"{}"), 400, b"plan"),
+            (await admin.pool.request("GET", "/v1/batches?limit=x"), 400, b"limit"),
+            (await admin.pool.request("GET", "/v2/plan"), 404, b"expected GET or PUT"),
         ]
         for answer, status, text in refused:
             assert status == answer.status
             assert text in answer.body
-        assert 2 == (await door.get("/v1/plan"))["version"]
+        assert 2 == (await admin.get("/v1/plan"))["version"]
         assert 200 == (await running.ask("still here")).status
 
 
@@ -143,12 +143,12 @@ async def test_the_side_door_is_not_the_front_door(sidecar: Start) -> None:
 
 
 @on_loop
-async def test_a_token_is_asked_for(sidecar: Start, door: SideDoor) -> None:
+async def test_a_token_is_asked_for(sidecar: Start, admin: AdminClient) -> None:
     """With a token set, callers without it are turned away."""
-    async with sidecar(sidecar_admin=door.pool.address, sidecar_admin_token="s3cret"):
-        assert 401 == (await door.pool.request("GET", "/v1/plan")).status
-        assert 401 == (await door.put(a_plan(1, others={"only": 1.0}))).status
-        assert await SideDoor(door.pool.address, "s3cret").get("/v1/plan") is None
+    async with sidecar(sidecar_admin=admin.pool.address, sidecar_admin_token="s3cret"):
+        assert 401 == (await admin.pool.request("GET", "/v1/plan")).status
+        assert 401 == (await admin.put(a_plan(1, others={"only": 1.0}))).status
+        assert await AdminClient(admin.pool.address, "s3cret").get("/v1/plan") is None
 
 
 def test_an_open_side_door_is_refused() -> None:
@@ -167,11 +167,11 @@ def test_an_open_side_door_is_refused() -> None:
 
 @on_loop
 async def test_the_ledger_says_why_each_batch_left(
-    sidecar: Start, door: SideDoor, gate: Gate
+    sidecar: Start, admin: AdminClient, gate: Gate
 ) -> None:
     """Departure, full, isolation: with members, waits and times; bodies are not kept."""
     async with sidecar(
-        sidecar_admin=door.pool.address,
+        sidecar_admin=admin.pool.address,
         carpool_batch_policy="fixed",
         carpool_batch_max="4",
         carpool_batch_wait="300ms",
@@ -179,7 +179,7 @@ async def test_the_ledger_says_why_each_batch_left(
         call = ("x-call-id", "c-1")
         assert 200 == (await running.ask("alone", call)).status
         await running.together(gate, *[running.ask(word) for word in ("fail", "b", "c", "d")])
-        entries = (await door.get("/v1/batches"))[::-1]
+        entries = (await admin.get("/v1/batches"))[::-1]
         assert ["departure", "departure", "full"] == [entry["closed"] for entry in entries[:3]]
         assert {"isolation"} == {entry["closed"] for entry in entries[3:]}
         outcomes = [entry["outcome"] for entry in entries]
@@ -203,9 +203,9 @@ async def test_classes_are_told_from_the_header(sidecar: Start) -> None:
 
 
 @on_loop
-async def test_the_side_door_closes_with_the_sidecar(sidecar: Start, door: SideDoor) -> None:
+async def test_the_admin_api_closes_with_the_sidecar(sidecar: Start, admin: AdminClient) -> None:
     """Nothing listens any more after the end."""
-    async with sidecar(sidecar_admin=door.pool.address):
-        assert [] == await door.get("/v1/batches")
+    async with sidecar(sidecar_admin=admin.pool.address):
+        assert [] == await admin.get("/v1/batches")
     with pytest.raises(ConnectionFailed):
-        await door.get("/v1/batches")
+        await admin.get("/v1/batches")

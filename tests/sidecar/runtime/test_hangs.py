@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.http.client import Response
-    from tests.sidecar.runtime.conftest import Handlers, Sidecar, SideDoor, Start
+    from tests.sidecar.runtime.conftest import AdminClient, Handlers, Sidecar, Start
 
 FUNCTION = """
 import os
@@ -180,21 +180,21 @@ async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) 
 
 @on_loop
 async def test_of_several_handlers_the_one_that_hangs_gets_nothing_more(
-    sidecar: Start, handler: Handlers, door: SideDoor
+    sidecar: Start, handler: Handlers, admin: AdminClient
 ) -> None:
     """It answers probes all the while; it is no child to be restarted, so it is ejected at once."""
     where = [handler("one"), handler("two")]
     env = {"sidecar_upstreams": ",".join(where), "exec_timeout": "1s"}
-    admin = door.pool.address
-    async with sidecar(**env, sidecar_admin=admin, carpool_batch_max="1") as running:
+    address = admin.pool.address
+    async with sidecar(**env, sidecar_admin=address, carpool_batch_max="1") as running:
         hung = await running.ask("hang")
         answers = [await running.ask(f"{number}") for number in range(8)]
-        batches = await door.get("/v1/batches?limit=9")
+        batches = await admin.get("/v1/batches?limit=9")
         assert (504, [200] * 8) == (hung.status, [answer.status for answer in answers])
         first, *later = [batch["upstream"] for batch in reversed(batches)]
         assert first not in later
         assert 200 == await running.ready()
-    door.pool.close()
+    admin.pool.close()
 
 
 @BOTH

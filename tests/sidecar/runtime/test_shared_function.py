@@ -17,7 +17,7 @@ from scaler.control.guard import Guard
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
-from tests.sidecar.runtime.conftest import ROOT, SideDoor, on_loop
+from tests.sidecar.runtime.conftest import ROOT, AdminClient, on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +54,9 @@ async def ask(running: Sidecar, app: str, body: str = "x") -> Response:
     return await running.ask(body, ("x-carpool-app", app), ("x-carpool-explain", "1"))
 
 
-async def waits(door: SideDoor, batches: int) -> list[dict[str, float]]:
+async def waits(admin: AdminClient, batches: int) -> list[dict[str, float]]:
     """How long members of the last batches waited by application, the oldest batch first."""
-    entries: list[dict[str, Any]] = await door.get(f"/v1/batches?limit={batches}")
+    entries: list[dict[str, Any]] = await admin.get(f"/v1/batches?limit={batches}")
     return [{r["app"]: r["wait_s"] for r in entry["requests"]} for entry in reversed(entries)]
 
 
@@ -71,15 +71,15 @@ async def test_each_application_keeps_its_own_window(
     window_s = windows(plan)
     assert 0 == window_s["search"] < 0.3 < window_s["upload"] < window_s["archive"]
     first, second = handler("own"), handler("shared")
-    door = SideDoor(f"unix:{tmp_path}/admin.sock")
-    env = {"carpool_apps": APPS, "carpool_slo": "5s", "sidecar_admin": door.pool.address}
+    admin = AdminClient(f"unix:{tmp_path}/admin.sock")
+    env = {"carpool_apps": APPS, "carpool_slo": "5s", "sidecar_admin": admin.pool.address}
     async with sidecar(sidecar_upstreams=first, **env) as running:
         places = {own: [first], shared: [second]}
-        assert 200 == (await door.put(plan.to_dict(), **places)).status
+        assert 200 == (await admin.put(plan.to_dict(), **places)).status
 
         for app in ("search", "upload", "archive"):
             assert 200 == (await ask(running, app)).status
-            (alone,) = await waits(door, 1)
+            (alone,) = await waits(admin, 1)
             assert window_s[app] - 0.01 <= alone[app] <= window_s[app] + LATE_S
 
         archive = asyncio.create_task(ask(running, "archive"))
@@ -87,7 +87,7 @@ async def test_each_application_keeps_its_own_window(
         upload, search = await asyncio.gather(ask(running, "upload"), ask(running, "search"))
         answers = [await archive, upload, search]
         assert [b"2", b"2", b"1"] == [a.header(b"x-carpool-batch") for a in answers]
-        hurried, together = await waits(door, 2)
+        hurried, together = await waits(admin, 2)
         assert hurried["search"] <= LATE_S
         assert window_s["upload"] - 0.01 <= together["upload"] <= window_s["upload"] + LATE_S
         assert 0.05 <= together["archive"] - together["upload"] <= 0.1 + LATE_S
@@ -95,6 +95,6 @@ async def test_each_application_keeps_its_own_window(
         requests = [ask(running, ("upload", "archive")[n % 2], f"{n}") for n in range(size)]
         answers = await asyncio.gather(*requests)
         assert [f"{n}".encode() for n in range(size)] == [answer.body for answer in answers]
-        (full,) = await door.get("/v1/batches?limit=1")
+        (full,) = await admin.get("/v1/batches?limit=1")
         assert ("full", size, shared) == (full["closed"], full["items"], full["instance_class"])
         assert full["wait_s"] <= LATE_S
