@@ -19,6 +19,11 @@ class Address(NamedTuple):
     port: int
     path: str
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it can be reached from this machine alone."""
+        return bool(self.path) or self.host in ("127.0.0.1", "::1", "localhost")
+
     def __str__(self) -> str:
         if self.path:
             return f"unix:{self.path}"

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Options", "add_flags", "read_options"]
 
 _TOKEN_BYTES = 32
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIME = setting_types.duration("a duration above zero such as 500ms", lambda v: v > 0)
 
 
@@ -245,7 +244,7 @@ def _made_token() -> str:
 
 def _check_address(name: str, text: str, problems: Problems, *, is_open: bool) -> None:
     where = problems.attempt(lambda: address.parse(text, name))
-    if where and is_open and not (where.path or where.host in _LOOPBACK):
+    if where and is_open and not where.is_local:
         expected = "a loopback address or unix:PATH, or a token"
         problems.add(name, text, expected, "leave out --no-auth")
 

@@ -26,7 +26,6 @@ SCALER_SECRET = "carpool-scaler-token"  # noqa: S105 - its name
 _SECRETS = "/var/openfaas/secrets"
 
 _PREFIX = "sidecar_"
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _MIB = 1024 * 1024
 _TEXT = setting_types.text()
 _ADDRESS = setting_types.socket_address()
@@ -188,6 +187,6 @@ def _check(options: Options, problems: Problems) -> None:
     if options.scaler and not options.function:
         problems.add("sidecar_function", "", "the function's name, as there is a scaler")
     where = address.parse(options.admin) if options.admin else None
-    if where and not (where.path or options.admin_token or where.host in _LOOPBACK):
+    if where and not (where.is_local or options.admin_token):
         expected = "a loopback address or unix:PATH, or a token"
         problems.add("sidecar_admin", options.admin, expected, "set sidecar_admin_token")

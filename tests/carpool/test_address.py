@@ -26,3 +26,15 @@ def test_bad_addresses_are_named(text: str) -> None:
     """The value and the two forms that are understood."""
     with pytest.raises(ConfigError, match="HOST:PORT"):
         address.parse(text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:80", "[::1]:80", "localhost:80", "unix:/s"])
+def test_loopback_and_unix_sockets_are_of_this_machine(text: str) -> None:
+    """Nobody else can come in there."""
+    assert address.parse(text).is_local
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "[::]:80", "10.0.0.1:80"])
+def test_others_may_come_in_anywhere_else(text: str) -> None:
+    """An address of all interfaces is not this machine's alone."""
+    assert not address.parse(text).is_local

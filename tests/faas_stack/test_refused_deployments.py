@@ -76,7 +76,10 @@ async def test_names_that_no_variable_can_have(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"envVars": {"exec_timeout": "-5s"}}, "exec_timeout = '-5s': expected a duration, or 0"),
+        (
+            {"envVars": {"exec_timeout": "-5s"}},
+            "exec_timeout = '-5s': expected a duration such as 30s, or 0",
+        ),
         ({"envVars": {"exec_timeout": "soon"}}, "exec_timeout = 'soon': expected a duration"),
         (
             {"envVars": {"sidecar_answer_max_bytes": "1MB"}},
