@@ -117,8 +117,8 @@ class Guard:
         if prices not in self._billing:
             self._billing[prices] = cost.billing(prices)
         rule = self._billing[prices]
-        shown = replace(load, now_s=snapshot.now_s, prices=prices, billing=rule)
-        return replace(shown, sizes=self._sizes.offered(shown, Objective.of(shown, _OFFSET)))
+        sizes = self._sizes.offered(load, Objective.of(load, _OFFSET), prices)
+        return replace(load, now_s=snapshot.now_s, prices=prices, billing=rule, sizes=sizes)
 
     def _usable(self, load: FunctionLoad) -> bool:
         rates = [app.rate_rps for app in load.apps]

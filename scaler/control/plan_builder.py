@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carpool.scaling import Application, FunctionLoad, Proposal, Size
     from carpool.windows import Windows
 
-__all__ = ["build_plan", "numbered", "unchanged", "with_windows"]
+__all__ = ["build_plan", "numbered", "with_windows"]
 
 _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
@@ -41,19 +41,23 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
     ordered = sorted(proposal.instances, key=_placing_order)
     names = _names(load, ordered, proposal.on_offer)
     routes = _routes(load, proposal, ordered, names)
-    plan = Plan(
-        function=load.name,
-        term=before.term if before else 0,  # what changes is `numbered`
-        version=before.version if before else 1,
-        policy=policy,
-        classes=tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
-        routes=routes,
+    carried_out = {
+        "policy": policy,
+        "classes": tuple(_class(names[size], size, proposal.instances[size]) for size in ordered),
+        "variants": tuple(_offer(load, names[size], size) for size in proposal.on_offer),
         **_kept(proposal.keep_alive_s, load.windows),
+    }
+    if before and _unchanged(before, carried_out, routes):
+        return before  # before it is checked again: that is most of what a round costs
+    return Plan(
+        function=load.name,
+        version=before.version if before else 1,  # what changes is `numbered`
+        term=before.term if before else 0,
+        routes=routes,
         predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),
         explain=tuple(proposal.explain),
-        variants=tuple(_offer(load, names[size], size) for size in proposal.on_offer),
+        **carried_out,
     )
-    return before if before and unchanged(plan, before) else plan
 
 
 def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
@@ -91,20 +95,10 @@ def _kept(keep_alive_s: float | None, windows: Windows | None) -> dict[str, Any]
     }
 
 
-def unchanged(plan: Plan, before: Plan) -> bool:
-    """Whether carrying out the one is carrying out the other."""
-    same_routes = len(plan.routes) == len(before.routes)
-    return (
-        _carried_out(plan) == _carried_out(before)
-        and same_routes
-        and all(map(_alike, plan.routes, before.routes))
-    )
-
-
-def _carried_out(plan: Plan) -> tuple[object, ...]:
-    """All but words, the version and routes."""
-    words = ("term", "version", "predicted", "explain", "routes")
-    return tuple(getattr(plan, field.name) for field in fields(plan) if field.name not in words)
+def _unchanged(before: Plan, carried_out: Mapping[str, object], routes: tuple[Route, ...]) -> bool:
+    """Whether the plan in force says all of this already."""
+    same = all(getattr(before, name) == value for name, value in carried_out.items())
+    return same and len(routes) == len(before.routes) and all(map(_alike, routes, before.routes))
 
 
 def _alike(route: Route, before: Route) -> bool:

@@ -120,9 +120,9 @@ class SizeTable:
             self._known[key] = (model, sizes(model, objective, prices))
         return self._known[key][1]
 
-    def offered(self, load: FunctionLoad, objective: Objective) -> tuple[Size, ...]:
+    def offered(self, load: FunctionLoad, objective: Objective, prices: Prices) -> tuple[Size, ...]:
         """The sizes for all applications of a function: of variants, those accurate enough."""
-        model, prices = load.model, load.prices
+        model = load.model
         if not isinstance(model, VariantSet):
             return self.of(model, objective, prices)
         least = max([app.accuracy for app in load.apps], default=0.0)
