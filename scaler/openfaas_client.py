@@ -11,35 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from carpool.errors import CarpoolError
 from scaler.control.class_function import Status
+from scaler.control.round import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scaler.control.action import Action
 
-__all__ = ["Gateway", "GatewayError"]
+__all__ = ["Gateway"]
 
 _TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
 _GONE = 404
 _REASON_CHARACTERS = 300
-
-
-class GatewayError(CarpoolError):
-    """The gateway cannot be reached, or has refused a call.
-
-    Attributes:
-        answered: It has refused.
-    """
-
-    status = 502
-    retryable = True
-
-    def __init__(self, message: str, *, answered: bool = False) -> None:
-        super().__init__(message)
-        self.answered = answered
 
 
 class Gateway:
@@ -71,21 +56,21 @@ class Gateway:
         """All functions by name.
 
         Raises:
-            GatewayError: they cannot be listed.
+            ProviderError: they cannot be listed.
         """
         answer = self._call("GET", "/system/functions")
         try:
             found = [Status.of(document) for document in answer.json()]
         except (ValueError, TypeError, AttributeError) as error:
             message = f"{self.url}: the list of functions is none: {error}"
-            raise GatewayError(message) from error
+            raise ProviderError(message) from error
         return {status.name: status for status in found}
 
     def info(self) -> dict[str, Any]:
         """What it says of itself, and of what is behind it; nothing where it says nothing.
 
         Raises:
-            GatewayError: it cannot be reached.
+            ProviderError: it cannot be reached.
         """
         answer = self._call("GET", "/system/info")
         try:
@@ -98,7 +83,7 @@ class Gateway:
         """Make one change.
 
         Raises:
-            GatewayError: it was not accepted.
+            ProviderError: it was not accepted.
         """
         if self.dry:
             return
@@ -134,9 +119,9 @@ class Gateway:
             )
         except requests.RequestException as error:
             message = f"{self.url} cannot be reached: {error}"
-            raise GatewayError(message) from error
+            raise ProviderError(message) from error
         if answer.status_code in _ACCEPTED or (gone_is_fine and answer.status_code == _GONE):
             return answer
         reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
         message = f"{method} {path} was answered {answer.status_code}: {reason}"
-        raise GatewayError(message, answered=True)
+        raise ProviderError(message, answered=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import CarpoolError
 from carpool.latency.variant_set import model_of
 from scaler.control.guard import Guard
+from scaler.control.planning_result import Outcome
 from scaler.control.stabilization import Limits
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
@@ -25,14 +26,13 @@ from scaler.policy_choice import chosen_policy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from carpool.plan import Plan
     from carpool.scaling import FunctionLoad
     from scaler.control.controller import Controller
     from scaler.control.shadow_policy import Shadow
     from scaler.planning.cost import Prices
     from scaler.planning.placement import Node
 
-__all__ = ["Outcome", "Planner", "PlannerSettings"]
+__all__ = ["Planner", "PlannerSettings"]
 
 log = logging.getLogger(__name__)
 
@@ -54,23 +54,6 @@ class PlannerSettings:
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: str = ""
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a round for one function: its plan, or why it keeps the one that it has.
-
-    Attributes:
-        plan: What should run; None: what should run already.
-        notes: Why it is not what the policy wanted.
-        failure: What its policy did wrong; empty if nothing.
-        unplaced_rps: The part of its rate for which there is no room.
-    """
-
-    plan: Plan | None = None
-    notes: list[str] = field(default_factory=list)
-    failure: str = ""
-    unplaced_rps: float = 0.0
 
 
 class Planner:

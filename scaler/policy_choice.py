@@ -16,6 +16,7 @@ An entry may also say which ``executor`` the functions have while it plans, inst
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from carpool import plugins
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.scaling import ScalePolicy
+    from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
-__all__ = ["check_policies", "chosen_policy", "executed"]
+__all__ = ["PREWARM", "check_policies", "chosen_policy", "executed", "prewarm_maker"]
+
+PREWARM = "breakeven"  # where none is named
 
 
 def chosen_policy(
@@ -59,6 +63,17 @@ def chosen_policy(
         raise ConfigError([Problem("scale.policy", target, expected, hint)])
     made: ScalePolicy = plugins.build(policy_class, {**params, **(others or {})})
     return made
+
+
+def prewarm_maker(name: str, params: Mapping[str, Any]) -> partial[PrewarmPolicy]:
+    """What makes a prewarm policy for each function.
+
+    Raises:
+        ConfigError: nobody has the name, or the policy does not take the parameters.
+    """
+    policy_class = plugins.resolve("prewarm", name)
+    plugins.build(policy_class, params)  # a first one, so that mistakes show
+    return partial(plugins.build, policy_class, params)
 
 
 def check_policies(scenario: Scenario) -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import address, plugins, setting_types
+from carpool import address, setting_types
 from carpool.basic_auth import credentials, found
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
@@ -27,7 +26,7 @@ from scaler.control.stabilization import Limits
 from scaler.openfaas_client import Gateway
 from scaler.planner import PlannerSettings
 from scaler.planning.cost import Prices
-from scaler.policy_choice import chosen_policy
+from scaler.policy_choice import PREWARM, chosen_policy, prewarm_maker
 from scaler.prometheus import Prometheus
 from scaler.scenarios.scenario_file import read_scenario
 from scaler.stack_folder import TOKEN_FILE
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
     from carpool.basic_auth import Credentials
     from carpool.latency import LatencyModel
-    from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Options", "add_flags", "read_options"]
@@ -87,7 +85,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FUNCTION=FILE",
         help="what carpool register wrote for its model; may be repeated",
     )
-    add("--prewarm", default="breakeven", help="policy for functions that may have no instances")
+    add("--prewarm", default=PREWARM, help="policy for functions that may have no instances")
     add("--prewarm-params", default="{}", help="its parameters; JSON")
     add(
         "--shadow",
@@ -146,7 +144,7 @@ def read_options(args: argparse.Namespace) -> Options:
     prewarm_params = _params("--prewarm-params", args.prewarm_params, problems)
     auth = problems.attempt(lambda: _credentials(args))
     scenario = problems.attempt(lambda: read_scenario(args.scenario)) if args.scenario else None
-    prewarm = problems.attempt(lambda: _prewarm(args.prewarm, prewarm_params))
+    prewarm = problems.attempt(lambda: prewarm_maker(args.prewarm, prewarm_params))
     lists = VariantLists(_variant_files(args.variants, problems))
     models: dict[str, LatencyModel] = {}
     for name in lists:
@@ -187,13 +185,6 @@ def _setting(
         policies[policy] = {**policies.get(policy, {}), **params}
     prices, nodes = (scenario.prices, scenario.nodes) if scenario else (Prices(), ())
     return PlannerSettings(prices, nodes, policies, policy, limits)
-
-
-def _prewarm(name: str, params: dict[str, Any]) -> partial[PrewarmPolicy]:
-    """What makes a policy for each function; the first is made here, so that mistakes show."""
-    policy_class = plugins.resolve("prewarm", name)
-    plugins.build(policy_class, params)
-    return partial(plugins.build, policy_class, params)
 
 
 def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:

@@ -78,6 +78,8 @@ class SendingApplication:
         self.count += 1
         if self._surge.arrived(now):
             lane.urgent(now)
+        if lane.resting:
+            lane.ended_idle(now)
         now -= lane.skipped_s
         lane.requests = number = lane.requests + 1
         request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)

@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import setting_types
+from carpool.params_argument import read_params
 from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems
+from scaler.policy_choice import PREWARM, prewarm_maker
 from simulator.quota import Quota
 from simulator.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from carpool.setting_types import Kind
+    from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
 __all__ = ["Chosen", "parse"]
 
 _INTERVAL, _WINDOW = "500ms", "10s"  # of carpool scaler run
 _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
+_NO_PREWARM = "none"
 _TIME = setting_types.duration("a duration above 0 such as 10s or 1m30s", lambda v: v > 0)
 _NOISE = setting_types.decimal("a number of at least 0 such as 0.1", lambda v: v >= 0)
 _COUNT = setting_types.integer("a number of at least 1", lambda v: v >= 1)
@@ -80,6 +84,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         problems.add("--report", flags.report, "a file in a folder that exists")
     period_s = _given(problems, "--quota", _TIME, flags.quota)
     way_s = _given(problems, "--way", _TIME, flags.way)
+    prewarm = problems.attempt(lambda: _prewarm(flags.prewarm, flags.prewarm_params))
     problems.raise_if_any()
     settings = Settings(
         interval_s=interval_s,
@@ -91,6 +96,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         rate_level=flags.rate_level,
         quota=Quota(period_s) if period_s else None,
         way_s=way_s or 0.0,
+        prewarm=prewarm,
     )
     return Chosen(
         scenario=flags.scenario,
@@ -116,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--interval", help="from one planning round to the next (500ms, at the rate level 10s)")
     add("--window", default=_WINDOW, help="how far back arrivals are counted for a plan (10s)")
     add("--noise", default="0", help="standard deviation of log execution time (0)")
+    add("--prewarm", default=PREWARM, help="policy for idle functions; none: their plans alone")
+    add("--prewarm-params", default="{}", help="its parameters; JSON")
     add("--queue-max", help="most requests waiting for a function (no limit but their deadlines)")
     add("--processes-known", action="store_true", help="tell policies how requests arrive")
     add("--cold", action="store_true", help="start without instances and measured rates")
@@ -132,3 +140,8 @@ def _parser() -> argparse.ArgumentParser:
 def _given(problems: Problems, name: str, kind: Kind, text: str | None) -> Any:  # noqa: ANN401  of a kind
     """What a flag says; None where it is left out, or cannot be read."""
     return None if text is None else read_value(kind, name, text, problems)
+
+
+def _prewarm(name: str, params: str) -> Callable[[], PrewarmPolicy] | None:
+    given = read_params(params, '{"price_s": 60}', "--prewarm-params")
+    return None if name == _NO_PREWARM else prewarm_maker(name, given)

@@ -1,8 +1,8 @@
 """The front sidecar of a function, as it speaks with the scaler: as often, and the same.
 
-It reports what was counted since it spoke last, and follows the plan and the addresses that come
-back. Between two reports it speaks at once where requests wait for an instance and there is none,
-or where more of them come than it had told.
+It reports what was counted since it spoke last, and follows the plan, the addresses and the
+conditions of instances that come back. Between two reports it speaks at once where requests wait
+for an instance and there is none, or where more of them come than it had told.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.sync import AppReport, ClassReport, FrontReport, InstanceReport
+from carpool.variants.instance_states import State
 from sidecar.core.exec_time import ExecTime
 from simulator.instance import Phase
 
@@ -59,6 +60,7 @@ class Front:
         self._due_s = math.inf
         self._soonest_s = _SOON_S
         self._exec_times: dict[InstanceClass, ExecTime] = {}
+        self._conditions: Mapping[str, str] = {}
 
     def urgent(self, now: float) -> None:
         """There is something that the scaler should know now, or as soon as it can take it."""
@@ -74,6 +76,9 @@ class Front:
         if answer.plan is not None:
             self._revision = answer.revision
             self._follow(answer.plan, answer.instances, now)
+        if answer.conditions != self._conditions:
+            self._conditions = answer.conditions
+            self._judge(now)
         for instance in run.instances.values():
             if instance.phase is Phase.READY and not instance.serving:
                 run.announce(instance, "ready")  # nobody else says that it is there
@@ -105,6 +110,7 @@ class Front:
             version=self._version,
             period_s=now - self._told_s,
             idle_s=max(0.0, now - lane.idle_since) if lane.batcher.idle else None,
+            idle=lane.take_idle_times(),
             queued=lane.waiting,
             starving=lane.waiting > 0 and not serving,
             apps=tuple(AppReport(name, count) for name, count in counts.items() if count),
@@ -146,6 +152,22 @@ class Front:
         self._version = plan.version
         run.version += 1
         run.lane.replan(plan, members, now)
+        if self._conditions:
+            self._judge(now)
+
+    def _judge(self, now: float) -> None:
+        """Take over the scaler's view of the instances, as `sidecar.runtime.upstreams` does."""
+        by_class: defaultdict[str, list[Instance]] = defaultdict(list)
+        for instance in self._run.serving:
+            by_class[instance.upstream.instance_class].append(instance)
+        for instances in by_class.values():
+            said = [self._conditions.get(each.upstream.name, State.ACTIVE) for each in instances]
+            well = State.ACTIVE.value in said
+            for instance, state in zip(instances, said, strict=True):
+                instance.upstream.strained = state == State.OVERLOADED.value
+                instance.upstream.shunned = state == State.INTERFERED.value and well
+        self._run.version += 1
+        self._run.lane.judged(now)
 
 
 def _seen(instance: Instance, now: float) -> InstanceReport:

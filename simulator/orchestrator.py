@@ -2,11 +2,14 @@
 
 Theory of operation
 -------------------
-A class of a plan is a function of its own, and its replicas are the instances. Those that are asked
-for are placed by best fit and load; where there is no room they wait for it, as with Carpool's
-provider and in Kubernetes. Of those that are too many the ones that load go first, then the
-youngest. An instance that has to go says so, serves until the fronts have heard of it, gives back
-what it has, and is gone. Whether there are as many as there should be is the controller's business.
+A class of a plan is a function of its own, and its replicas are the instances. What is asked for is
+promised or, where that would be more than there is, refused as a whole, as Carpool's provider does.
+Instances are placed by best fit and load; one whose place is still held by another that is on its
+way out waits for it. Of those that are too many the ones that load go first, then the youngest. An
+instance that has to go says so, serves until the fronts have heard of it, gives back what it has,
+and is gone. A class whose deployment changes has one instance more than it should while new ones
+replace old ones; where there is no room for that one more, an old one goes first. Whether there are
+as many as there should be is the controller's business.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scaler.control.class_function import MADE_FROM_LABEL, Status
+from scaler.control.class_function import FUNCTION_LABEL, MADE_FROM_LABEL, Status
+from simulator.capacity import Promise
 from simulator.instance import Instance, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from carpool.plan import InstanceClass
     from scaler.control.action import Action
@@ -29,29 +33,37 @@ if TYPE_CHECKING:
 __all__ = ["Orchestrator", "Replicas"]
 
 _LONGEST_S = 5.0  # stopping an instance does not wait for ever
+_SURGE = 1  # instances of a class that are there beyond what is wanted, while new ones replace old
 
 
 class Orchestrator:
     """Runs the instances of all functions.
 
     Args:
-        agenda: Knows when instances will have loaded.
-        room: Where they are.
+        agenda: Knows the time, and when instances will have loaded.
+        capacity: Where they are.
 
     Attributes:
+        dry: As of `Provider`.
         warm: Instances are ready at once, as in a system that has been running.
     """
 
-    def __init__(self, agenda: EventQueue, room: Capacity) -> None:
+    def __init__(self, agenda: EventQueue, capacity: Capacity) -> None:
         self._agenda = agenda
-        self._room = room
+        self._capacity = capacity
         self._called: dict[str, Status] = {}
+        self._runs: dict[str, FunctionRun] = {}
         self._classes: dict[str, Replicas] = {}
+        self.dry = False
         self.warm = False
 
     def declare(self, function: Status) -> None:
         """A user has deployed ``function``."""
         self._called[function.name] = function
+
+    def run(self, runs: Sequence[FunctionRun]) -> None:
+        """These are the functions' runs."""
+        self._runs = {run.function.name: run for run in runs}
 
     def functions(self) -> dict[str, Status]:
         """All functions by name, as a gateway lists them."""
@@ -60,18 +72,21 @@ class Orchestrator:
             **{name: replicas.status() for name, replicas in self._classes.items()},
         }
 
-    def carry_out(self, action: Action, run: FunctionRun, now: float) -> None:
+    def carry_out(self, action: Action) -> None:
         """Do what a controller asks for.
 
         Raises:
+            ProviderError: there is no room for it; nothing is changed.
             ConfigError: a class whose latency is not known.
         """
-        name = action.name
+        name, document, now = action.name, action.document, self._agenda.now_s
         if action.verb == "deploy":
+            run = self._runs[_owner(document)]
             kind = _class_of(action, run)
-            self._classes[name] = Replicas(run, self._agenda, self._room, kind, action.document)
+            self._classes[name] = Replicas(run, self._agenda, self._capacity, kind, document)
         elif action.verb == "update":
-            self._classes[name].update(_class_of(action, run), action.document, now)
+            kind = _class_of(action, self._runs[_owner(document)])
+            self._classes[name].update(kind, document, now)
         else:
             self._classes[name].scale(action.replicas, now, loaded=self.warm)
         if action.verb == "delete":
@@ -84,7 +99,7 @@ class Replicas:
     Args:
         run: The function.
         agenda: Knows when they will have loaded.
-        room: Where they are.
+        capacity: Where they are.
         kind: The class.
         document: What was deployed.
     """
@@ -93,15 +108,16 @@ class Replicas:
         self,
         run: FunctionRun,
         agenda: EventQueue,
-        room: Capacity,
+        capacity: Capacity,
         kind: InstanceClass,
         document: Mapping[str, object],
     ) -> None:
         self._run = run
         self._agenda = agenda
-        self._room = room
+        self._capacity = capacity
         self._instances: list[Instance] = []
         self._wanted = 0
+        self._promise = Promise()
         self._deploy(kind, document)
 
     def status(self) -> Status:
@@ -110,25 +126,38 @@ class Replicas:
         return Status(self._name, self._wanted, len(ready), self._document)
 
     def update(self, kind: InstanceClass, document: Mapping[str, object], now: float) -> None:
-        """Be another class from now on: old ones serve until there are new ones."""
+        """Be another class from now on: old ones serve until there are new ones.
+
+        Raises:
+            ProviderError: there is no room for as many of it; nothing is changed.
+        """
+        size = self._run.executions.of(replace(kind, replicas=0)).size
+        self._capacity.promise(self._promise, size, self._wanted)
         self._deploy(kind, document)
         self.settle(now)
 
     def scale(self, wanted: int, now: float, *, loaded: bool = False) -> None:
-        """There are to be so many; ``loaded``: those that start are ready at once."""
+        """There are to be so many; ``loaded``: those that start are ready at once.
+
+        Raises:
+            ProviderError: there is no room for so many; nothing is changed.
+        """
+        self._capacity.promise(self._promise, self._execution.size, wanted)
         self._wanted = wanted
         self.settle(now, loaded=loaded)
 
     def settle(self, now: float, *, loaded: bool = False) -> None:
-        """Start what is missing, as far as there is room, and have go what is too many."""
+        """Start what is missing, as far as there are places, and have go what is too many."""
         staying = [i for i in self._instances if i.phase in (Phase.READY, Phase.LOADING)]
         staying.sort(key=lambda i: i.phase is not Phase.READY)
         new = [i for i in staying if i.revision == self._revision]
         old = [i for i in staying if i.revision != self._revision]
-        kept = max(0, self._wanted - sum(i.phase is Phase.READY for i in new))
+        cramped = bool(old) and len(staying) <= self._wanted and self._crowded()
+        kept = max(0, self._wanted - sum(i.phase is Phase.READY for i in new) - cramped)
+        most = self._wanted + (_SURGE if old and not cramped else 0)
         for instance in (*new[self._wanted :], *old[kept:]):
             self._retire(instance, now)
-        for _ in range(self._wanted - len(new)):
+        for _ in range(min(self._wanted, most - len(old[:kept])) - len(new)):
             if not self._start(now, loaded=loaded):
                 break
 
@@ -137,8 +166,8 @@ class Replicas:
         instance.phase = Phase.GONE
         self._instances.remove(instance)
         self._run.gone(instance, now)
-        self._room.give_back(instance.place)
-        self._agenda.at(now, self._room.released)
+        self._capacity.give_back(instance.place)
+        self._agenda.at(now, self._capacity.released)
 
     def _deploy(self, kind: InstanceClass, document: Mapping[str, object]) -> None:
         self._kind = replace(kind, replicas=0)
@@ -147,11 +176,14 @@ class Replicas:
         self._name = str(document["service"])
         self._revision = self.status().labels[MADE_FROM_LABEL]
 
+    def _crowded(self) -> bool:
+        return not self._capacity.has_room(self._execution.size)
+
     def _start(self, now: float, *, loaded: bool) -> bool:
-        """Place one more and have it load; whether there is room."""
-        there, place = self._room.take(self._execution.size)
+        """Place one more and have it load; whether there is a place."""
+        there, place = self._capacity.take(self._execution.size)
         if not there:
-            self._room.wait(self.settle)
+            self._capacity.wait(self.settle)
             return False
         name = self._run.next_address()
         instance = Instance(name, self._kind, self._revision, self._execution, place, now)
@@ -170,7 +202,7 @@ class Replicas:
         instance.phase = Phase.READY
         instance.ready = instance.used = now
         self._run.announce(instance, "ready")
-        if len(self._instances) > self._wanted:
+        if any(each.revision != self._revision for each in self._instances):
             self.settle(now)  # one of the old ones may go
 
     def _retire(self, instance: Instance, now: float) -> None:
@@ -188,6 +220,12 @@ class Replicas:
         self._run.lane.leave(instance)
         if not instance.upstream.in_flight:
             self.drained(instance, now)
+
+
+def _owner(document: Mapping[str, object]) -> str:
+    labels = document["labels"]
+    assert isinstance(labels, dict)  # noqa: S101  it is a class's deployment
+    return str(labels[FUNCTION_LABEL])
 
 
 def _class_of(action: Action, run: FunctionRun) -> InstanceClass:

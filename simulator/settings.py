@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scaler.prewarm.contract import PrewarmPolicy
     from simulator.quota import Quota
 
 __all__ = ["Settings"]
@@ -26,6 +29,7 @@ class Settings:
         rate_level: Intervals like others before are not simulated again.
         quota: How instances with a part of a core get it; None: as if they had a slower one.
         way_s: What a request takes beside waiting and being executed: connections, the gateway.
+        prewarm: Makes a prewarm policy for each function; None: they go by their plans alone.
     """
 
     interval_s: float = 0.5
@@ -37,3 +41,4 @@ class Settings:
     rate_level: bool = False
     quota: Quota | None = None
     way_s: float = 0.0
+    prewarm: Callable[[], PrewarmPolicy] | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from carpool.log_histogram import Spread, bin_of
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
 from sidecar.core.cold_start import ColdStart
@@ -49,6 +50,7 @@ class SimulatedSidecar:
         waiting: Requests that wait.
         idle_since: When the last batch came back, or the last request expired, if nothing has
             waited or been executed since.
+        resting: Nothing has come since then.
         free: Instances that execute nothing.
         least: The smallest full batch of any instance; 0 without instances.
         wakes_at: When it will step if nothing happens before, by its own time.
@@ -89,6 +91,8 @@ class SimulatedSidecar:
         self.waiting = 0
         self.free = 0
         self.idle_since = 0.0
+        self.resting = True
+        self._idle_times: Spread = {}
 
     def replan(self, plan: Plan, instances: Sequence[Instance], now: float) -> None:
         """Go on under ``plan``, losing nothing.
@@ -118,6 +122,24 @@ class SimulatedSidecar:
             self.batcher.changed()
             self._changed()
 
+    def judged(self, now: float) -> None:
+        """Instances are strained or shunned that were not, or the other way round."""
+        self._upstreams.keep(list(self._upstreams))
+        self.batcher.changed()
+        self._changed()
+        self.step(now - self.skipped_s)
+
+    def ended_idle(self, now: float) -> None:
+        """A request has come, the first since nothing was left to do."""
+        self.resting = False
+        number = bin_of(now - self.idle_since)
+        self._idle_times[number] = self._idle_times.get(number, 0) + 1
+
+    def take_idle_times(self) -> Spread:
+        """The idle times that have ended since the last time."""
+        found, self._idle_times = self._idle_times, {}
+        return found
+
     def skip(self, by_s: float) -> None:
         """Let so much time pass by, in which requests come and are served."""
         self.skipped_s += by_s
@@ -138,7 +160,7 @@ class SimulatedSidecar:
             if not self.least:  # no instance could have taken them
                 self.served.cold += expired
             if self.batcher.idle:
-                self.idle_since = now + self.skipped_s
+                self.idle_since, self.resting = now + self.skipped_s, True
         if self.waiting:
             self._futile = not self.free and not actions.send and self.waiting >= self._largest
             due = self.batcher.wake_at(now)
@@ -226,7 +248,7 @@ class SimulatedSidecar:
         self._futile = False
         instance.executed(batch.item_count, batch.exec_s)
         idle = not batch.upstream.in_flight
-        if instance.serving:
+        if instance.serving and not instance.upstream.shunned:
             if instance.device:
                 self.free += batch.upstream.in_flight == batch.upstream.concurrency - 1
             else:
@@ -239,7 +261,7 @@ class SimulatedSidecar:
             if instance.phase is Phase.DRAINING:
                 instance.drained(instance, at_s)
         if self.batcher.idle:
-            self.idle_since = at_s
+            self.idle_since, self.resting = at_s, True
 
     def _record(self, requests: list[Request], instance: Instance, now: float) -> None:
         served = self.served
@@ -260,7 +282,7 @@ class SimulatedSidecar:
     def _changed(self) -> None:
         """Count the instances anew."""
         self.cold_start.instances_changed()
-        upstreams = list(self.batcher.upstreams)
+        upstreams = [each for each in self.batcher.upstreams if not each.shunned]
         sizes = [1 if each.concurrency > 1 else each.batch_max for each in upstreams]
         self.free = sum(each.free for each in upstreams)
         self._single = sum(each.in_flight == each.concurrency == 1 for each in upstreams)

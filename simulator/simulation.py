@@ -1,9 +1,9 @@
 """A scenario in simulated time under one scaling policy: the live scaler, on virtual instances.
 
-What plans, compares and asks for actions is the scaler's: a controller for each function, behind
-the sync API's `Functions`. Simulated are the provider that carries the actions out, the sidecars
-that report, the callers, and the clock. Rounds are the scaler's too: in their turn, and as soon as
-a sidecar says something that should not wait.
+What plans, compares and asks for actions is the scaler's own `Round`, with a controller for each
+function, behind the sync API's `Functions`. Simulated are the provider that carries the actions
+out, the sidecars that report, the callers, and the clock. Rounds come as a live scaler's: in their
+turn, and as soon as a sidecar says something that should not wait.
 
 Arrivals are drawn and put in order beforehand, one stretch of time after the other, and need no
 entry in the agenda; everything else that happens has one. After the horizon nothing arrives and
@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.control.dependencies import Dependencies
+from scaler.control.round import Driver, Round, at_once
 from scaler.control.sync_pace import LEAST_PAUSE_S, Pace
 from scaler.functions import Functions
 from scaler.planning import cost
 from scaler.planning.placement import Cluster
-from scaler.planning.snapshot import Snapshot
 from sidecar.core.surge import SurgeDetector
 from simulator.application import SendingApplication
 from simulator.arrivals import Arrivals, merged
@@ -34,6 +32,7 @@ from simulator.front import Front
 from simulator.function_run import FunctionRun, Simulated, declared
 from simulator.interval_cache import IntervalCache
 from simulator.orchestrator import Orchestrator
+from simulator.planning import SimulatedPlanning
 from simulator.reserved_cost import ReservedCost
 from simulator.settings import Settings
 from simulator.simulated_sidecar import SimulatedSidecar
@@ -41,7 +40,6 @@ from simulator.simulated_sidecar import SimulatedSidecar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.scaling import FunctionLoad
     from scaler.arrivals.processes import Times
     from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Function, Scenario
@@ -71,17 +69,25 @@ class Simulation:
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._scenario = scenario
-        self._planner = planner
         self._settings = settings or Settings()
         self._progress = progress
         self._agenda = agenda = EventQueue()
-        self._room = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
-        self._orchestrator = Orchestrator(agenda, self._room)
+        self._capacity = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
+        self._orchestrator = Orchestrator(agenda, self._capacity)
         self._functions = self._scaler()
         self._fronts: list[Front] = []
         self._runs = [self._run_of(each) for each in scenario.functions]
         self._callers = [caller for run in self._runs for caller in run.callers]
+        self._orchestrator.run(self._runs)
         self._outcome = Simulated(self._runs, priced=scenario.prices.given)
+        self._planning = SimulatedPlanning(
+            planner,
+            scenario,
+            self._capacity,
+            self._outcome,
+            processes_known=self._settings.processes_known,
+        )
+        self._rounds = Round(self._functions, self._orchestrator, self._planning.plan, Driver())
         self._regimes = IntervalCache() if self._settings.rate_level else None
         self._due_s = math.inf
         self._round_s = 0.0
@@ -110,15 +116,17 @@ class Simulation:
 
     def _begin(self) -> None:
         """The first round; in a system that has been running its instances are there."""
-        warm = self._orchestrator.warm = not self._settings.cold
+        warm = not self._settings.cold
+        self._orchestrator.warm = self._planning.beginning = warm
         for front in self._fronts:
             front.speak(0.0)
         self._round(0.0)
         if warm:
             for run, front in zip(self._runs, self._fronts, strict=True):
-                self._act(run, 0.0)  # the instances that have just become ready are told of
+                # The instances that have just become ready are told of.
+                at_once(self._rounds.act(run.controller))
                 front.speak(0.0)
-        self._orchestrator.warm = False
+        self._orchestrator.warm = self._planning.beginning = False
         self._due_s = math.inf
         self._round_at(self._settings.interval_s)
 
@@ -163,56 +171,11 @@ class Simulation:
                 self._round_at(now + self._settings.interval_s)
 
     def _round(self, now: float) -> None:
-        """As a round of `scaler.loop`: look, plan, act."""
-        functions = self._functions
+        """One round of the scaler; it waits for nothing."""
         self._due_s, self._round_s = math.inf, now
-        functions.count()
-        functions.observe(self._orchestrator.functions())
-        if now < self._scenario.horizon_s:
-            self._plan(now)
-        new = [run for run in self._runs if self._act(run, now)]
-        if new:
-            functions.observe(self._orchestrator.functions())
-            for run in new:
-                self._act(run, now)
-        self._outcome.fragmentation.append(self._room.fragmentation())
-
-    def _plan(self, now: float) -> None:
-        """Every function gets a plan from its policy."""
-        loads = [load for run in self._runs if (load := self._load(run, now))]
-        snapshot = Snapshot(
-            now,
-            tuple(loads),
-            self._room.cluster.copy() if self._room.cluster is not None else None,
-            self._scenario.prices,
-            beginning=self._orchestrator.warm,
-        )
-        began = time.perf_counter()
-        planning = self._planner.plan(snapshot)
-        self._outcome.planning_ms.append((time.perf_counter() - began) * 1000)
-        for name, rate_rps in planning.unplaced.items():
-            self._outcome.unplaced[name] = max(rate_rps, self._outcome.unplaced.get(name, 0.0))
-        for run in self._runs:
-            plan = planning.plans.get(run.function.name)
-            if plan is not None:
-                run.controller.follow(plan, now)
-
-    def _load(self, run: FunctionRun, now: float) -> FunctionLoad | None:
-        """What a scaling policy sees of a function."""
-        load = run.controller.to_plan(now, now)
-        if load is None or not self._settings.processes_known:
-            return load
-        processes = {app.name: app.arrivals for app in run.function.apps}
-        apps = (replace(app, arrivals=processes.get(app.name)) for app in load.apps)
-        return replace(load, apps=tuple(apps))
-
-    def _act(self, run: FunctionRun, now: float) -> bool:
-        """Bring one function nearer to its plan; whether there is more to do at once."""
-        actions = run.controller.step(now, now)
-        for action in actions:
-            self._orchestrator.carry_out(action, run, now)
-            run.controller.done(action, now, now)
-        return any(action.verb == "deploy" for action in actions)
+        self._functions.count()
+        at_once(self._rounds.run())
+        self._outcome.fragmentation.append(self._capacity.fragmentation())
 
     def _shared_out(self, times: list[Times]) -> list[list[Times]]:
         """The arrivals of each function's applications."""
@@ -224,12 +187,11 @@ class Simulation:
         settings, agenda = self._settings, self._agenda
         models = {each.name: each.model for each in self._scenario.functions}
         functions = Functions(
-            Dependencies(window_s=settings.window_s, models=models),
+            Dependencies(window_s=settings.window_s, models=models, prewarm=settings.prewarm),
             Pace(settings.interval_s / _REPORTS) if settings.rate_level else Pace(),
         )
         functions.now = functions.wall = lambda: agenda.now_s
         functions.wake = self._wake
-        functions.active = True
         for function in self._scenario.functions:
             self._orchestrator.declare(declared(function))
         functions.observe(self._orchestrator.functions())

@@ -2,8 +2,9 @@
 
 `Upstreams` looks at every instance for every batch, which is right for the few behind a sidecar.
 Here they are kept in heaps by what they have served, one for each group of equals, so that the same
-choice costs a logarithm of their number. It is told of every batch that leaves or lands, and is
-only for instances that can always be reached and never fail.
+choice costs a logarithm of their number. It is told of every batch that leaves or lands and, by
+`keep`, of instances that have become otherwise; it is only for those that can always be reached and
+never fail.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ if TYPE_CHECKING:
 
 __all__ = ["ManyUpstreams"]
 
-Kind: TypeAlias = "tuple[str, int, ExecTime]"
+Kind: TypeAlias = "tuple[str, int, ExecTime, bool, bool]"
 
 
 class _Equals:
-    """Instances of one class that take as large batches and share what is known of their times.
+    """Instances of one class and condition that take as large batches, and share an `ExecTime`.
 
     Entries that are no longer true are dropped when they come to the top.
     """
 
-    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name")
+    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name", "shunned")
 
     def __init__(self, upstream: Upstream) -> None:
         self.name = upstream.instance_class
         self.batch_max = upstream.batch_max
+        self.shunned = upstream.shunned
         self._members: dict[int, Upstream] = {}  # by rank, the order of joining
         self._free: list[tuple[float, int]] = []  # by what they have served
         self._one: list[int] = []  # with one batch
@@ -123,6 +125,8 @@ class ManyUpstreams(Upstreams):
         """As `Upstreams.has_capacity`."""
         del now
         for equals in self._equals.values():
+            if equals.shunned:
+                continue
             if equals.first_free():
                 return True
             found = equals.first_with_one()
@@ -148,7 +152,8 @@ class ManyUpstreams(Upstreams):
 
     def _enter(self, upstream: Upstream) -> None:
         """Put ``upstream`` among its equals."""
-        kind = (upstream.instance_class, upstream.batch_max, upstream.exec_time)
+        flags = (upstream.strained, upstream.shunned)
+        kind = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
         equals = self._equals.get(kind)
         if equals is None:
             equals = self._equals[kind] = _Equals(upstream)
@@ -157,4 +162,6 @@ class ManyUpstreams(Upstreams):
 
 
 def _admits(route: Route, equals: _Equals) -> bool:
+    if equals.shunned:
+        return False
     return route.weights is None or route.weights.get(equals.name, 0.0) > 0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.planning.snapshot import Snapshot
 
-__all__ = ["PlanningResult", "SupportsPlan"]
+__all__ = ["Outcome", "PlanningResult", "SupportsPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,23 @@ class PlanningResult:
 
     plans: Mapping[str, Plan]
     unplaced: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a round for one function: its plan, or why it keeps the one that it has.
+
+    Attributes:
+        plan: What should run; None: what should run already.
+        notes: Why it is not what the policy wanted.
+        failure: What its policy did wrong; empty if nothing.
+        unplaced_rps: The part of its rate for which there is no room.
+    """
+
+    plan: Plan | None = None
+    notes: list[str] = field(default_factory=list)
+    failure: str = ""
+    unplaced_rps: float = 0.0
 
 
 class SupportsPlan(Protocol):

@@ -12,7 +12,8 @@ from carpool.plan import InstanceClass
 from faas_stack.provider.auth import BasicAuth
 from scaler.control.action import Action
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
-from scaler.openfaas_client import Gateway, GatewayError
+from scaler.control.round import ProviderError
+from scaler.openfaas_client import Gateway
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ async def test_refusals_say_why(rig: Rig) -> None:
     """What the provider answers is in the error; so is that nobody answers."""
     gateway = Gateway(f"http://{rig.provider.address}")
     scale = Action("scale", "b4-c1", NAME, replicas=2)
-    with pytest.raises(GatewayError, match="answered 404"):
+    with pytest.raises(ProviderError, match="answered 404"):
         await blocking(lambda: gateway.carry_out(scale))
     dry = Gateway(f"http://{rig.provider.address}", dry=True)
     await blocking(lambda: dry.carry_out(scale))
     nowhere = Gateway("http://127.0.0.1:1")
-    with pytest.raises(GatewayError, match="cannot be reached"):
+    with pytest.raises(ProviderError, match="cannot be reached"):
         await blocking(nowhere.functions)
 
 
@@ -83,7 +84,7 @@ async def test_credentials_are_the_gateways(rig: Rig) -> None:
     (folder / "basic-auth-password").write_text("s3cret\n")
     url = f"http://{rig.provider.address}"
     assert {} == await blocking(Gateway(url, credentials(folder)).functions)
-    with pytest.raises(GatewayError, match="401"):
+    with pytest.raises(ProviderError, match="401"):
         await blocking(Gateway(url).functions)
 
 

@@ -85,9 +85,25 @@ def test_a_change_of_sizes_leaves_no_gap() -> None:
 
 
 def test_a_class_of_the_same_name_and_another_size_is_another() -> None:
-    """An instance cannot grow where it is."""
+    """An instance cannot grow where it is: they are replaced, with one more than two at a time."""
     result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("a"))
-    assert pytest.approx(2 * (12.0 + LEFT_S) + 2 * 0.5 * 10.0) == result["cpu_core_s"]
+    first_s = 12.0 + LEFT_S
+    old_s, new_s = first_s + first_s + LOAD_S, 10.0 + 8.0
+    assert pytest.approx(old_s + 0.5 * new_s) == result["cpu_core_s"]
+
+
+def test_where_there_is_no_place_for_one_more_an_old_one_goes_first() -> None:
+    """Two of a core on two cores are replaced by others of a core: one at a time, with a gap."""
+
+    def script(now: float, view: FunctionLoad) -> Plan | None:
+        if now == 0:
+            return plan("f", 1, 2)
+        return plan("f", 2, 2, batch=2) if now == 10 else view.plan
+
+    model, nodes = function(Every(0.1, 30.0), MODEL), [Node("n", cpu=2.0)]
+    result = run(of(model, horizon_s=30.0, nodes=nodes), Scripted(script))
+    assert 0 == result["cold_start_ratio"]
+    assert between(2 * 30.0 - 2 * HEARD_S, 2 * 30.0) == result["cpu_core_s"]
 
 
 def test_a_released_instance_gives_back_what_it_has() -> None:
@@ -179,23 +195,43 @@ def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
     assert 1 == result["cold_start_ratio"]
 
 
-def test_who_finds_no_room_waits_for_it() -> None:
-    """Two of three fit; the third starts when another function's instance goes."""
+def test_what_was_not_promised_is_refused_and_asked_for_again() -> None:
+    """Three of a core beside another on three: two are there, and the third when that one goes.
+
+    No one starts with all at once, as the provider refuses what it cannot promise as a whole.
+    """
 
     def script(now: float, view: FunctionLoad) -> Plan:
         if view.name == "g":
-            return plan("g", 1 + (now >= 10), 1 - (now >= 10))
+            return plan("g", 1 + (now >= 20), 1 - (now >= 20))
         return view.plan or plan("f", 1, 3)
 
     functions = [function(At((1.0,)), MODEL, name=name) for name in "gf"]
     nodes = [Node("n", cpu=3.0)]
     policy = Scripted(script)
-    result = run(of(*functions, horizon_s=20.0, nodes=nodes), policy)
-    left_s = HEARD_S + LEFT_S
-    assert between(10.0, 10.0 + left_s) == result["functions"]["g"]["cpu_core_s"]
-    assert between(50.0 - left_s, 50.0) == result["functions"]["f"]["cpu_core_s"]
-    seen = [s.functions[1].instances["a"] for s in policy.seen[1:] if s.now_s < 10]
-    assert {(2, 1)} == {(instances.ready, instances.loading) for instances in seen}
+    result = run(of(*functions, horizon_s=60.0, nodes=nodes), policy)
+    seen = [
+        (s.now_s, s.functions[1].instances["a"]) for s in policy.seen if s.functions[1].instances
+    ]
+    counts = [there.ready + there.loading for at_s, there in seen if at_s < 20]
+    assert (1, 2) == (counts[0], max(counts))
+    last = seen[-1][1]
+    assert (3, 0) == (last.ready, last.loading)
+    assert between(20.0, 20.0 + HEARD_S + LEFT_S) == result["functions"]["g"]["cpu_core_s"]
+
+
+def test_an_instance_waits_for_the_place_of_one_that_is_on_its_way_out() -> None:
+    """What was promised to another already: its place is free when the old one is gone."""
+
+    def script(now: float, view: FunctionLoad) -> Plan:
+        later = now >= 10
+        if view.name == "g":
+            return plan("g", 1 + later, 1 - later)
+        return plan("f", 1 + later, 2 + later)
+
+    functions = [function(At((1.0,)), MODEL, name=name) for name in "gf"]
+    result = run(of(*functions, horizon_s=20.0, nodes=[Node("n", cpu=3.0)]), Scripted(script))
+    assert between(3 * 20.0 - 4 * HEARD_S, 3 * 20.0) == result["cpu_core_s"]
 
 
 def test_a_policy_sees_what_is_placed() -> None:

@@ -53,6 +53,15 @@ class Twins:
         for _ in range(9):
             time.observe(4, exec_s)
 
+    def judge(self) -> None:
+        """One is seen to be strained or shunned, or well again."""
+        both = self.draw.choice([*self.pairs.values(), None])
+        if both:
+            strained, shunned = self.draw.choice([(False, False), (True, False), (False, True)])
+            for upstream in both:
+                upstream.strained, upstream.shunned = strained, shunned
+            self.many.keep(list(self.many))
+
     def land(self) -> None:
         """A batch comes back."""
         flying = [both for both in self.pairs.values() if both[0].in_flight]
@@ -85,7 +94,7 @@ def test_many_upstreams_choose_as_upstreams_do(seed: int) -> None:
     twins.join()
     for _ in range(60):
         happens = twins.draw.choices(
-            [twins.join, twins.leave, twins.learn, twins.land], [3, 1, 2, 6]
+            [twins.join, twins.leave, twins.learn, twins.judge, twins.land], [3, 1, 2, 2, 6]
         )[0]
         happens()
         for mine, its in twins.routes:

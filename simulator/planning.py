@@ -1,0 +1,90 @@
+"""Planning rounds of a simulation: what the planner is shown, how long it takes, what has no room.
+
+The servers that it is shown hold what was promised, as a live scaler sees instances that it has
+asked for, wherever they may be. After the horizon nothing is planned.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaler.control.planning_result import Outcome
+from scaler.planning.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from carpool.scaling import FunctionLoad
+    from scaler.control.controller import Controller
+    from scaler.control.planning_result import SupportsPlan
+    from scaler.scenarios.scenario import Scenario
+    from simulator.capacity import Capacity
+    from simulator.results import Outcome as Result
+
+__all__ = ["SimulatedPlanning"]
+
+
+class SimulatedPlanning:
+    """Plans for the functions of one simulation.
+
+    Args:
+        planner: A guard, with the policy behind it.
+        scenario: What runs where, and what comes.
+        capacity: What was promised.
+        result: Is told what came of it.
+        processes_known: Policies are told how requests arrive.
+
+    Attributes:
+        beginning: Nothing runs yet, and what is planned is there at once.
+    """
+
+    def __init__(
+        self,
+        planner: SupportsPlan,
+        scenario: Scenario,
+        capacity: Capacity,
+        result: Result,
+        *,
+        processes_known: bool = False,
+    ) -> None:
+        self._planner = planner
+        self._scenario = scenario
+        self._capacity = capacity
+        self._result = result
+        self._processes = {
+            function.name: {app.name: app.arrivals for app in function.apps}
+            for function in (scenario.functions if processes_known else ())
+        }
+        self.beginning = False
+
+    def plan(
+        self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+    ) -> dict[str, Outcome]:
+        """As `scaler.planner.Planner.plan`."""
+        del controllers
+        if now_s >= self._scenario.horizon_s:
+            return {}
+        promised, result = self._capacity.promised, self._result
+        snapshot = Snapshot(
+            now_s,
+            tuple(map(self._shown, views.values())) if self._processes else tuple(views.values()),
+            promised.copy() if promised is not None else None,
+            self._scenario.prices,
+            beginning=self.beginning,
+        )
+        began = time.perf_counter()
+        planning = self._planner.plan(snapshot)
+        result.planning_ms.append((time.perf_counter() - began) * 1000)
+        for name, rate_rps in planning.unplaced.items():
+            result.unplaced[name] = max(rate_rps, result.unplaced.get(name, 0.0))
+        return {
+            name: Outcome(plan, unplaced_rps=planning.unplaced.get(name, 0.0))
+            for name, plan in planning.plans.items()
+        }
+
+    def _shown(self, load: FunctionLoad) -> FunctionLoad:
+        processes = self._processes[load.name]
+        apps = (replace(app, arrivals=processes.get(app.name)) for app in load.apps)
+        return replace(load, apps=tuple(apps))

@@ -1,0 +1,132 @@
+"""Prewarm policies and conditions of instances in a simulation: the live scaler's own rules."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from carpool.scaling import Proposal
+from scaler.control.guard import Guard
+from scaler.policy_choice import prewarm_maker
+from scaler.prewarm.contract import Windows
+from scaler.scenarios.scenario_file import read_scenario
+from simulator.metrics import measured
+from simulator.settings import Settings
+from simulator.simulation import Simulation
+from tests.simulator.load import At, Constant, function, linear
+from tests.simulator.load import run as run_of
+from tests.simulator.load import scenario as of
+from tests.simulator.test_instances import EXEC_S, HEARD_S, LEFT_S, LOAD_S, MODEL, between
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from carpool.scaling import ClusterView, FunctionLoad
+
+run = partial(run_of, interval_s=0.5)
+
+
+def test_an_idle_function_goes_by_its_prewarm_policy() -> None:
+    """Its plan has one instance, always; kept for 5 s after use, it is loaded for the next."""
+    result = run(
+        of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0),
+        Constant(Constant.Params()),
+        prewarm=prewarm_maker("fixed", {"keep_alive_s": 5.0}),
+    )
+    least_s, later_s = 1.05 + 5.0 + LOAD_S + EXEC_S + 5.0, 2 * (HEARD_S + LEFT_S)
+    assert between(least_s, least_s + later_s) == result["cpu_core_s"]
+    assert pytest.approx(0.5) == result["cold_start_ratio"]
+
+
+def test_a_prewarm_policy_is_told_of_idle_times_and_loads_ahead() -> None:
+    """A call every ten seconds: each idle time is told, and every call but one finds an instance.
+
+    Before the first it is not known how long loading takes, so that is begun too late.
+    """
+    told: list[float] = []
+
+    class Timer:
+        """Loads for what comes 10 s after the last."""
+
+        def observe(self, idle_s: float, now_s: float) -> None:
+            del now_s
+            told.append(idle_s)
+
+        def windows(self, now_s: float) -> Windows:
+            del now_s
+            return Windows(8.0, 12.0)
+
+        to_dict, absorb = dict, dict.update
+
+    calls = tuple(10.0 + 10.0 * number for number in range(5))
+    result = run(
+        of(function(At(calls), MODEL), horizon_s=60.0),
+        Constant(Constant.Params()),
+        prewarm=Timer,
+    )
+    assert [10.0, *[10.0 - EXEC_S] * 4] == pytest.approx(told, rel=0.06)  # bins of 10 %
+    assert pytest.approx(1 / len(calls)) == result["cold_start_ratio"]
+    # Away for 8 s each time, less what loads ahead and what it takes to be told.
+    assert result["cpu_core_s"] < 60.0 - 5 * (8.0 - LOAD_S - 3 * HEARD_S - LEFT_S)
+
+
+VARIANTS = """{"variants": [
+  {"name": "only", "accuracy": 0.7, "load_s": 1, "latencies_ms": {"1": 40}}]}"""
+SCENARIO = """
+models: {vision: {variants: vision.json}}
+functions:
+  - name: vision
+    model: vision
+    slo_ms: 500
+    apps: [{name: a, arrivals: {poisson: {rate: RATE}}}]
+horizon_s: 30
+"""
+
+
+class Two:
+    """Two instances of the only size."""
+
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
+        """As `ScalePolicy.propose`."""
+        del cluster
+        return {load.name: Proposal({load.sizes[0]: 2}) for load in loads}
+
+
+@pytest.mark.parametrize(("rate", "overloaded"), [("20", False), ("44", True)])
+def test_fronts_are_told_of_instances_that_are_overloaded(
+    tmp_path: Path, rate: str, *, overloaded: bool
+) -> None:
+    """Two instances take 50 a second, less what their way to the front takes."""
+    (tmp_path / "vision.json").write_text(VARIANTS)
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO.replace("RATE", rate))
+    simulation = Simulation(read_scenario(path), Guard(Two()), Settings())
+    outcome = simulation.run()
+    assert 0 == measured(outcome)["cold_start_ratio"]
+    (track,) = outcome.tracks
+    assert overloaded == any(
+        "overloaded" in decision.text for decision in track.controller.decisions
+    )
+
+
+def test_a_shunned_instance_gets_nothing_until_it_is_well() -> None:
+    """Its batch comes back, and the other one takes all that follows."""
+    simulation = Simulation(
+        of(function(At((0.5, 1.0, 1.2, 2.0)), linear(0.6)), horizon_s=3.0),
+        Constant(Constant.Params(replicas=2)),
+        Settings(),
+    )
+    track = simulation.run().tracks[0]
+    first, second = track.lane.batcher.upstreams
+    first.shunned = True
+    track.lane.judged(4.0)
+    assert 1 == track.lane.free
+    second.shunned, first.shunned = True, False
+    track.lane.judged(5.0)
+    assert 1 == track.lane.free
+    second.shunned = False
+    track.lane.judged(6.0)
+    assert 2 == track.lane.free
