@@ -15,7 +15,7 @@ import shlex
 import statistics
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from faas_stack.stack.stack_process import stack_process
 from simulator.quota import Quota
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["FUNCTION", "Model", "measured_model", "stack_of"]
@@ -68,6 +68,17 @@ class Model:
     def single_rps(self) -> float:
         """What an instance takes of single requests."""
         return 1 / (self.base_s + self.per_item_s)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Model:
+        """What `to_dict` gave."""
+        own = {field.name: data[field.name] for field in fields(cls)}
+        means_s = {float(size): mean_s for size, mean_s in data["means_s"].items()}
+        return cls(**{**own, "means_s": means_s, "quota": Quota(**data["quota"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
 
     @property
     def said(self) -> str:

@@ -11,7 +11,7 @@ from benchmarks.live_measuring import FUNCTION
 from examples.models import mlp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.live_measuring import Model
@@ -49,7 +49,12 @@ def model_folder(folder: Path) -> Path:
 
 
 def written_scenario(
-    folder: Path, model: Model, rates: Sequence[tuple[int, float]], horizon_s: int, size: Size
+    folder: Path,
+    model: Model,
+    rates: Sequence[tuple[int, float]],
+    horizon_s: int,
+    size: Size,
+    policies: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write the scenario of a trace with these rates."""
     rows = ["start_s,requests_per_minute"]
@@ -68,6 +73,7 @@ def written_scenario(
                 "apps": [{"name": "web", "arrivals": {"trace": "bursty.csv"}}],
             }
         ],
+        "policies": policies or {},
         "horizon_s": horizon_s,
         "seed": 1,
     }

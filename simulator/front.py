@@ -78,7 +78,7 @@ class Front:
             self._follow(answer.plan, answer.instances, now)
         if answer.conditions != self._conditions:
             self._conditions = answer.conditions
-            self._judge(now)
+            self._apply_conditions(now)
         for instance in run.instances.values():
             if instance.phase is Phase.READY and not instance.serving:
                 run.announce(instance, "ready")  # nobody else says that it is there
@@ -153,9 +153,9 @@ class Front:
         run.version += 1
         run.lane.replan(plan, members, now)
         if self._conditions:
-            self._judge(now)
+            self._apply_conditions(now)
 
-    def _judge(self, now: float) -> None:
+    def _apply_conditions(self, now: float) -> None:
         """Take over the scaler's view of the instances, as `sidecar.runtime.upstreams` does."""
         by_class: defaultdict[str, list[Instance]] = defaultdict(list)
         for instance in self._run.serving:
@@ -164,10 +164,10 @@ class Front:
             said = [self._conditions.get(each.upstream.name, State.ACTIVE) for each in instances]
             well = State.ACTIVE.value in said
             for instance, state in zip(instances, said, strict=True):
-                instance.upstream.strained = state == State.OVERLOADED.value
-                instance.upstream.shunned = state == State.INTERFERED.value and well
+                instance.upstream.overloaded = state == State.OVERLOADED.value
+                instance.upstream.interfered = state == State.INTERFERED.value and well
         self._run.version += 1
-        self._run.lane.judged(now)
+        self._run.lane.conditions_changed(now)
 
 
 def _seen(instance: Instance, now: float) -> InstanceReport:

@@ -122,8 +122,8 @@ class SimulatedSidecar:
             self.batcher.changed()
             self._changed()
 
-    def judged(self, now: float) -> None:
-        """Instances are strained or shunned that were not, or the other way round."""
+    def conditions_changed(self, now: float) -> None:
+        """Instances are overloaded or interfered with that were not, or the other way round."""
         self._upstreams.keep(list(self._upstreams))
         self.batcher.changed()
         self._changed()
@@ -248,7 +248,7 @@ class SimulatedSidecar:
         self._futile = False
         instance.executed(batch.item_count, batch.exec_s)
         idle = not batch.upstream.in_flight
-        if instance.serving and not instance.upstream.shunned:
+        if instance.serving and not instance.upstream.interfered:
             if instance.device:
                 self.free += batch.upstream.in_flight == batch.upstream.concurrency - 1
             else:
@@ -282,7 +282,7 @@ class SimulatedSidecar:
     def _changed(self) -> None:
         """Count the instances anew."""
         self.cold_start.instances_changed()
-        upstreams = [each for each in self.batcher.upstreams if not each.shunned]
+        upstreams = [each for each in self.batcher.upstreams if not each.interfered]
         sizes = [1 if each.concurrency > 1 else each.batch_max for each in upstreams]
         self.free = sum(each.free for each in upstreams)
         self._single = sum(each.in_flight == each.concurrency == 1 for each in upstreams)

@@ -32,12 +32,12 @@ class _Equals:
     Entries that are no longer true are dropped when they come to the top.
     """
 
-    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name", "shunned")
+    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name", "interfered")
 
     def __init__(self, upstream: Upstream) -> None:
         self.name = upstream.instance_class
         self.batch_max = upstream.batch_max
-        self.shunned = upstream.shunned
+        self.interfered = upstream.interfered
         self._members: dict[int, Upstream] = {}  # by rank, the order of joining
         self._free: list[tuple[float, int]] = []  # by what they have served
         self._one: list[int] = []  # with one batch
@@ -125,7 +125,7 @@ class ManyUpstreams(Upstreams):
         """As `Upstreams.has_capacity`."""
         del now
         for equals in self._equals.values():
-            if equals.shunned:
+            if equals.interfered:
                 continue
             if equals.first_free():
                 return True
@@ -152,7 +152,7 @@ class ManyUpstreams(Upstreams):
 
     def _enter(self, upstream: Upstream) -> None:
         """Put ``upstream`` among its equals."""
-        flags = (upstream.strained, upstream.shunned)
+        flags = (upstream.overloaded, upstream.interfered)
         kind = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
         equals = self._equals.get(kind)
         if equals is None:
@@ -162,6 +162,6 @@ class ManyUpstreams(Upstreams):
 
 
 def _admits(route: Route, equals: _Equals) -> bool:
-    if equals.shunned:
+    if equals.interfered:
         return False
     return route.weights is None or route.weights.get(equals.name, 0.0) > 0

@@ -100,6 +100,7 @@ def _labels(function: Function) -> dict[str, str]:
         "com.carpool.slo.percentile": f"{function.percentile:g}",
         "com.carpool.batch.max": str(function.max_batch),
         "com.carpool.scale.policy": _SCALED,
+        "com.carpool.scale.min": "0",  # as in a simulation
     }
 
 

@@ -112,7 +112,7 @@ def test_fronts_are_told_of_instances_that_are_overloaded(
     )
 
 
-def test_a_shunned_instance_gets_nothing_until_it_is_well() -> None:
+def test_an_interfered_instance_gets_nothing_until_it_is_well() -> None:
     """Its batch comes back, and the other one takes all that follows."""
     simulation = Simulation(
         of(function(At((0.5, 1.0, 1.2, 2.0)), linear(0.6)), horizon_s=3.0),
@@ -121,12 +121,12 @@ def test_a_shunned_instance_gets_nothing_until_it_is_well() -> None:
     )
     track = simulation.run().tracks[0]
     first, second = track.lane.batcher.upstreams
-    first.shunned = True
-    track.lane.judged(4.0)
+    first.interfered = True
+    track.lane.conditions_changed(4.0)
     assert 1 == track.lane.free
-    second.shunned, first.shunned = True, False
-    track.lane.judged(5.0)
+    second.interfered, first.interfered = True, False
+    track.lane.conditions_changed(5.0)
     assert 1 == track.lane.free
-    second.shunned = False
-    track.lane.judged(6.0)
+    second.interfered = False
+    track.lane.conditions_changed(6.0)
     assert 2 == track.lane.free

@@ -54,12 +54,14 @@ class Twins:
             time.observe(4, exec_s)
 
     def judge(self) -> None:
-        """One is seen to be strained or shunned, or well again."""
+        """One is overloaded or interfered with, or well again."""
         both = self.draw.choice([*self.pairs.values(), None])
         if both:
-            strained, shunned = self.draw.choice([(False, False), (True, False), (False, True)])
+            overloaded, interfered = self.draw.choice(
+                [(False, False), (True, False), (False, True)]
+            )
             for upstream in both:
-                upstream.strained, upstream.shunned = strained, shunned
+                upstream.overloaded, upstream.interfered = overloaded, interfered
             self.many.keep(list(self.many))
 
     def land(self) -> None:
