@@ -6,8 +6,8 @@ A round sees what the provider lists, has every function planned for, and asks t
 brings each one nearer to its plan. A function that was deployed in this round gets its instances in
 it, too. What is left of functions that are gone is deleted.
 
-A round waits for nothing itself: whatever takes time, or is of interest to somebody, it leaves to
-its driver. A live scaler makes those calls in a thread, while its event loop answers sidecars; in
+A round waits for nothing itself: whatever takes time, and what operators are to be told, it leaves
+to its driver. A live scaler makes those calls in a thread, while its event loop answers sidecars; in
 simulated time they are made at once, and a round is over when it has begun (`at_once`).
 """
 
