@@ -32,7 +32,7 @@ class _Equals:
     Entries that are no longer true are dropped when they come to the top.
     """
 
-    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "name", "interfered")
+    __slots__ = ("_free", "_listed", "_members", "_one", "batch_max", "interfered", "name")
 
     def __init__(self, upstream: Upstream) -> None:
         self.name = upstream.instance_class

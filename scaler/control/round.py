@@ -7,8 +7,8 @@ brings each one nearer to its plan. A function that was deployed in this round g
 it, too. What is left of functions that are gone is deleted.
 
 A round waits for nothing itself: whatever takes time, and what operators are to be told, it leaves
-to its driver. A live scaler makes those calls in a thread, while its event loop answers sidecars; in
-simulated time they are made at once, and a round is over when it has begun (`at_once`).
+to its driver. A live scaler makes those calls in a thread, while its event loop answers sidecars.
+In simulated time they are made at once, and a round is over when it has begun (`at_once`).
 """
 
 from __future__ import annotations

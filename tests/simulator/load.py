@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.scaling import ClusterView, FunctionLoad
     from scaler.arrivals.processes import ArrivalProcess, Seed, Times
+    from scaler.control.planning_result import SupportsPlan
     from scaler.planning.placement import Node
     from scaler.planning.snapshot import Snapshot
 
@@ -171,7 +172,7 @@ class Scripted:
         return PlanningResult({name: plan for name, plan in plans.items() if plan})
 
 
-def run(scenario: Scenario, policy: Constant | Scripted, **settings: Any) -> dict[str, Any]:
+def run(scenario: Scenario, policy: SupportsPlan, **settings: Any) -> dict[str, Any]:
     """The metrics of a run, which have to add up whatever else they say."""
     outcome = Simulation(scenario, policy, Settings(**({"interval_s": 10.0} | settings))).run()
     result = measured(outcome)

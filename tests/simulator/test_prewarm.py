@@ -33,7 +33,7 @@ def test_an_idle_function_goes_by_its_prewarm_policy() -> None:
     """Its plan has one instance, always; kept for 5 s after use, it is loaded for the next."""
     result = run(
         of(function(At((1.0, 20.0)), MODEL), horizon_s=40.0),
-        Constant(Constant.Params()),
+        Guard(Constant(Constant.Params())),
         prewarm=prewarm_maker("fixed", {"keep_alive_s": 5.0}),
     )
     least_s, later_s = 1.05 + 5.0 + LOAD_S + EXEC_S + 5.0, 2 * (HEARD_S + LEFT_S)
@@ -64,7 +64,7 @@ def test_a_prewarm_policy_is_told_of_idle_times_and_loads_ahead() -> None:
     calls = tuple(10.0 + 10.0 * number for number in range(5))
     result = run(
         of(function(At(calls), MODEL), horizon_s=60.0),
-        Constant(Constant.Params()),
+        Guard(Constant(Constant.Params())),
         prewarm=Timer,
     )
     assert [10.0, *[10.0 - EXEC_S] * 4] == pytest.approx(told, rel=0.06)  # bins of 10 %

@@ -10,7 +10,7 @@ import pytest
 from carpool.latency.linear import Linear
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
-from scaler.control.planner import Outcome
+from scaler.control.planning_result import Outcome
 from scaler.control.round import Driver, ProviderError, Round, at_once
 from scaler.functions import Functions
 from tests.simulator.load import plan
@@ -92,7 +92,7 @@ def two(
 
 def rounds(shelf: Shelf, notes: Driver) -> Round:
     """A scaler of one function, at a time that stands still."""
-    functions = Functions(Dependencies("e", models={"f": Linear(0.01, 0.0)}))
+    functions = Functions(Dependencies(models={"f": Linear(0.01, 0.0)}))
     functions.now = functions.wall = lambda: 0.0
     return Round(functions, shelf, two, notes)
 
