@@ -23,6 +23,7 @@ import requests
 
 from carpool.basic_auth import found
 from carpool.http.client import Pool
+from faas_stack.compare.stack_under_test import write_stand_ins
 from faas_stack.partition.cgroups import Limits
 from faas_stack.stack.stack_process import stack_process
 from simulator.quota import Quota
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["FUNCTION", "Model", "measured_model", "stack_of"]
+    from scaler.scenarios.scenario import Scenario
+
+__all__ = ["FUNCTION", "Model", "measured_model", "measured_stand_in", "stack_of"]
 
 FUNCTION = "mlp"
 _COARSE_CLOCK = 6  # Linux's CLOCK_MONOTONIC_COARSE, which goes on with each tick
@@ -53,7 +56,7 @@ class Model:
         means_s: The mean of each size of batch.
         alone_s: The mean of a batch of one after a pause.
         way_s: What a lone request takes beside its execution.
-        quota: How the machine hands out parts of a core.
+        quota: How the machine hands out parts of a core; None: it does not.
     """
 
     base_s: float
@@ -62,7 +65,7 @@ class Model:
     means_s: dict[float, float]
     alone_s: float
     way_s: float
-    quota: Quota
+    quota: Quota | None
 
     @property
     def single_rps(self) -> float:
@@ -74,7 +77,8 @@ class Model:
         """What `to_dict` gave."""
         own = {field.name: data[field.name] for field in fields(cls)}
         means_s = {float(size): mean_s for size, mean_s in data["means_s"].items()}
-        return cls(**{**own, "means_s": means_s, "quota": Quota(**data["quota"])})
+        quota = Quota(**data["quota"]) if data["quota"] else None
+        return cls(**{**own, "means_s": means_s, "quota": quota})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -85,11 +89,16 @@ class Model:
         """In words."""
         means = ", ".join(f"{size:.2g}: {1e3 * s:.1f} ms" for size, s in self.means_s.items())
         line = f"{1e3 * self.base_s:.2f} ms and {1e3 * self.per_item_s:.2f} ms a request"
+        line += f" under full load (by batch size: {means})" * bool(means)
+        line += (
+            f", {1e3 * self.alone_s:.1f} ms for one after a pause, {1e3 * self.way_s:.1f} ms on "
+            f"the way, {self.load_s:.1f} s to load"
+        )
+        if self.quota is None:
+            return line
         return (
-            f"{line} under full load (by batch size: {means}), {1e3 * self.alone_s:.1f} ms for one "
-            f"after a pause, {1e3 * self.way_s:.1f} ms on the way, {self.load_s:.1f} s to load; "
-            f"shares are handed out every {1e3 * self.quota.period_s:g} ms, and looked at every "
-            f"{1e3 * self.quota.tick_s:g} ms"
+            f"{line}; shares are handed out every {1e3 * self.quota.period_s:g} ms, and looked at "
+            f"every {1e3 * self.quota.tick_s:g} ms"
         )
 
 
@@ -135,12 +144,36 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
     return Model(float(base_s), per_item_s, load_s, means, alone_s, way_s, quota)
 
 
+def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes) -> Model:
+    """Measure a stand-in for a scenario's model: what it takes beside what it is meant to."""
+    model = scenario.functions[0].model
+    stacks = []
+    for policy in ("infless", "fixed"):
+        home = folder / f"measured-{policy}"
+        path = write_stand_ins(scenario, home)
+        document = json.loads(path.read_text())
+        labels = document["functions"][FUNCTION]["labels"]
+        scaling = {"com.carpool.scale.policy": policy, "com.carpool.scale.min": "1"}
+        document["functions"][FUNCTION]["labels"] = {**labels, **scaling}
+        path.write_text(json.dumps(document))
+        stacks.append(path)
+    scaled, fixed = stacks
+    with _one_instance(scaled, cpu, 1, body, "--partition", "off") as url:
+        alone_s, way_s = asyncio.run(_alone(url, body))
+    with stack_process(fixed, "--partition", "off") as found:
+        load_s = asyncio.run(_load_s(str(found["url"]), body))
+    first_s, second_s = (model.predict(batch, cpu, 0.0) or 0.0 for batch in (1, 2))
+    per_item_s, beside_s = second_s - first_s, max(0.0, alone_s - first_s)
+    base_s = first_s - per_item_s + beside_s
+    return Model(base_s, per_item_s, load_s, {}, alone_s, way_s, None)
+
+
 @contextmanager
-def _one_instance(stack: Path, cpu: float, batch: int, body: bytes) -> Iterator[str]:
+def _one_instance(stack: Path, cpu: float, batch: int, body: bytes, *options: str) -> Iterator[str]:
     """A stack with one instance of that size, and where it is called."""
     size = {"replicas": 1, "cpu": cpu, "batch": batch, "wait_s": 0}
     policy = shlex.join(["--policy", "fixed", "--params", json.dumps(size)])
-    with stack_process(stack, "--scaler", policy) as found:
+    with stack_process(stack, "--scaler", policy, *options) as found:
         url = str(found["url"])
         asyncio.run(_planned(url, body))
         yield url

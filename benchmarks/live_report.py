@@ -1,4 +1,4 @@
-"""The page of the live benchmark: what was asked of it, and every number of every run."""
+"""The page of the live benchmark: what was measured, and every number of every run."""
 
 from __future__ import annotations
 
@@ -47,50 +47,55 @@ def _mean_instances(track: Results) -> float:
     return sum(s * n for s, n in zip(spans, there, strict=True)) / sum(spans)
 
 
-def markdown(records: Records, model: Model, rates: Sequence[tuple[int, float]], size: Size) -> str:
-    """The page."""
-    about = (records.last("model") or {}).get("machine") or machine()
-    steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in rates)
+def markdown(
+    records: Records,
+    models: Mapping[str, Model],
+    rates: Mapping[str, Sequence[tuple[int, float]]],
+    size: Size,
+) -> str:
+    """The page, of each case what was measured of its function and what came of its trace."""
+    about = machine()
     where = (
         f"`python -m benchmarks live`, on {about['cores']} cores ({about['cpu']}), which the load "
-        "generator, the stack and all instances share. A model on instances of "
-        f"{size.cpu:g} cores, batches of up to {size.batch}, objective {size.slo_ms:g} ms. "
-        f"Measured on the stack before: {model.said}. Trace: {steps}.\n"
+        f"generator, the stack and all instances share. Instances of {size.cpu:g} cores, batches "
+        f"of up to {size.batch}, objective {size.slo_ms:g} ms. A number agrees where the two are "
+        f"within {_AGREE:.0%} of each other; misses also where they are within {_POINTS:g} "
+        "percentage points. Every number of every run is here.\n"
     )
-    rows = list(_rows(records))
-    near = sum(row.endswith("| yes |") for row in rows)
-    verdict = (
-        f"{near} of {len(rows)} numbers are within {_AGREE:.0%} of each other; misses also where "
-        f"they are within {_POINTS:g} percentage points. Every number of every run is here.\n"
-    )
-    parts = [
-        "# Live and simulated\n",
-        where,
-        verdict,
-        "| policy | run | | live | simulated | apart | within 10 % |",
-        "|---|---|---|---:|---:|---:|---|",
-        *rows,
-    ]
-    return "\n".join(parts) + "\n"
+    parts = ["# Live and simulated\n", where]
+    for case, model in models.items():
+        rows = _rows(records, case)
+        near = sum(row.endswith("| yes |") for row in rows)
+        steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in rates[case])
+        parts += [
+            f"## {case.capitalize()}\n",
+            f"Measured on the stack before: {model.said}. Trace: {steps}.\n",
+            f"{near} of {len(rows)} numbers agree.\n",
+            "| policy | run | | live | simulated | apart | agree |",
+            "|---|---|---|---:|---:|---:|---|",
+            *rows,
+            "",
+        ]
+    return "\n".join(parts)
 
 
-def _rows(records: Records) -> list[str]:
+def _rows(records: Records, case: str) -> list[str]:
     rows = []
-    runs = records.find("live")
+    runs = records.find("live", case=case)
     for policy in dict.fromkeys(run["policy"] for run in runs):
-        simulated = records.last("simulated", policy=policy) or {}
+        simulated = records.last("simulated", case=case, policy=policy) or {}
         for number, run in enumerate([r for r in runs if r["policy"] == policy], start=1):
             said = f"{policy} | {number}: {run['commit']}, load before {run['load_before']}"
-            rows += [f"| {said} | {name} | {text}" for name, text in _agreement(run, simulated)]
+            rows += [f"| {said} | {text}" for text in _agreement(run, simulated)]
     return rows
 
 
-def _agreement(run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _agreement(run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
     found = []
     for name in _COMPARED:
         one, other = run[name], simulated[name]
         apart = abs(one - other) / other if other else float(one > 0)
         near = apart <= _AGREE or ("%" in name and abs(one - other) <= _POINTS)
         verdict = "yes" if near else "**no**"
-        found.append((name, f"{one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |"))
+        found.append(f"{name} | {one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |")
     return found

@@ -39,11 +39,11 @@ class Size(NamedTuple):
     slo_ms: float
 
 
-def model_folder(folder: Path) -> Path:
+def model_folder(folder: Path, layers: Sequence[int] = _LAYERS) -> Path:
     """Write the function's folder into ``folder``."""
     home = folder / FUNCTION
     home.mkdir()
-    onnx.save(mlp(_LAYERS, 1), home / "model.onnx")
+    onnx.save(mlp(layers, 1), home / "model.onnx")
     (home / "handler.py").write_text(_HANDLER)
     return home
 
