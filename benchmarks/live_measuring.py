@@ -25,7 +25,7 @@ from carpool.basic_auth import found
 from carpool.http.client import Pool
 from faas_stack.compare.stack_under_test import write_stand_ins
 from faas_stack.partition.cgroups import Limits
-from faas_stack.stack.stack_process import stack_process
+from faas_stack.stack.stack_process import StackFailed, stack_process
 from simulator.quota import Quota
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _WARM_UP_S = 2.0
 _READY_S = 60.0
 _ROUNDS = 3  # of batches for which there are callers: one runs, one is behind it, one waits
 _ALONE, _PAUSE_S = 40, 0.15  # requests that find nobody else, and the time between them
+_FULL = 0.9  # of a batch, in the mean, with more callers than it takes
 _LOADING = 3  # instances that load at once
 
 
@@ -133,6 +134,9 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
             if size == 1:
                 alone_s, way_s = asyncio.run(_alone(url, body))
             seats, batch_s = asyncio.run(_full_load(url, _ROUNDS * size, body))
+            if seats < _FULL * size:
+                message = f"batches of {size} had {seats:.2g} requests: the machine is too busy"
+                raise StackFailed(message)
             means[seats] = batch_s
     fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})
     with stack_process(fixed) as found:
