@@ -88,4 +88,9 @@ class Rates:
     def _mean(self, stretches: deque[_Stretch], end_s: float, length_s: float) -> float:
         if length_s <= 0:
             return 0.0
-        return sum(s.inside(end_s - length_s, end_s) for s in stretches) / length_s
+        start_s, count = end_s - length_s, 0.0
+        for stretch in reversed(stretches):  # the latest came last
+            if stretch.end_s < start_s:
+                break
+            count += stretch.inside(start_s, end_s)
+        return count / length_s

@@ -39,6 +39,7 @@ class SidecarConfig:
     plan: Plan | None = None
     instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _changes: int = 0
+    _told: tuple[Plan, Plan] | None = None  # the plan of before, and what sidecars are told of it
 
     @property
     def revision(self) -> str:
@@ -58,8 +59,13 @@ class SidecarConfig:
             surplus: The class of each instance that stands in, once for each.
             ready: Addresses of the ready instances by class.
         """
-        told = _plain(interim(plan, surplus))
-        if self.plan is None or _plain(self.plan) != told:
+        if surplus or self._told is None or self._told[0] is not plan:
+            told = _plain(interim(plan, surplus))
+            self._told = None if surplus else (plan, told)
+            known = self.plan is not None and _plain(self.plan) == told
+        else:
+            told, known = self._told[1], True
+        if not known:
             self.version += 1
             self.plan = replace(told, term=self.term, version=self.version, explain=plan.explain)
         names = {kind.name for kind in told.classes}

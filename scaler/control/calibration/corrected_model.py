@@ -40,6 +40,7 @@ _STEPS = (
     0.5,
     1.0,
 )  # of errors: plans shall not follow each of them
+_EXACT = 1e-6  # by which nothing is off
 _CALMER = 1.25  # an error falls by a step once it would with so much more
 _MOVED = 0.05  # corrections that differ by less are the same
 _ALARM, _CALM = 1.5, 1.3  # times too long at which an alarm begins and ends
@@ -104,6 +105,7 @@ class Correction:
         self._plain: LatencyModel | None = None
         self._model: LatencyModel | None = None
         self._fresh = False
+        self._off = 0
         self._news = self._alarm = ""
         self._heard = self._told = 1.0
 
@@ -135,7 +137,10 @@ class Correction:
             measured_s = max(measured_s, predicted_s)
         measured_s = min(predicted_s * _ABSURD, max(predicted_s / _ABSURD, measured_s))
         self._seen.append(_Seen(predicted_s, measured_s, min(batches, _MOST_WEIGHT)))
-        self._fresh = True
+        # What is as it has been foretold all along changes nothing.
+        off = abs(self._at(predicted_s) / measured_s - 1) > _EXACT
+        self._off = _KEPT if off else max(0, self._off - 1)
+        self._fresh = self._fresh or self.error is None or self._off > 0
 
     def of(self, model: LatencyModel) -> LatencyModel:
         """The model, corrected; the same object while the correction hardly moves."""
@@ -174,6 +179,7 @@ class Correction:
         if self._plain is not None:
             self.factor, self.base_s = self._prior = _NOTHING
             self._seen.clear()
+            self._off = 0
         known = (self.factor, self.base_s) != _NOTHING
         self.error, self._alarm = None, ""
         self._plain, self._model = model, None if known else model
