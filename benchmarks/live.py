@@ -5,7 +5,8 @@ takes as long and computes nothing, so that nothing but queueing, batching and s
 What executions and loading take is measured on the stack first, and kept; the scenario made of that
 is replayed live by ``carpool compare --live`` and simulated: the same requests, at the same times.
 The real model's parts of cores are simulated as the kernel hands them out (``carpool simulate
---quota``), and what a request takes on its way is added to both (``--way``).
+--quota``); what a request takes on its way (``--way``) and by how much executions take longer while
+other instances load (``--loading-slows``) is measured of both.
 
 The trace is chosen so that small errors stay small. Where instances are as good as full, or a step
 is more than they can take before others have loaded, a percentile says how long a backlog lasted;
@@ -163,4 +164,5 @@ def simulated(case: Case, policy: str) -> Outcome:
     """What comes of it in simulated time."""
     scenario, model = case.simulated, case.model
     guard = Guard(chosen_policy(policy, scenario.policies), Limits(window_s=_HOLD_S))
-    return Simulation(scenario, guard, Settings(quota=model.quota, way_s=model.way_s)).run()
+    settings = Settings(quota=model.quota, way_s=model.way_s, loading_slows=model.loading_slows)
+    return Simulation(scenario, guard, settings).run()

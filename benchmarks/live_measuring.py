@@ -58,6 +58,7 @@ class Model:
         alone_s: The mean of a batch of one after a pause.
         way_s: What a lone request takes beside its execution.
         quota: How the machine hands out parts of a core; None: it does not.
+        loading_slows: The share by which executions take longer for each instance that loads.
     """
 
     base_s: float
@@ -67,6 +68,7 @@ class Model:
     alone_s: float
     way_s: float
     quota: Quota | None
+    loading_slows: float = 0.0
 
     @property
     def single_rps(self) -> float:
@@ -76,7 +78,7 @@ class Model:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Model:
         """What `to_dict` gave."""
-        own = {field.name: data[field.name] for field in fields(cls)}
+        own = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         means_s = {float(size): mean_s for size, mean_s in data["means_s"].items()}
         quota = Quota(**data["quota"]) if data["quota"] else None
         return cls(**{**own, "means_s": means_s, "quota": quota})
@@ -93,7 +95,8 @@ class Model:
         line += f" under full load (by batch size: {means})" * bool(means)
         line += (
             f", {1e3 * self.alone_s:.1f} ms for one after a pause, {1e3 * self.way_s:.1f} ms on "
-            f"the way, {self.load_s:.1f} s to load"
+            f"the way, {self.load_s:.1f} s to load, in which others take "
+            f"{100 * self.loading_slows:.0f} % longer"
         )
         if self.quota is None:
             return line
@@ -140,12 +143,12 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
             means[seats] = batch_s
     fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})
     with stack_process(fixed) as found:
-        load_s = asyncio.run(_load_s(str(found["url"]), body))
+        load_s, slows = asyncio.run(_loading(str(found["url"]), body))
     per_item_s, base_s = np.polyfit(list(means), list(means.values()), 1)
     per_item_s = max(float(per_item_s), 1e-6)
     period_s = Limits(cpu=cpu).period_us / 1e6
     quota = Quota(period_s, time.clock_getres(_COARSE_CLOCK))
-    return Model(float(base_s), per_item_s, load_s, means, alone_s, way_s, quota)
+    return Model(float(base_s), per_item_s, load_s, means, alone_s, way_s, quota, slows)
 
 
 def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes) -> Model:
@@ -165,11 +168,11 @@ def measured_stand_in(scenario: Scenario, folder: Path, cpu: float, body: bytes)
     with _one_instance(scaled, cpu, 1, body, "--partition", "off") as url:
         alone_s, way_s = asyncio.run(_alone(url, body))
     with stack_process(fixed, "--partition", "off") as found:
-        load_s = asyncio.run(_load_s(str(found["url"]), body))
+        load_s, slows = asyncio.run(_loading(str(found["url"]), body))
     first_s, second_s = (model.predict(batch, cpu, 0.0) or 0.0 for batch in (1, 2))
     per_item_s, beside_s = second_s - first_s, max(0.0, alone_s - first_s)
     base_s = first_s - per_item_s + beside_s
-    return Model(base_s, per_item_s, load_s, {}, alone_s, way_s, None)
+    return Model(base_s, per_item_s, load_s, {}, alone_s, way_s, None, slows)
 
 
 @contextmanager
@@ -237,10 +240,12 @@ async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]
     return seats / batches, (ended_s - began_s) / batches
 
 
-async def _load_s(url: str, body: bytes) -> float:
-    """How long further instances take beside one that is busy; they are taken back."""
+async def _loading(url: str, body: bytes) -> tuple[float, float]:
+    """How long further instances take beside one that is busy, and by how much each slows that."""
     pool = Pool(url.removeprefix("http://"), max_connections=_ROUNDS)
-    loading = asyncio.ensure_future(_calling(pool, _ROUNDS, body))
+    answers: list[float] = []
+    loading = asyncio.ensure_future(_calling(pool, _ROUNDS, body, answers))
+    await asyncio.sleep(_WARM_UP_S + _SPAN_S)
     began_s = time.monotonic()
     await asyncio.to_thread(_scale, url, 1 + _LOADING)
     took_s: list[float] = []
@@ -253,15 +258,22 @@ async def _load_s(url: str, body: bytes) -> float:
         await asyncio.sleep(0.02)
     await _ended(loading)
     pool.close()
-    return statistics.fmean(took_s)
+    before = sum(began_s - _SPAN_S < at_s <= began_s for at_s in answers) / _SPAN_S
+    during = sum(began_s < at_s <= began_s + took_s[0] for at_s in answers) / took_s[0]
+    slows = max(0.0, before / during - 1) / _LOADING
+    return statistics.fmean(took_s), slows
 
 
-async def _calling(pool: Pool, callers: int, body: bytes) -> None:
-    """So many callers, each with one request after the other."""
+async def _calling(
+    pool: Pool, callers: int, body: bytes, answers: list[float] | None = None
+) -> None:
+    """So many callers, each with one request after the other; notes when answers come."""
 
     async def call() -> None:
         while True:
             await pool.request("POST", f"/function/{FUNCTION}", [], body, 30.0)
+            if answers is not None:
+                answers.append(time.monotonic())
 
     await asyncio.gather(*(call() for _ in range(callers)))
 

@@ -8,6 +8,7 @@ line, and tries again when something is released.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,11 +40,13 @@ class Capacity:
     Attributes:
         cluster: Instances that there are, on the servers.
         promised: Instances that were promised.
+        loading: How many instances load on each server; without a cluster there is one.
     """
 
     def __init__(self, cluster: Cluster | None) -> None:
         self.cluster = cluster
         self.promised = cluster.copy() if cluster is not None else None
+        self.loading: Counter[int] = Counter()
         self._line: list[Callable[[float], None]] = []
 
     def promise(self, promise: Promise, size: Resources, count: int) -> None:
@@ -92,6 +95,14 @@ class Capacity:
         if self.cluster is not None and place is not None:
             self.cluster.release(place)
 
+    def loads(self, place: Place, change: int) -> None:
+        """One more instance loads there, or one less."""
+        self.loading[_server(place)] += change
+
+    def loading_beside(self, place: Place) -> int:
+        """How many instances load on that server."""
+        return self.loading[_server(place)]
+
     def wait(self, fill: Callable[[float], None]) -> None:
         """Have ``fill(now)`` called once, when there may be a place."""
         if fill not in self._line:
@@ -106,3 +117,7 @@ class Capacity:
     def fragmentation(self) -> float:
         """The unallocated share of the servers in use; 0 where there are none."""
         return self.cluster.fragmentation() if self.cluster else 0.0
+
+
+def _server(place: Place) -> int:
+    return 0 if place is None else place.node

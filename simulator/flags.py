@@ -84,6 +84,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         problems.add("--report", flags.report, "a file in a folder that exists")
     period_s = _given(problems, "--quota", _TIME, flags.quota)
     way_s = _given(problems, "--way", _TIME, flags.way)
+    loading_slows = read_value(_NOISE, "--loading-slows", flags.loading_slows, problems)
     prewarm = problems.attempt(lambda: _prewarm(flags.prewarm, flags.prewarm_params))
     problems.raise_if_any()
     settings = Settings(
@@ -96,6 +97,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         rate_level=flags.rate_level,
         quota=Quota(period_s) if period_s else None,
         way_s=way_s or 0.0,
+        loading_slows=loading_slows,
         prewarm=prewarm,
     )
     return Chosen(
@@ -132,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     expected = "parts of a core are handed out so often, as control groups do (evenly)"
     add("--quota", metavar="PERIOD", help=expected)
     add("--way", help="what a request takes beside waiting and being executed (nothing)")
+    expected = "share by which executions take longer for each instance that loads beside (0)"
+    add("--loading-slows", default="0", metavar="SHARE", help=expected)
     add("--horizon", help="how long to simulate, instead of what the scenario says")
     add("--seed", help="what random numbers begin with, instead of what the scenario says")
     return parser

@@ -190,6 +190,7 @@ class Replicas:
         instance.drained = self.drained
         self._instances.append(instance)
         self._run.started(instance)
+        self._capacity.loads(place, 1)
         if loaded:
             self._loaded(now, instance)
         else:
@@ -199,6 +200,7 @@ class Replicas:
     def _loaded(self, now: float, instance: Instance) -> None:
         if instance.phase is not Phase.LOADING:
             return
+        self._capacity.loads(instance.place, -1)
         instance.phase = Phase.READY
         instance.ready = instance.used = now
         self._run.announce(instance, "ready")
@@ -207,6 +209,7 @@ class Replicas:
 
     def _retire(self, instance: Instance, now: float) -> None:
         if instance.phase is Phase.LOADING:
+            self._capacity.loads(instance.place, -1)
             self.drained(instance, now)
             return
         instance.phase = Phase.LEAVING

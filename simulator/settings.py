@@ -29,6 +29,8 @@ class Settings:
         rate_level: Intervals like others before are not simulated again.
         quota: How instances with a part of a core get it; None: as if they had a slower one.
         way_s: What a request takes beside waiting and being executed: connections, the gateway.
+        loading_slows: By which share executions take longer for each instance that loads meanwhile
+            on the same server.
         prewarm: Makes a prewarm policy for each function; None: they go by their plans alone.
     """
 
@@ -41,4 +43,5 @@ class Settings:
     rate_level: bool = False
     quota: Quota | None = None
     way_s: float = 0.0
+    loading_slows: float = 0.0
     prewarm: Callable[[], PrewarmPolicy] | None = None

@@ -45,6 +45,7 @@ class SimulatedSidecar:
         way_s: What each answer takes longer than its execution.
 
     Attributes:
+        slowed: By which share executions of an instance take longer now; None: by none.
         served: What became of requests; its reader may put another in its place.
         requests: How many came.
         waiting: Requests that wait.
@@ -79,6 +80,7 @@ class SimulatedSidecar:
         self._agenda = agenda
         self.urgent = urgent
         self._way_s = way_s
+        self.slowed: Callable[[Instance], float] | None = None
         self._tightest_s = min(app.slo_s for app in apps)
         self._no_failures: dict[int, list[bool]] = {}
         self.least = self._largest = 0
@@ -202,8 +204,11 @@ class SimulatedSidecar:
             self._single -= 1
         exec_s, cost = instance.execution.run(batch.item_count)
         start = max(instance.busy_until, now)
-        instance.busy_until = end = instance.end(start, exec_s)
-        if instance.budget:
+        end = instance.end(start, exec_s)
+        if self.slowed:
+            end += (end - start) * self.slowed(instance)
+        instance.busy_until = end
+        if instance.budget or self.slowed:
             exec_s, cost = end - start, instance.execution.cost(end - start)
         self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from scaler.arrivals.processes import Times
     from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Function, Scenario
+    from simulator.instance import Instance
 
 __all__ = ["Simulation"]
 
@@ -177,6 +178,10 @@ class Simulation:
         at_once(self._rounds.run())
         self._outcome.fragmentation.append(self._capacity.fragmentation())
 
+    def _slowed(self, instance: Instance) -> float:
+        """By which share its executions take longer, for those that load on its server."""
+        return self._settings.loading_slows * self._capacity.loading_beside(instance.place)
+
     def _shared_out(self, times: list[Times]) -> list[list[Times]]:
         """The arrivals of each function's applications."""
         left = iter(times)
@@ -232,6 +237,7 @@ class Simulation:
             front.urgent,
             settings.way_s,
         )
+        run.lane.slowed = self._slowed if settings.loading_slows else None
         run.callers = [SendingApplication(run.lane, app, surge) for app in function.apps]
         self._fronts.append(front)
         if not settings.cold:  # it has been measured before

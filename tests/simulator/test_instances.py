@@ -75,6 +75,29 @@ def changed(kind: str, replicas: int = 2) -> Scripted:
     return Scripted(script)
 
 
+def test_executions_take_longer_while_instances_load_beside() -> None:
+    """Two load from 10 s to 12 s on the server of the first, each of which takes a quarter more."""
+
+    def script(now: float, view: FunctionLoad) -> Plan | None:
+        if view.name == "g":
+            return plan("g", 1 + (now >= 10), 2 * (now >= 10), cpu=2.0)
+        return view.plan or plan("f", 1, cpu=2.0)
+
+    model = linear(0.4, load_s=LOAD_S)
+    served = function(At((8.0, 10.5, 14.0)), model, name="f")
+    loads = function(At(()), model, name="g")
+
+    def slowest_ms(*nodes: Node) -> float:
+        scenario = of(served, loads, horizon_s=20.0, nodes=nodes)
+        result = run(scenario, Scripted(script), loading_slows=0.25)
+        found: float = result["functions"]["f"]["latency_ms"]["mean"]
+        return 3 * found - 2 * 400.0
+
+    assert pytest.approx(1.5 * 400.0) == slowest_ms()
+    assert pytest.approx(1.5 * 400.0) == slowest_ms(Node("n", cpu=6.0))
+    assert pytest.approx(400.0) == slowest_ms(Node("n", cpu=2.0), Node("m", cpu=4.0))
+
+
 def test_a_change_of_sizes_leaves_no_gap() -> None:
     """The old instances serve until the new ones have loaded, and then they go."""
     result = run(of(function(Every(0.1, 20.0), MODEL), horizon_s=20.0), changed("b"))
