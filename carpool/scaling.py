@@ -254,15 +254,15 @@ class FunctionLoad:
         """The sizes of the plan in force, by class; those that are alike in pools of their own."""
         pools: Counter[tuple[object, ...]] = Counter()
         found = {}
-        for kind in self.plan.classes if self.plan else ():
-            key = (kind.batch_size, kind.cpu, kind.gpu, kind.variant)
-            found[kind.name] = Size(
+        for each in self.plan.classes if self.plan else ():
+            key = (each.batch_size, each.cpu, each.gpu, each.variant)
+            found[each.name] = Size(
                 *key,
                 pools[key],
-                resources=model_of(self.model, kind.variant).resources(*key[:3]),
-                exec_s=kind.exec_s or 0.0,
-                rate_rps=kind.rate_high or 0.0,
-                min_rps=kind.rate_low,
+                resources=model_of(self.model, each.variant).resources(*key[:3]),
+                exec_s=each.exec_s or 0.0,
+                rate_rps=each.rate_high or 0.0,
+                min_rps=each.rate_low,
             )
             pools[key] += 1
         return found

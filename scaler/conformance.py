@@ -152,12 +152,12 @@ def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
 
 
 def _check_plan(view: FunctionLoad, plan: Plan) -> None:
-    instances = sum(kind.replicas for kind in plan.classes)
+    instances = sum(each.replicas for each in plan.classes)
     if view.max_instances is not None and instances > view.max_instances:
         raise _Broken(BOUNDED, f"{instances} of {view.name}, which may have {view.max_instances}")
-    for kind in plan.classes:
-        size = (kind.batch_size, kind.cpu, kind.gpu)
-        if model_of(view.model, kind.variant).predict(*size, view.percentile) is None:
+    for each in plan.classes:
+        size = (each.batch_size, each.cpu, each.gpu)
+        if model_of(view.model, each.variant).predict(*size, view.percentile) is None:
             raise _Broken(KNOWN, f"{view.name} has no {size} of batch, cores and GPU percent")
     before = view.plan
     if before is None or plan == before:
@@ -178,7 +178,7 @@ def _check_honest(views: Mapping[str, FunctionLoad], planning: PlanningResult) -
 
 def _taken(plan: Plan) -> float:
     rates = [math.inf if k.rate_high is None else k.rate_high for k in plan.classes if k.replicas]
-    counts = [kind.replicas for kind in plan.classes if kind.replicas]
+    counts = [each.replicas for each in plan.classes if each.replicas]
     return sum(rate * count for rate, count in zip(rates, counts, strict=True))
 
 
@@ -189,11 +189,11 @@ def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
     cores = gpu = 0.0
     for view in snapshot.functions:
         plan = planning.plans.get(view.name, view.plan)
-        for kind in plan.classes if plan else ():
-            model = model_of(view.model, kind.variant)
-            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
-            cores += kind.replicas * size.cpu
-            gpu += kind.replicas * size.gpu
+        for each in plan.classes if plan else ():
+            model = model_of(view.model, each.variant)
+            size = model.resources(each.batch_size, each.cpu, each.gpu)
+            cores += each.replicas * size.cpu
+            gpu += each.replicas * size.gpu
     nodes = snapshot.cluster.nodes
     whole = (sum(node.cpu for node in nodes), sum(node.gpus * 100.0 for node in nodes))
     if cores > whole[0] + _TOLERANCE or gpu > whole[1] + _TOLERANCE:

@@ -74,9 +74,9 @@ class Functions:
         """The gateway lists these functions; the ones that are new here."""
         classes: dict[str, dict[str, Status]] = {}
         for status in listed.values():
-            owner, kind = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
-            if owner and kind:
-                classes.setdefault(owner, {})[kind] = status
+            owner, class_name = status.labels.get(FUNCTION_LABEL), status.labels.get(CLASS_LABEL)
+            if owner and class_name:
+                classes.setdefault(owner, {})[class_name] = status
         new = []
         for status in listed.values():
             policy = status.labels.get(_POLICY_LABEL) or status.annotations.get(_POLICY_LABEL)

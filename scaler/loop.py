@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import CarpoolError, ConfigError
 from scaler.cluster_option import nodes_of
-from scaler.control.decisions import kind_of
+from scaler.control.decisions import without_numbers
 from scaler.control.round import Driver, ProviderError, Round
 from scaler.control.sync_pace import LEAST_PAUSE_S
 from scaler.variant_lists import VariantLists
@@ -158,7 +158,7 @@ class Loop(Driver):
             await self.call(self._keeping.keep)
         except ConfigError as error:
             why = f"what happens is not kept for a restart: {error}"
-        if kind_of(why) != kind_of(self.unkept):
+        if without_numbers(why) != without_numbers(self.unkept):
             log.warning("%s", why or "the store can be written again")
         self.unkept = why
 

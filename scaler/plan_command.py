@@ -137,11 +137,21 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from (f"  {sentence}" for sentence in plan.explain)
 
 
-def _row(kind: InstanceClass) -> tuple[str, ...]:
-    exec_ms = "" if kind.exec_s is None else f"{kind.exec_s * _MS_PER_S:.4g}"
-    high = "" if kind.rate_high is None else f"{kind.rate_high:.4g}"
-    amounts = (f"{kind.replicas}", f"{kind.cpu:.4g}", f"{kind.gpu:.4g}", f"{kind.batch_size}")
-    return (kind.name, *amounts, exec_ms, f"{kind.rate_low:.4g} to {high or 'any'}")
+def _row(instance_class: InstanceClass) -> tuple[str, ...]:
+    exec_ms = "" if instance_class.exec_s is None else f"{instance_class.exec_s * _MS_PER_S:.4g}"
+    high = "" if instance_class.rate_high is None else f"{instance_class.rate_high:.4g}"
+    amounts = (
+        f"{instance_class.replicas}",
+        f"{instance_class.cpu:.4g}",
+        f"{instance_class.gpu:.4g}",
+        f"{instance_class.batch_size}",
+    )
+    return (
+        instance_class.name,
+        *amounts,
+        exec_ms,
+        f"{instance_class.rate_low:.4g} to {high or 'any'}",
+    )
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

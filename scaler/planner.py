@@ -154,10 +154,10 @@ class Planner:
             return None
         cluster = Cluster(self.nodes)
         for view in views:
-            for kind in view.plan.classes if view.plan else ():
-                found = view.instances.get(kind.name)
-                model = model_of(view.model, kind.variant)
-                size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            for each in view.plan.classes if view.plan else ():
+                found = view.instances.get(each.name)
+                model = model_of(view.model, each.variant)
+                size = model.resources(each.batch_size, each.cpu, each.gpu)
                 for _ in range(found.ready + found.loading if found else 0):
                     node = cluster.best_fit(size)
                     if node is not None:
@@ -169,9 +169,9 @@ def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
     """How the instances of variants are, by what they run on."""
     found: dict[str, Counter[str]] = {}
     for controller in controllers:
-        kinds = {kind.name: kind for kind in controller.plan.classes} if controller.plan else {}
+        classes = {each.name: each for each in controller.plan.classes} if controller.plan else {}
         for name, counts in controller.instance_health.by_class().items():
-            if name in kinds:
-                hardware = "GPU" if kinds[name].gpu else "core"
+            if name in classes:
+                hardware = "GPU" if classes[name].gpu else "core"
                 found.setdefault(hardware, Counter()).update(counts)
     return found

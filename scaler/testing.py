@@ -81,30 +81,30 @@ class Rounds:
             self._stop(name, plan)
         for name, plan in plans.items():
             self._start(name, plan)
-            there = {kind: Instances(ready=len(at)) for kind, at in self._placed[name].items()}
+            there = {each: Instances(ready=len(at)) for each, at in self._placed[name].items()}
             self._views[name] = replace(self._views[name], plan=plan, instances=there)
 
     def _stop(self, name: str, plan: Plan) -> None:
         before = self._views[name].plan
-        sizes = {kind.name: _size(kind) for kind in before.classes} if before else {}
+        sizes = {each.name: _size(each) for each in before.classes} if before else {}
         wanted = {
-            kind.name: kind.replicas for kind in plan.classes if sizes.get(kind.name) == _size(kind)
+            each.name: each.replicas for each in plan.classes if sizes.get(each.name) == _size(each)
         }
         placed = self._placed.setdefault(name, {})
-        for kind in list(placed):
-            surplus = placed[kind][wanted.get(kind, 0) :]
-            placed[kind] = placed[kind][: wanted.get(kind, 0)]
+        for class_name in list(placed):
+            surplus = placed[class_name][wanted.get(class_name, 0) :]
+            placed[class_name] = placed[class_name][: wanted.get(class_name, 0)]
             for placement in surplus:
                 if self.cluster is not None and placement is not None:
                     self.cluster.release(placement)
 
     def _start(self, name: str, plan: Plan) -> None:
         placed = self._placed[name]
-        for kind in plan.classes:
-            there = placed.setdefault(kind.name, [])
-            model = model_of(self._views[name].model, kind.variant)
-            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
-            for missing in range(kind.replicas - len(there), 0, -1):
+        for each in plan.classes:
+            there = placed.setdefault(each.name, [])
+            model = model_of(self._views[name].model, each.variant)
+            size = model.resources(each.batch_size, each.cpu, each.gpu)
+            for missing in range(each.replicas - len(there), 0, -1):
                 placement = None
                 if self.cluster is not None:
                     node = self.cluster.best_fit(size)
@@ -115,5 +115,5 @@ class Rounds:
                 there.append(placement)
 
 
-def _size(kind: InstanceClass) -> tuple[str, int, float, float]:
-    return kind.variant, kind.batch_size, kind.cpu, kind.gpu
+def _size(each: InstanceClass) -> tuple[str, int, float, float]:
+    return each.variant, each.batch_size, each.cpu, each.gpu

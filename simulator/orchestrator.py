@@ -235,4 +235,4 @@ def _class_of(action: Action, run: FunctionRun) -> InstanceClass:
     """The plan's own: in a document its numbers are rounded."""
     plan = run.controller.plan
     assert plan is not None  # noqa: S101  what is deployed is a class of it
-    return next(kind for kind in plan.classes if kind.name == action.kind)
+    return next(kind for kind in plan.classes if kind.name == action.class_name)

@@ -15,7 +15,7 @@ from carpool import basic_auth
 from carpool.errors import CarpoolError
 from carpool.http.client import Pool
 from faas_stack.stack.stack_process import StackFailed
-from scaler.control.class_function import FUNCTION_LABEL, Status, kind_of
+from scaler.control.class_function import FUNCTION_LABEL, Status, class_of
 from scaler.planning import cost
 from simulator.execution import size_of
 from simulator.results import Moment
@@ -114,7 +114,7 @@ class Observer:
         found: dict[str, list[tuple[InstanceClass, int, int]]] = {name: [] for name in names}
         for document in await self._ask(self._provider, "/system/functions") or []:
             status = Status.of(document)
-            owner, kind = status.labels.get(FUNCTION_LABEL, ""), kind_of(status)
+            owner, kind = status.labels.get(FUNCTION_LABEL, ""), class_of(status)
             if owner in found and kind is not None:
                 found[owner].append((kind, status.replicas, status.available))
                 self._kinds[owner, kind.name] = kind

@@ -19,14 +19,14 @@ class Action:
 
     Attributes:
         verb: What to do.
-        kind: The class.
+        class_name: The class.
         name: The function that stands for it.
         replicas: For ``scale``.
         document: For ``deploy`` and ``update``.
     """
 
     verb: Literal["deploy", "update", "scale", "delete"]
-    kind: str
+    class_name: str
     name: str
     replicas: int = 0
     document: Mapping[str, object] = field(default_factory=dict, compare=False)

@@ -96,20 +96,20 @@ class Status:
         return settings
 
 
-def name_of(function: str, kind: str) -> str:
+def name_of(function: str, class_name: str) -> str:
     """The name of the function whose replicas are the instances of a class.
 
     Raises:
         ConfigError: it would be longer than OpenFaaS admits.
     """
-    name = f"{function}--{kind}"
+    name = f"{function}--{class_name}"
     if len(name) > _LONGEST:
-        hint = f"give {function} a name of at most {_LONGEST - len(kind) - 2} characters"
+        hint = f"give {function} a name of at most {_LONGEST - len(class_name) - 2} characters"
         raise ConfigError([Problem("class", name, f"at most {_LONGEST} characters", hint)])
     return name
 
 
-def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
+def class_function(base: Status, instance_class: InstanceClass) -> dict[str, Any]:
     """The deployment of a class of ``base``'s instances.
 
     Raises:
@@ -118,33 +118,33 @@ def class_function(base: Status, kind: InstanceClass) -> dict[str, Any]:
     document: dict[str, Any] = {
         key: base.document[key] for key in _COPIED if base.document.get(key)
     }
-    document["service"] = name_of(base.name, kind.name)
+    document["service"] = name_of(base.name, instance_class.name)
     document["envVars"] = {
         **(base.document.get("envVars") or {}),
         "sidecar_function": base.name,
-        "sidecar_class": kind.name,
+        "sidecar_class": instance_class.name,
     }
-    if kind.variant:
-        document["envVars"]["model_variant"] = kind.variant
+    if instance_class.variant:
+        document["envVars"]["model_variant"] = instance_class.variant
     for key in ("limits", "requests"):
         if base.document.get(key):
-            document[key] = _resources(base.document[key], kind)
+            document[key] = _resources(base.document[key], instance_class)
     document["annotations"] = dict(base.annotations)
-    document["labels"] = _labels(base, kind)
+    document["labels"] = _labels(base, instance_class)
     text = json.dumps(document, sort_keys=True)
     document["labels"][MADE_FROM_LABEL] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return document
 
 
-def _resources(own: Mapping[str, str], kind: InstanceClass) -> dict[str, str]:
+def _resources(own: Mapping[str, str], instance_class: InstanceClass) -> dict[str, str]:
     """What the user asks of the platform, with the class's size where it asks for any."""
-    size = {"cpu": f"{kind.cpu:.6g}"}
-    if _bounds_memory(kind):
-        size["memory"] = f"{_megabytes(kind)}M"
+    size = {"cpu": f"{instance_class.cpu:.6g}"}
+    if _bounds_memory(instance_class):
+        size["memory"] = f"{_megabytes(instance_class)}M"
     return {**own, **{key: amount for key, amount in size.items() if key in own}}
 
 
-def kind_of(status: Status) -> InstanceClass | None:
+def class_of(status: Status) -> InstanceClass | None:
     """The class that a class's function was made for, as far as its labels say; None if not."""
     try:
         settings = FunctionSettings.from_labels(status.labels, status.annotations)
@@ -160,7 +160,7 @@ def kind_of(status: Status) -> InstanceClass | None:
         return None
 
 
-def _labels(base: Status, kind: InstanceClass) -> dict[str, str]:
+def _labels(base: Status, instance_class: InstanceClass) -> dict[str, str]:
     """The function's own, without what says how it is scaled, and with the class's size."""
     own = {
         name: text
@@ -168,28 +168,28 @@ def _labels(base: Status, kind: InstanceClass) -> dict[str, str]:
         if not name.startswith(_SCALING) and name not in _SIZE
     }
     size = {
-        "com.carpool.cpu": f"{kind.cpu:.6g}",
-        "com.carpool.batch.max": str(kind.batch_size),
+        "com.carpool.cpu": f"{instance_class.cpu:.6g}",
+        "com.carpool.batch.max": str(instance_class.batch_size),
         # The scaler says how many there are. OpenFaaS's own starts with one.
         "com.carpool.scale.min": "0",
     }
-    if kind.gpu:
-        size["com.carpool.gpu"] = f"{kind.gpu:.6g}"
-    if _bounds_memory(kind):
-        size["com.carpool.memory"] = f"{_megabytes(kind)}MB"
+    if instance_class.gpu:
+        size["com.carpool.gpu"] = f"{instance_class.gpu:.6g}"
+    if _bounds_memory(instance_class):
+        size["com.carpool.memory"] = f"{_megabytes(instance_class)}MB"
     elif limit := base.labels.get("com.carpool.memory"):
         size["com.carpool.memory"] = limit
-    return {**own, **size, FUNCTION_LABEL: base.name, CLASS_LABEL: kind.name}
+    return {**own, **size, FUNCTION_LABEL: base.name, CLASS_LABEL: instance_class.name}
 
 
-def _bounds_memory(kind: InstanceClass) -> bool:
+def _bounds_memory(instance_class: InstanceClass) -> bool:
     """Whether its memory is what it may take at most.
 
     A variant's is what was seen when it was measured, to be placed by. Larger requests take more,
     and how much they may is the user's to say.
     """
-    return bool(kind.memory_mb) and not kind.variant
+    return bool(instance_class.memory_mb) and not instance_class.variant
 
 
-def _megabytes(kind: InstanceClass) -> int:
-    return max(1, round(kind.memory_mb or 0))
+def _megabytes(instance_class: InstanceClass) -> int:
+    return max(1, round(instance_class.memory_mb or 0))

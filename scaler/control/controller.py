@@ -133,7 +133,7 @@ class Controller:
         if model is None:
             return None
         settings = self.settings
-        own = {kind.name for kind in self.plan.classes} if self.plan else set()
+        own = {each.name for each in self.plan.classes} if self.plan else set()
         return FunctionLoad(
             name=self.name,
             model=model,
@@ -201,12 +201,12 @@ class Controller:
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
         self.wanted = self._desired.wanted(self.plan, self._scene(now_s))
-        kinds = {kind.name: kind for kind in self.plan.classes}
-        ground = HealthBaseline(self.timing.given, kinds, ready, self.registry.lines)
+        classes = {each.name: each for each in self.plan.classes}
+        ground = HealthBaseline(self.timing.given, classes, ready, self.registry.lines)
         for sentence in self.instance_health.look(ground, now_s):
             self.decisions.add(sentence, wall_s)
         self.wanted = self.instance_health.more(self.wanted, self.settings.scale_max)
-        actions = self._reconciler.step(kinds, self.wanted, observed, now_s)
+        actions = self._reconciler.step(classes, self.wanted, observed, now_s)
         surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._reconciler.awaited)
         config.give(self.plan, surplus, ready)
         self.notes = [

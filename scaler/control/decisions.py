@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Decision", "Decisions", "kind_of"]
+__all__ = ["Decision", "Decisions", "without_numbers"]
 
 _KEPT = 64
 _NUMBER = re.compile(r"\d[\d.]*")
@@ -41,13 +41,13 @@ class Decisions:
 
     def note(self, troubles: Sequence[str], at_s: float) -> None:
         """These are the troubles now; the ones that are new, by more than a number, are told."""
-        kinds = {kind_of(text): text for text in troubles}
-        for kind, text in kinds.items():
-            if kind not in self._noted:
+        texts = {without_numbers(text): text for text in troubles}
+        for plain, text in texts.items():
+            if plain not in self._noted:
                 self.add(text, at_s)
-        self._noted = set(kinds)
+        self._noted = set(texts)
 
 
-def kind_of(text: str) -> str:
+def without_numbers(text: str) -> str:
     """What a trouble has in common with the same one whose numbers are others."""
     return _NUMBER.sub("", text)

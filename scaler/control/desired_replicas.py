@@ -69,7 +69,7 @@ class DesiredReplicas:
 
     def wanted(self, plan: Plan, state: FunctionState) -> dict[str, int]:
         """How many instances of each class are to be there, those that only rest included."""
-        counts = {kind.name: kind.replicas for kind in plan.classes}
+        counts = {each.name: each.replicas for each in plan.classes}
         last_only = plan.last_only or plan.prewarm_s > 0
         if plan.keep_alive_s is not None and not last_only:
             counts = self._kept(plan, plan.keep_alive_s, state)
@@ -82,14 +82,14 @@ class DesiredReplicas:
     def _kept(self, plan: Plan, keep_alive_s: float, state: FunctionState) -> dict[str, int]:
         before, self._asleep = self._asleep, {}
         counts = {}
-        for kind in plan.classes:
-            present = state.present.get(kind.name, ClassInstances())
+        for each in plan.classes:
+            present = state.present.get(each.name, ClassInstances())
             stale = sum(idle_s >= keep_alive_s for idle_s in present.idle_s)
-            slept = min(before.get(kind.name, 0), kind.replicas)
-            gone = min(slept, max(0, kind.replicas - present.count))  # the others are on their way
-            self._asleep[kind.name] = min(kind.replicas, max(slept, gone + stale))
+            slept = min(before.get(each.name, 0), each.replicas)
+            gone = min(slept, max(0, each.replicas - present.count))  # the others are on their way
+            self._asleep[each.name] = min(each.replicas, max(slept, gone + stale))
             fresh = len(present.idle_s) - stale
-            counts[kind.name] = max(kind.replicas - self._asleep[kind.name], fresh)
+            counts[each.name] = max(each.replicas - self._asleep[each.name], fresh)
         for name, present in state.present.items():
             if name not in counts:
                 counts[name] = sum(idle_s < keep_alive_s for idle_s in present.idle_s)
@@ -98,16 +98,16 @@ class DesiredReplicas:
 
     def _wake(self, plan: Plan, state: FunctionState, counts: dict[str, int]) -> None:
         """Requests wait and no instance is free: wake as many as it takes."""
-        sizes = {kind.name: kind.batch_size for kind in plan.classes}
+        sizes = {each.name: each.batch_size for each in plan.classes}
         free = any(idle_s > 0 for p in state.present.values() for idle_s in p.idle_s)
         waiting = 0 if free and not state.starving else state.queued
         waiting -= sum(p.loading * sizes.get(name, 1) for name, p in state.present.items())
-        for kind in plan.classes:
-            woken = min(self._asleep[kind.name], max(0, math.ceil(waiting / kind.batch_size)))
-            self._asleep[kind.name] -= woken
-            awake = kind.replicas - self._asleep[kind.name]
-            counts[kind.name] = max(counts[kind.name], awake)
-            waiting -= woken * kind.batch_size
+        for each in plan.classes:
+            woken = min(self._asleep[each.name], max(0, math.ceil(waiting / each.batch_size)))
+            self._asleep[each.name] -= woken
+            awake = each.replicas - self._asleep[each.name]
+            counts[each.name] = max(counts[each.name], awake)
+            waiting -= woken * each.batch_size
 
     def _floor(self, state: FunctionState) -> int:
         """One is enough for requests that wait where there is none; plans will say how many."""

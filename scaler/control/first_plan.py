@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan, Route
-from scaler.control.class_function import kind_of
+from scaler.control.class_function import class_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ __all__ = ["first_plan", "found_plan"]
 
 def first_plan(function: str, settings: FunctionSettings) -> Plan:
     """So many instances as there have to be, of the function's own size."""
-    kind = InstanceClass(
+    each = InstanceClass(
         "first",
         cpu=settings.cpu or 1.0,
         batch_size=settings.batch_max,
@@ -33,19 +33,19 @@ def first_plan(function: str, settings: FunctionSettings) -> Plan:
         memory_mb=settings.memory_mb,
     )
     why = "Nothing is known yet of how long its batches take: they are measured first."
-    return Plan(function, 1, "first", (kind,), (Route("*", {"first": 1.0}, 0.0),), explain=(why,))
+    return Plan(function, 1, "first", (each,), (Route("*", {"first": 1.0}, 0.0),), explain=(why,))
 
 
 def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
     """The instances that there are, each with a share by its batches; None if there are none."""
-    kinds = tuple(
-        replace(kind, replicas=status.replicas)
+    classes = tuple(
+        replace(each, replicas=status.replicas)
         for status in deployed.values()
-        if (kind := kind_of(status)) is not None
+        if (each := class_of(status)) is not None
     )
-    seats = {kind.name: kind.replicas * kind.batch_size for kind in kinds}
+    seats = {each.name: each.replicas * each.batch_size for each in classes}
     if not sum(seats.values()):
         return None
     weights = {name: count / sum(seats.values()) for name, count in seats.items()}
     why = "These instances were there before the scaler."
-    return Plan(function, 1, "found", kinds, (Route("*", weights, 0.0),), explain=(why,))
+    return Plan(function, 1, "found", classes, (Route("*", weights, 0.0),), explain=(why,))

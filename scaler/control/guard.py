@@ -163,15 +163,15 @@ class Guard:
         cluster: Cluster,
     ) -> None:
         """Take off what has no room beside what is placed already."""
-        new = [(kind, load) for load in loads for kind in _new(load, plans.get(load.name))]
+        new = [(each, load) for load in loads for each in _new(load, plans.get(load.name))]
         new.sort(key=lambda entry: (-entry[0].gpu, -entry[0].cpu))
         lacking: dict[str, Counter[str]] = {}
-        for kind, load in new:
-            model = model_of(load.model, kind.variant)
-            size = model.resources(kind.batch_size, kind.cpu, kind.gpu)
-            placed = cluster.place_up_to(size, kind.replicas)
-            if placed < kind.replicas:
-                lacking.setdefault(load.name, Counter())[kind.name] += kind.replicas - placed
+        for each, load in new:
+            model = model_of(load.model, each.variant)
+            size = model.resources(each.batch_size, each.cpu, each.gpu)
+            placed = cluster.place_up_to(size, each.replicas)
+            if placed < each.replicas:
+                lacking.setdefault(load.name, Counter())[each.name] += each.replicas - placed
         for load in loads:
             if load.name in lacking:
                 self._note(load, f"no room for {dict(lacking[load.name])}")
@@ -200,9 +200,9 @@ def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None
 def _taken(plan: Plan) -> float:
     """Requests per second that a plan's instances take; a class that says none takes any."""
     return sum(
-        kind.replicas * (math.inf if kind.rate_high is None else kind.rate_high)
-        for kind in plan.classes
-        if kind.replicas
+        each.replicas * (math.inf if each.rate_high is None else each.rate_high)
+        for each in plan.classes
+        if each.replicas
     )
 
 
@@ -211,13 +211,13 @@ def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
     if plan is None:
         return []
     there = {name: one.ready + one.loading for name, one in load.instances.items()}
-    sizes = {kind.name: (kind.batch_size, kind.cpu, kind.gpu) for kind in _classes(load)}
+    sizes = {each.name: (each.batch_size, each.cpu, each.gpu) for each in _classes(load)}
     found = []
-    for kind in plan.classes:
-        same = sizes.get(kind.name) == (kind.batch_size, kind.cpu, kind.gpu)
-        lacking = kind.replicas - (there.get(kind.name, 0) if same else 0)
+    for each in plan.classes:
+        same = sizes.get(each.name) == (each.batch_size, each.cpu, each.gpu)
+        lacking = each.replicas - (there.get(each.name, 0) if same else 0)
         if lacking > 0:
-            found.append(replace(kind, replicas=lacking))
+            found.append(replace(each, replicas=lacking))
     return found
 
 

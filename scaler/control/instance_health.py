@@ -41,13 +41,13 @@ class HealthBaseline:
 
     Attributes:
         model: The variants; of any other model nothing is said.
-        kinds: The classes, by name.
+        classes: The classes, by name.
         ready: Addresses of the ready instances, by class.
         lines: What fronts have learned of execution times: base and per item, by class.
     """
 
     model: LatencyModel | None
-    kinds: Mapping[str, InstanceClass]
+    classes: Mapping[str, InstanceClass]
     ready: Mapping[str, Sequence[str]]
     lines: Mapping[str, tuple[float, float]]
 
@@ -92,9 +92,9 @@ class InstanceHealth:
         self._states = {a: s for a, s in self._states.items() if there.get(a) == s[0]}
         said = []
         for address, name in there.items():
-            if name in baseline.kinds:
+            if name in baseline.classes:
                 found = seen.get(address, _Seen())
-                said += self._judge(address, baseline, baseline.kinds[name], found, period_s)
+                said += self._judge(address, baseline, baseline.classes[name], found, period_s)
         self._mitigate(now_s)
         return said
 
@@ -127,7 +127,7 @@ class InstanceHealth:
         self,
         address: str,
         baseline: HealthBaseline,
-        kind: InstanceClass,
+        instance_class: InstanceClass,
         seen: _Seen,
         period_s: float,
     ) -> list[str]:
@@ -135,13 +135,13 @@ class InstanceHealth:
         assert baseline.model is not None  # noqa: S101  looked at by who has called
         known = self._states.get(address)
         if known is None:
-            known = self._states[address] = (kind.name, InstanceState(1.0, 1.0))
+            known = self._states[address] = (instance_class.name, InstanceState(1.0, 1.0))
             known[1].loaded()
         state = known[1]
         before = state.state
         rate_rps = seen.seats / period_s
-        part = rate_rps / _saturation_rps(kind, baseline.lines.get(kind.name))
-        times = _times(baseline.model, kind, seen)
+        part = rate_rps / _saturation_rps(instance_class, baseline.lines.get(instance_class.name))
+        times = _times(baseline.model, instance_class, seen)
         after = state.observe(part, times)
         if after is before:
             return []
@@ -149,13 +149,14 @@ class InstanceHealth:
             State.OVERLOADED: f"it answers {rate_rps:.4g} requests/s, {part:.0%} of what it can",
             State.INTERFERED: f"its batches take {times or 0:.2f} times their profile",
         }.get(after, "that is over")
-        return [f"{kind.name} at {address} is {after.value}: {why}.{self._mend(known[0], after)}"]
+        fix = self._fix(known[0], after)
+        return [f"{instance_class.name} at {address} is {after.value}: {why}.{fix}"]
 
-    def _mend(self, name: str, state: State) -> str:
+    def _fix(self, name: str, state: State) -> str:
         """What is done about it."""
         if state is not State.INTERFERED:
             return ""
-        own = {a: s.state for a, (kind, s) in self._states.items() if kind == name}
+        own = {a: s.state for a, (class_name, s) in self._states.items() if class_name == name}
         if "place" in mitigation(own).values():
             return " No other of its class is well: another place is asked for."
         return " Others of its class take its load."
@@ -177,20 +178,24 @@ class InstanceHealth:
                 del self._replaced[name]
 
 
-def _saturation_rps(kind: InstanceClass, line: tuple[float, float] | None) -> float:
+def _saturation_rps(instance_class: InstanceClass, line: tuple[float, float] | None) -> float:
     """What an instance can take: by its profile, or by what has been learned if that is less."""
-    exec_s = (kind.exec_s or kind.batch_size / (kind.rate_high or 1.0)) + _HOP_S
+    exec_s = (
+        instance_class.exec_s or instance_class.batch_size / (instance_class.rate_high or 1.0)
+    ) + _HOP_S
     if line is not None:
-        exec_s = max(exec_s, line[0] + line[1] * kind.batch_size)
-    return kind.batch_size / exec_s
+        exec_s = max(exec_s, line[0] + line[1] * instance_class.batch_size)
+    return instance_class.batch_size / exec_s
 
 
-def _times(model: LatencyModel, kind: InstanceClass, seen: _Seen) -> float | None:
+def _times(model: LatencyModel, instance_class: InstanceClass, seen: _Seen) -> float | None:
     """How many times their profile its batches took; None: it had none."""
     if not seen.batches:
         return None
-    batch = min(max(round(seen.seats / seen.batches), 1), kind.batch_size)
-    expected_s = model_of(model, kind.variant).predict(batch, kind.cpu, kind.gpu, 0.5)
+    batch = min(max(round(seen.seats / seen.batches), 1), instance_class.batch_size)
+    expected_s = model_of(model, instance_class.variant).predict(
+        batch, instance_class.cpu, instance_class.gpu, 0.5
+    )
     if not expected_s:
         return None
     return seen.exec_s / seen.batches / (expected_s + _HOP_S)

@@ -25,18 +25,18 @@ class Change:
     """Instances of one class that start or stop.
 
     Attributes:
-        kind: The class, as it is after the change, or was before it is gone.
+        instance_class: The class, as it is after the change, or was before it is gone.
         start: How many more there are.
         stop: How many fewer.
     """
 
-    kind: InstanceClass
+    instance_class: InstanceClass
     start: int = 0
     stop: int = 0
 
     def __str__(self) -> str:
         verb, count = ("Start", self.start) if self.start else ("Stop", self.stop)
-        return f"{verb} {count} of {self.kind.name}: {_spelled(self.kind)}."
+        return f"{verb} {count} of {self.instance_class.name}: {_spelled(self.instance_class)}."
 
 
 def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
@@ -45,19 +45,25 @@ def changes(before: Plan | None, after: Plan) -> tuple[Change, ...]:
     A class whose size is another one than before is another class, whatever its name; what is
     predicted of it is not part of its size.
     """
-    old = {kind.name: kind for kind in before.classes} if before else {}
+    old = (
+        {instance_class.name: instance_class for instance_class in before.classes} if before else {}
+    )
     starting: list[Change] = []
     stopping: list[Change] = []
-    for kind in after.classes:
-        was = old.pop(kind.name, None)
-        there = was.replicas if was and _size(was) == _size(kind) else 0
+    for instance_class in after.classes:
+        was = old.pop(instance_class.name, None)
+        there = was.replicas if was and _size(was) == _size(instance_class) else 0
         if was and not there and was.replicas:
             stopping.append(Change(was, stop=was.replicas))
-        if kind.replicas > there:
-            starting.append(Change(kind, start=kind.replicas - there))
-        elif kind.replicas < there:
-            stopping.append(Change(kind, stop=there - kind.replicas))
-    stopping += [Change(kind, stop=kind.replicas) for kind in old.values() if kind.replicas]
+        if instance_class.replicas > there:
+            starting.append(Change(instance_class, start=instance_class.replicas - there))
+        elif instance_class.replicas < there:
+            stopping.append(Change(instance_class, stop=there - instance_class.replicas))
+    stopping += [
+        Change(instance_class, stop=instance_class.replicas)
+        for instance_class in old.values()
+        if instance_class.replicas
+    ]
     return (*starting, *stopping)
 
 
@@ -96,15 +102,17 @@ def _rerouted(before: Route | None, after: Route) -> Iterator[str]:
         yield f"A request of {who} waits at most {now_ms:.4g} ms instead of {was_ms:.4g} ms."
 
 
-def _size(kind: InstanceClass) -> InstanceClass:
-    return replace(kind, replicas=0, exec_s=None, rate_low=0.0, rate_high=None)
+def _size(instance_class: InstanceClass) -> InstanceClass:
+    return replace(instance_class, replicas=0, exec_s=None, rate_low=0.0, rate_high=None)
 
 
-def _spelled(kind: InstanceClass) -> str:
-    gpu = f" and {kind.gpu:.4g} % of a GPU" if kind.gpu else ""
-    cores = "core" if kind.cpu == 1 else "cores"
-    batches = "" if kind.batch_size == 1 else f", batches of up to {kind.batch_size}"
-    return f"{kind.cpu:.4g} {cores}{gpu}{batches}"
+def _spelled(instance_class: InstanceClass) -> str:
+    gpu = f" and {instance_class.gpu:.4g} % of a GPU" if instance_class.gpu else ""
+    cores = "core" if instance_class.cpu == 1 else "cores"
+    batches = (
+        "" if instance_class.batch_size == 1 else f", batches of up to {instance_class.batch_size}"
+    )
+    return f"{instance_class.cpu:.4g} {cores}{gpu}{batches}"
 
 
 def _kept(keep_alive_s: float | None) -> str:

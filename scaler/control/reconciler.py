@@ -64,7 +64,7 @@ class Reconciler:
 
     def step(
         self,
-        kinds: Mapping[str, InstanceClass],
+        classes: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
         observed: ObservedState,
         now_s: float,
@@ -72,7 +72,7 @@ class Reconciler:
         """What to do now.
 
         Args:
-            kinds: The plan's classes, by name.
+            classes: The plan's classes, by name.
             wanted: How many instances of each class are to be there, also of classes that the plan
                 does not have any more.
             observed: What is seen.
@@ -80,25 +80,28 @@ class Reconciler:
         """
         if observed.base is None:
             return [
-                Action("delete", kind, status.name) for kind, status in observed.deployed.items()
+                Action("delete", class_name, status.name)
+                for class_name, status in observed.deployed.items()
             ]
-        for kind in (*kinds, *observed.deployed):
-            self._classes.setdefault(kind, Asked())
-        for kind in self._classes.keys() - kinds.keys() - observed.deployed.keys():
-            del self._classes[kind]
-        for kind, status in observed.deployed.items():
-            self._classes[kind].compare(status, now_s)
-        grown = self._grow(kinds, wanted, observed, now_s)
-        self.awaited = self._awaits(kinds, wanted, observed, now_s)
-        actions = grown + self._shrink(kinds, wanted, observed, now_s)
+        for class_name in (*classes, *observed.deployed):
+            self._classes.setdefault(class_name, Asked())
+        for class_name in self._classes.keys() - classes.keys() - observed.deployed.keys():
+            del self._classes[class_name]
+        for class_name, status in observed.deployed.items():
+            self._classes[class_name].compare(status, now_s)
+        grown = self._grow(classes, wanted, observed, now_s)
+        self.awaited = self._awaits(classes, wanted, observed, now_s)
+        actions = grown + self._shrink(classes, wanted, observed, now_s)
         self.notes = [
-            f"{kind}: {state.trouble}." for kind, state in self._classes.items() if state.trouble
+            f"{class_name}: {state.trouble}."
+            for class_name, state in self._classes.items()
+            if state.trouble
         ]
         return actions
 
     def succeeded(self, action: Action, now_s: float) -> None:
         """The gateway has accepted ``action``."""
-        state = self._classes.setdefault(action.kind, Asked())
+        state = self._classes.setdefault(action.class_name, Asked())
         state.asked_s, state.seen, state.refusals = now_s, False, 0
         if action.verb == "scale":
             state.asked = action.replicas
@@ -107,20 +110,20 @@ class Reconciler:
 
     def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
         """The gateway has ``refused`` an action, or could not be reached."""
-        state = self._classes.setdefault(action.kind, Asked())
+        state = self._classes.setdefault(action.class_name, Asked())
         state.wrong(f"{action} failed: {reason}", now_s)
         state.refusals += refused
         state.cautious |= refused
 
     def _grow(
         self,
-        kinds: Mapping[str, InstanceClass],
+        classes: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
         observed: ObservedState,
         now_s: float,
     ) -> list[Action]:
         actions = []
-        for name, kind in kinds.items():
+        for name, instance_class in classes.items():
             state, status, count = (
                 self._classes[name],
                 observed.deployed.get(name),
@@ -129,7 +132,7 @@ class Reconciler:
             if now_s < state.free_s or (status is None and not count):
                 continue
             try:
-                action = self._due(state, status, kind, count, observed, now_s)
+                action = self._due(state, status, instance_class, count, observed, now_s)
             except ConfigError as error:
                 state.wrong(str(error), now_s)
                 continue
@@ -141,36 +144,36 @@ class Reconciler:
         self,
         state: Asked,
         status: Status | None,
-        kind: InstanceClass,
+        instance_class: InstanceClass,
         count: int,
         observed: ObservedState,
         now_s: float,
     ) -> Action | None:
         """What makes a class's function what it should be, without taking an instance away."""
         assert observed.base is not None  # noqa: S101  or there is nothing to grow
-        document = class_function(observed.base, replace(kind, replicas=0))
-        name = name_of(self._function, kind.name)
+        document = class_function(observed.base, replace(instance_class, replicas=0))
+        name = name_of(self._function, instance_class.name)
         if status is None:
-            return Action("deploy", kind.name, name, document=document)
+            return Action("deploy", instance_class.name, name, document=document)
         made_from = document["labels"][MADE_FROM_LABEL]
         if status.labels.get(MADE_FROM_LABEL) != made_from:
-            return Action("update", kind.name, name, document=document)
+            return Action("update", instance_class.name, name, document=document)
         most = status.replicas + 1 if state.cautious else state.most
         asked = min(count, most) if not state.given_up else status.replicas
         if status.replicas < asked and not state.pends(int(asked), now_s):
-            return Action("scale", kind.name, name, replicas=int(asked))
+            return Action("scale", instance_class.name, name, replicas=int(asked))
         return None
 
     def _awaits(
         self,
-        kinds: Mapping[str, InstanceClass],
+        classes: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
         observed: ObservedState,
         now_s: float,
     ) -> bool:
         """Whether wanted instances are missing; those that take too long are given up."""
         missing = False
-        for name in kinds:
+        for name in classes:
             state, ready = self._classes[name], observed.ready.get(name, 0)
             if ready >= wanted.get(name, 0):
                 state.well(now_s)
@@ -185,7 +188,7 @@ class Reconciler:
 
     def _shrink(
         self,
-        kinds: Mapping[str, InstanceClass],
+        classes: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
         observed: ObservedState,
         now_s: float,
@@ -200,7 +203,7 @@ class Reconciler:
             action
             for name, status in observed.deployed.items()
             if now_s >= self._classes[name].free_s
-            and (action := self._reduction(name, status, kinds, wanted))
+            and (action := self._reduction(name, status, classes, wanted))
             and not self._classes[name].pends(action.replicas, now_s)
         ]
         if self.awaited and surplus and (room := self._room_made(surplus[0], observed, now_s)):
@@ -220,20 +223,20 @@ class Reconciler:
             return None
         for state in refused:
             state.refusals, state.free_s, state.pause_s = _REFUSALS - 1, now_s, PAUSE_S
-        left = observed.deployed[surplus.kind].replicas - 1
+        left = observed.deployed[surplus.class_name].replicas - 1
         if surplus.verb == "delete" and left <= 0:
             return surplus
-        return Action("scale", surplus.kind, surplus.name, replicas=left)
+        return Action("scale", surplus.class_name, surplus.name, replicas=left)
 
     def _reduction(
         self,
         name: str,
         status: Status,
-        kinds: Mapping[str, InstanceClass],
+        classes: Mapping[str, InstanceClass],
         wanted: Mapping[str, int],
     ) -> Action | None:
         count = wanted.get(name, 0)
-        if name not in kinds and not count:
+        if name not in classes and not count:
             return Action("delete", name, status.name)
         if status.replicas <= count:
             return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from carpool.errors import CarpoolError
 from scaler.control.action import Action
-from scaler.control.decisions import kind_of
+from scaler.control.decisions import without_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -151,8 +151,8 @@ class Round:
                 await self.act(controller)
         if not self.unreachable:
             for found in functions.ownerless.values():
-                for kind, status in found.items():
-                    await self._carry_out(None, Action("delete", kind, status.name))
+                for class_name, status in found.items():
+                    await self._carry_out(None, Action("delete", class_name, status.name))
         functions.active = not self._provider.dry
         return True
 
@@ -213,7 +213,7 @@ class Round:
         outcomes = await self._driver.call(partial(self._planned, by_name, views, now_s))
         for name, outcome in outcomes.items():
             controller = by_name[name]
-            if kind_of(outcome.failure) != kind_of(controller.failure):
+            if without_numbers(outcome.failure) != without_numbers(controller.failure):
                 news = f"{outcome.failure}; it keeps its plan" if outcome.failure else "is planned"
                 self._driver.say(f"{name}: {news}")
             controller.failure, controller.remarks = outcome.failure, outcome.notes

@@ -41,15 +41,15 @@ class Held:
     def add(self, view: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
         """The instances of ``view`` have been there for so long."""
         taken_rps = 0.0
-        for kind in view.plan.classes if view.plan else ():
-            found = view.instances.get(kind.name, Instances())
+        for each in view.plan.classes if view.plan else ():
+            found = view.instances.get(each.name, Instances())
             count = found.ready + found.loading
-            size = view.model.resources(kind.batch_size, kind.cpu, kind.gpu)
+            size = view.model.resources(each.batch_size, each.cpu, each.gpu)
             self.core_s += count * size.cpu * elapsed_s
             self.gpu_percent_s += count * size.gpu * elapsed_s
             self.cost += count * rule.lifetime(size, elapsed_s)
             if count:
-                taken_rps += count * (math.inf if kind.rate_high is None else kind.rate_high)
+                taken_rps += count * (math.inf if each.rate_high is None else each.rate_high)
         self.short_s += elapsed_s * (taken_rps < view.rate_rps)
 
 
@@ -91,4 +91,4 @@ class Shadow:
 
 
 def _planned(plan: Plan | None) -> dict[str, int]:
-    return {kind.name: kind.replicas for kind in plan.classes} if plan else {}
+    return {each.name: each.replicas for each in plan.classes} if plan else {}

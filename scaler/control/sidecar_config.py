@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from carpool.plan import Predicted
-from scaler.control.class_function import kind_of
+from scaler.control.class_function import class_of
 from scaler.control.transition import interim
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SidecarConfig:
         if not known:
             self.version += 1
             self.plan = replace(told, term=self.term, version=self.version, explain=plan.explain)
-        names = {kind.name for kind in told.classes}
+        names = {each.name for each in told.classes}
         instances = {name: where for name, where in ready.items() if name in names and where}
         if instances != self.instances:
             self.instances = instances
@@ -90,14 +90,14 @@ def stand_ins(
         ready: Addresses of the ready instances by class.
         awaited: Instances that are planned are missing.
     """
-    own = {kind.name for kind in plan.classes}
+    own = {each.name for each in plan.classes}
     if not awaited and any(ready.get(name) for name in own):
         return []
-    kinds = {name: kind_of(status) for name, status in deployed.items()}
+    classes = {name: class_of(status) for name, status in deployed.items()}
     return [
-        kind
+        each
         for name, where in ready.items()
-        if name not in own and (kind := kinds.get(name))
+        if name not in own and (each := classes.get(name))
         for _ in where
     ]
 

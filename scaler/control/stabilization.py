@@ -127,18 +127,18 @@ class Stabilization:
 
     def _part_way(self, before: Plan, plan: Plan, note: Callable[[str], None]) -> Plan:
         """The new plan, or if that stops too many at once the old one with fewer instances."""
-        after = {kind.name: kind.replicas for kind in plan.classes}
+        after = {each.name: each.replicas for each in plan.classes}
         kept = 1 - self._limits.shrink
         reduced = tuple(
             replace(
-                kind,
+                each,
                 replicas=max(
-                    min(after.get(kind.name, 0), kind.replicas), math.ceil(kind.replicas * kept)
+                    min(after.get(each.name, 0), each.replicas), math.ceil(each.replicas * kept)
                 ),
             )
-            for kind in before.classes
+            for each in before.classes
         )
-        there = {kind.name: kind.replicas for kind in reduced}
+        there = {each.name: each.replicas for each in reduced}
         if all(after.get(name, 0) >= count for name, count in there.items() if count > 1):
             return plan
         note("more instances would stop than may in one round")

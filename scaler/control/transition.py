@@ -20,14 +20,19 @@ def interim(plan: Plan, surplus: Sequence[InstanceClass]) -> Plan:
     They get the share that is theirs by what they can take; classes of the same name share theirs.
     A route that asks for an accuracy leads to variants that have it, and to nothing else.
     """
-    names = {kind.name for kind in plan.classes}
-    others = Counter(kind for kind in surplus if kind.name not in names)
+    names = {instance_class.name for instance_class in plan.classes}
+    others = Counter(
+        instance_class for instance_class in surplus if instance_class.name not in names
+    )
     if not others or not plan.routes:
         return plan
-    spare = {kind: _capacity(replace(kind, replicas=count)) for kind, count in others.items()}
+    spare = {
+        instance_class: _capacity(replace(instance_class, replicas=count))
+        for instance_class, count in others.items()
+    }
     own = sum(map(_capacity, plan.classes))
     accuracies = {offer.variant: offer.accuracy for offer in plan.variants}
-    classes = {kind.name: kind for kind in others}
+    classes = {instance_class.name: instance_class for instance_class in others}
     return replace(
         plan,
         classes=(*plan.classes, *classes.values()),
@@ -49,12 +54,18 @@ def _with(
         return route
     share = total / (total + own)
     weights = {name: (1 - share) * part for name, part in route.weights.items()}
-    for kind, amount in suiting.items():
-        weights[kind.name] = weights.get(kind.name, 0.0) + share * amount / total
+    for instance_class, amount in suiting.items():
+        weights[instance_class.name] = (
+            weights.get(instance_class.name, 0.0) + share * amount / total
+        )
     return replace(route, weights=weights)
 
 
-def _capacity(kind: InstanceClass) -> float:
+def _capacity(instance_class: InstanceClass) -> float:
     """Requests per second that the instances of a class can take."""
-    each = kind.rate_high or (kind.batch_size / kind.exec_s if kind.exec_s else kind.batch_size)
-    return each * kind.replicas
+    each = instance_class.rate_high or (
+        instance_class.batch_size / instance_class.exec_s
+        if instance_class.exec_s
+        else instance_class.batch_size
+    )
+    return each * instance_class.replicas

@@ -149,8 +149,8 @@ class Dashboard:
 
     def _seen(self, controller: Controller, present: set[str]) -> dict[str, Resources]:
         """Sizes of the classes of the plan, and of those that are left of earlier ones."""
-        kinds = controller.plan.classes if controller.plan else ()
-        new = {kind.name: Resources(kind.cpu, kind.gpu, kind.memory_mb or 0.0) for kind in kinds}
+        classes = controller.plan.classes if controller.plan else ()
+        new = {each.name: Resources(each.cpu, each.gpu, each.memory_mb or 0.0) for each in classes}
         old = self._sizes.get(controller.name, {})
         left = {name: size for name, size in old.items() if name in present}
         self._sizes[controller.name] = {**left, **new}

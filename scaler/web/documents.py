@@ -94,7 +94,7 @@ class Documents:
             "policy": self._planner.policy_of(controller),
             "rate_rps": _number(sum(rates.values())),
             "queued": controller.registry.queued(now_s),
-            "planned": sum(kind.replicas for kind in plan.classes) if plan else 0,
+            "planned": sum(each.replicas for each in plan.classes) if plan else 0,
             "ready": sum(each.ready for each in found.values()),
             "loading": sum(each.loading for each in found.values()),
             "unplaced_rps": controller.unplaced_rps,

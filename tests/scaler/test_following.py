@@ -57,7 +57,7 @@ class Gateway:
             before = self.listed[action.name]
             new = action.replicas - before.replicas
             self.listed[action.name] = replace(before, replicas=action.replicas)
-            self.ready_at += [(now_s + 2.5, action.kind)] * max(0, new)
+            self.ready_at += [(now_s + 2.5, action.class_name)] * max(0, new)
             self.asked.append((now_s, self.instances))
         else:
             self.listed.pop(action.name, None)

@@ -56,7 +56,7 @@ class LatencySource:
         model = self._plain()
         if model is None or isinstance(model, VariantSet) or plan is None:
             return
-        sizes = {kind.name: (kind.cpu, kind.gpu) for kind in plan.classes}
+        sizes = {each.name: (each.cpu, each.gpu) for each in plan.classes}
         for found in report.classes:
             if found.name in sizes:
                 self.correction.observe(

@@ -19,7 +19,7 @@ from scaler.control.class_function import (
     MADE_FROM_LABEL,
     Status,
     class_function,
-    kind_of,
+    class_of,
     name_of,
 )
 from scaler.control.decisions import Decisions
@@ -280,7 +280,7 @@ def test_a_class_is_the_users_function_in_another_size() -> None:
     assert "a" == document["labels"]["team"]
     assert "com.openfaas.scale.min" not in document["labels"]
     listed = Status.of({**document, "name": "f--large"})
-    assert replace(LARGE, replicas=0, rate_high=None) == kind_of(listed)
+    assert replace(LARGE, replicas=0, rate_high=None) == class_of(listed)
 
 
 def test_an_instance_knows_its_variant() -> None:
@@ -288,7 +288,7 @@ def test_an_instance_knows_its_variant() -> None:
     kind = InstanceClass("tiny-b4", cpu=1, batch_size=4, replicas=0, variant="tiny")
     document = class_function(BASE, kind)
     assert "tiny" == document["envVars"]["model_variant"]
-    assert kind == kind_of(Status.of({**document, "name": "f--tiny-b4"}))
+    assert kind == class_of(Status.of({**document, "name": "f--tiny-b4"}))
 
 
 def test_memory_that_was_measured_of_a_variant_is_no_limit() -> None:

@@ -40,7 +40,7 @@ def report(**fields: Any) -> FrontReport:
 
 def deployed(controller: Controller, kind: str, replicas: int) -> dict[str, Status]:
     """What a gateway lists after the actions that a control asks for first."""
-    (action,) = [a for a in controller.step(0.0, 0.0) if a.kind == kind]
+    (action,) = [a for a in controller.step(0.0, 0.0) if a.class_name == kind]
     document = {**action.document, "name": action.name, "replicas": replicas}
     return {kind: Status.of({**document, "availableReplicas": replicas})}
 

@@ -38,7 +38,7 @@ def test_more_and_fewer_of_a_class() -> None:
         classes=(dataclasses.replace(SMALL, replicas=1), dataclasses.replace(LARGE, replicas=5)),
     )
     assert [("b4-c1-g10", 3, 0), ("b1-c2", 0, 2)] == [
-        (change.kind.name, change.start, change.stop) for change in changes(BEFORE, after)
+        (change.instance_class.name, change.start, change.stop) for change in changes(BEFORE, after)
     ]
 
 
@@ -47,7 +47,7 @@ def test_a_class_of_another_size_is_another_class() -> None:
     wider = dataclasses.replace(SMALL, cpu=4.0)
     after = dataclasses.replace(BEFORE, classes=(wider, LARGE))
     assert [(4.0, 3, 0), (2.0, 0, 3)] == [
-        (change.kind.cpu, change.start, change.stop) for change in changes(BEFORE, after)
+        (change.instance_class.cpu, change.start, change.stop) for change in changes(BEFORE, after)
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_class_that_is_gone_stops() -> None:
         BEFORE, classes=(LARGE,), routes=(Route("*", {"b4-c1-g10": 1.0}, 0.05),)
     )
     (change,) = changes(BEFORE, after)
-    assert ("b1-c2", 3) == (change.kind.name, change.stop)
+    assert ("b1-c2", 3) == (change.instance_class.name, change.stop)
 
 
 def test_routes_and_windows_are_told() -> None:

@@ -54,7 +54,9 @@ class World:
             if self.broken:
                 refused = self.broken != "down"
                 self.rollout.failed(action, self.broken, self.now_s, refused=refused)
-            elif self.replicas.get(action.kind, 0) < action.replicas and not self.room(action):
+            elif self.replicas.get(action.class_name, 0) < action.replicas and not self.room(
+                action
+            ):
                 self.rollout.failed(action, "no room", self.now_s)
             elif action.verb == "deploy" and len(self.documents) >= self.functions:
                 self.rollout.failed(action, "no more functions", self.now_s)
@@ -66,12 +68,12 @@ class World:
 
     def room(self, action: Action) -> bool:
         """Whether there is a place for each instance, with this one done."""
-        others = sum(count for name, count in self.replicas.items() if name != action.kind)
+        others = sum(count for name, count in self.replicas.items() if name != action.class_name)
         return others + action.replicas <= self.places
 
     def carry_out(self, action: Action) -> None:
         """As a provider would; instances that go are the ready ones first."""
-        name = action.kind
+        name = action.class_name
         if action.verb in ("deploy", "update"):
             self.documents[name] = dict(action.document)
             self.replicas.setdefault(name, self.least)
