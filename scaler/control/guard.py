@@ -138,7 +138,7 @@ class Guard:
         if proposal is None or not proposal.instances:
             return None
         try:
-            return self._bounded(load, build_plan(load, proposal, self._name))
+            return self._bounded(load, build_plan(load, proposal, self._name, self._term))
         except Exception as error:  # noqa: BLE001  what makes no plan is the policy's fault
             self.failures[load.name] = raised(error)
             return None

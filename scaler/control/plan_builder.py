@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
@@ -26,15 +26,18 @@ _MOVED = 0.01  # of a share; else every change of the rate would make a new plan
 _LOAD_STEP_S = 0.5  # of what an instance was seen to load; else every start would make a new plan
 _ON_THE_WAY = 0.1  # of an objective: what a request takes besides waiting and its execution
 _EVERYBODY = "*"
+_WORDS = ("version", "term", "predicted", "explain")
+_CARRIED_OUT = [field.name for field in fields(Plan) if field.name not in _WORDS]
 
 
-def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
+def build_plan(load: FunctionLoad, proposal: Proposal, policy: str, term: int) -> Plan:
     """The plan of a proposal; the one in force if nothing but words has changed.
 
     Args:
         load: Of the function.
         proposal: With at least one size, maybe with a count of 0.
         policy: The policy's name.
+        term: Of the plan, if it is a new one.
     """
     before = load.plan
     # In the order in which they are best placed: what needs no GPU fills up the servers.
@@ -52,7 +55,7 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
     return Plan(
         function=load.name,
         version=before.version if before else 1,  # what changes is `numbered`
-        term=before.term if before else 0,
+        term=term,
         routes=routes,
         predicted=proposal.predicted or Predicted(cost_per_request=_cost(load, proposal)),
         explain=tuple(proposal.explain),
@@ -62,18 +65,11 @@ def build_plan(load: FunctionLoad, proposal: Proposal, policy: str) -> Plan:
 
 def numbered(plan: Plan, before: Plan | None, term: int) -> Plan:
     """The plan with this term and the version after that of the one in force, if it is another."""
-    if plan is before:
-        return plan
     if before is None:
-        return replace(plan, term=term)
-    as_before = replace(
-        plan,
-        term=before.term,
-        version=before.version,
-        predicted=before.predicted,
-        explain=before.explain,
-    )
-    return before if as_before == before else replace(plan, term=term, version=before.version + 1)
+        return plan if plan.term == term else replace(plan, term=term)
+    if plan is before or all(getattr(plan, name) == getattr(before, name) for name in _CARRIED_OUT):
+        return before
+    return replace(plan, term=term, version=before.version + 1)
 
 
 def with_windows(plan: Plan, windows: Windows | None) -> Plan:
