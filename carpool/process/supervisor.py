@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.backoff import Backoff
+from carpool.errors import CarpoolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 __all__ = ["Supervisor", "wait_within"]
+
+log = logging.getLogger(__name__)
 
 
 class Endable(Protocol):
@@ -30,8 +34,8 @@ class Supervisor:
     """Runs something again whenever it has ended, until it is stopped.
 
     Args:
-        run: one run, from its start to its end; returns what became of it, in words. What it
-            raises ends the supervision.
+        run: one run, from its start to its end; returns what became of it, in words. A
+            `CarpoolError` that it raises ends the supervision.
         process: what runs then.
         on_end: called after each run that was not stopped, with what became of it and the seconds
             until the next.
@@ -63,7 +67,7 @@ class Supervisor:
         """Begin the first run, and wait for ``ready``.
 
         Raises:
-            Exception: what ended the supervision instead.
+            CarpoolError: what ended the supervision instead.
         """
         self.start()
         assert self._task  # noqa: S101 - it was started
@@ -106,12 +110,23 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while not self.stopping:
             began_s = loop.time()
-            outcome = await self._run()
+            outcome = await self._run_once()
             if self.stopping:
                 return
             pause_s = self._backoff.after(loop.time() - began_s)
             self._on_end(outcome, pause_s)
             await wait_within(self._stop, pause_s)
+
+    async def _run_once(self) -> str:
+        """One run; a fault of ours in it is logged, and does not keep it from being run again."""
+        try:
+            return await self._run()
+        except CarpoolError:
+            raise
+        except Exception as error:
+            log.exception("what is to be kept running failed")
+            await self._process.kill()
+            return f"failed: {error!r}"
 
 
 async def wait_within(event: asyncio.Event, timeout_s: float) -> None:

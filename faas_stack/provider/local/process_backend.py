@@ -1,9 +1,9 @@
 """The process backend: every instance is a sidecar process of its own, on a Unix socket.
 
 Theory of operation: an image is a folder that was assembled for it; an instance runs the entry
-command there, with its socket and temporary folder in the provider's private
-run folder, and is kept running (see `supervised_instance`). A keeper process ends everything if the
-provider itself disappears (see `leftovers`).
+command there, with its socket and temporary folder in the provider's private run folder, and is
+kept running (see `supervised_instance`). A keeper process ends everything if the provider itself
+disappears (see `leftovers`).
 
 Limits of cores and memory hold as far as the machine lets us (see `faas_stack.partition`).
 Constraints other than pinned cores, and a read-only root, are what containers are for: they are

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from carpool.errors import CarpoolError
 from carpool.process.supervisor import Supervisor
 
 
@@ -41,7 +42,8 @@ class Running:
     async def kill(self) -> None:
         """As by SIGKILL."""
         self.signals.append("kill")
-        self.end("killed")
+        if self._over:
+            self.end("killed")
 
 
 def nothing(_outcome: str, _pause_s: float) -> None:
@@ -106,15 +108,39 @@ def test_a_run_that_fails_for_good() -> None:
 
     async def fails() -> str:
         msg = "for good"
-        raise LookupError(msg)
+        raise CarpoolError(msg)
 
     async def scene() -> None:
         supervisor = Supervisor(fails, Running(deaf=True), nothing)
-        with pytest.raises(LookupError, match="for good"):
+        with pytest.raises(CarpoolError, match="for good"):
             await supervisor.start_until(asyncio.Event())
         assert not await supervisor.stop(60)
 
     uvloop.run(scene())
+
+
+def test_a_fault_of_ours_does_not_end_the_supervision(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, what runs is killed, and there is another run."""
+    told: list[str] = []
+
+    async def scene() -> None:
+        running = Running()
+        faults = [LookupError("unforeseen")]
+
+        async def run() -> str:
+            if faults:
+                raise faults.pop()
+            return await running.run()
+
+        supervisor = Supervisor(run, running, lambda outcome, _: told.append(outcome))
+        supervisor.start()
+        await running.began.wait()
+        await supervisor.stop(60)
+        assert ["kill", "terminate"] == running.signals
+
+    uvloop.run(scene())
+    assert told == ["failed: LookupError('unforeseen')"]
+    assert "unforeseen" in caplog.text
 
 
 def test_a_start_waits_until_it_is_ready() -> None:
