@@ -123,6 +123,7 @@ async def deaf(server: Flooded, raw: bytes) -> socket.socket:
     return client
 
 
+@pytest.mark.slow
 @on_loop
 async def test_clients_that_do_not_read(effort: Effort) -> None:
     """Their answers exceed the limit: it holds, and afterwards the memory is back."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STARTER = models.FOLDER.parent / "templates/python3-onnx-batch/function/example.onnx"
 
 
-MODELS = [pytest.param("resnet50", marks=pytest.mark.slow), "wide", "tiny"]
+MODELS = [*(pytest.param(name, marks=pytest.mark.slow) for name in ("resnet50", "wide")), "tiny"]
 
 
 def run(path: Path, batch: int) -> NDArray[np.float32]:

@@ -190,6 +190,7 @@ async def test_replica_that_dies_while_answering(rig: Rig) -> None:
     seen(await rig.call("GET", "/function/fn"))
 
 
+@pytest.mark.slow
 @story()
 async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> None:
     """Under load, killing replicas costs at most the calls they had; all are answered."""

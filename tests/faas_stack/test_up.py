@@ -274,6 +274,7 @@ def test_broken_stack_file(folder: Path) -> None:
     assert "functions.plain.x = '1'" in lines[1]
 
 
+@pytest.mark.slow
 def test_faas_cli(folder: Path) -> None:
     """The real faas-cli lists, deploys, describes, scales by update and removes."""
     cli = require_tool("faas-cli")

@@ -17,7 +17,6 @@ import os
 import socket
 import struct
 import sys
-from pathlib import Path
 
 __all__ = ["command"]
 
@@ -30,7 +29,7 @@ _IFF_UP = 1
 
 def command(argv: tuple[str, ...]) -> tuple[str, ...]:
     """What to start so that ``argv`` runs in a network namespace of its own."""
-    return (sys.executable, "-I", "-S", str(Path(__file__).resolve()), *argv)
+    return (sys.executable, "-I", "-S", os.path.realpath(__file__), *argv)
 
 
 def _unshare(flags: int) -> None:
@@ -48,6 +47,8 @@ def _enter() -> None:
         if error.errno != errno.EPERM:
             raise
         _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        from pathlib import Path  # noqa: PLC0415 - it takes as long as all the rest
+
         this = Path("/proc/self")
         (this / "setgroups").write_text("deny")
         (this / "uid_map").write_text(f"{user} {user} 1")

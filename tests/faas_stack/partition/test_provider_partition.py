@@ -118,6 +118,7 @@ async def test_an_instance_that_takes_more_memory_is_killed_alone(rig: Rig) -> N
 # -- what it keeps and leaves -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_v1
 @story(STAGE, capacity=TWO)
 async def test_limits_survive_a_restart_of_the_function(rig: Rig) -> None:
@@ -194,6 +195,7 @@ def test_groups_of_a_killed_provider_are_removed(tmp_path: Path) -> None:
     wait_until(lambda: not left(name), what="no group")
 
 
+@pytest.mark.slow
 @needs_v1
 def test_groups_of_a_provider_killed_with_its_keeper_go_at_the_next_start(tmp_path: Path) -> None:
     """Even then nothing is left for good: the next provider ends and removes it."""
@@ -238,6 +240,7 @@ async def test_more_than_there_is_is_refused(rig: Rig) -> None:
     await rig.ready("free", 3)
 
 
+@pytest.mark.slow
 @story(STAGE, capacity=TWO)
 async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
     """Scaled to zero its share is free; a call is refused with the reason until it fits."""
@@ -250,6 +253,7 @@ async def test_a_function_asleep_holds_nothing(rig: Rig) -> None:
     assert 200 == (await rig.call("GET", "/function/a")).status
 
 
+@pytest.mark.slow
 @story(STAGE, capacity=TWO)
 async def test_a_new_instance_waits_for_the_end_of_an_old_one(rig: Rig) -> None:
     """A share that is promised already is not used before it is free."""
@@ -265,6 +269,7 @@ async def test_a_new_instance_waits_for_the_end_of_an_old_one(rig: Rig) -> None:
     assert not alive(pid)
 
 
+@pytest.mark.slow
 @story(STAGE, capacity=TWO)
 async def test_an_update_without_room_beside_it_takes_the_place(rig: Rig) -> None:
     """The old replica goes first, requests wait for the new one, and none is refused."""

@@ -95,7 +95,7 @@ async def together(running: Sidecar, *words: str) -> list[int]:
     ("offence", "function"),
     [
         pytest.param("hang", False, id="hang"),
-        pytest.param("spin", False, id="spin"),
+        pytest.param("spin", False, id="spin", marks=pytest.mark.slow),
         pytest.param("stop", False, id="stop"),
         pytest.param("hang", True, id="hang behind of-watchdog", marks=pytest.mark.slow),
         pytest.param("stop", True, id="stop behind of-watchdog", marks=pytest.mark.slow),

@@ -100,6 +100,7 @@ async def test_a_busy_handler_takes_requests_and_short_answers_leave_before_long
     capfd.readouterr()
 
 
+@pytest.mark.slow
 @on_loop
 async def test_two_models_in_one_function_run_side_by_side(
     sidecar: Start, recurrent: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
