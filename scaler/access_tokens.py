@@ -1,4 +1,4 @@
-"""Who may speak with a scaler: holders of its token, by one of its names.
+"""Access to a scaler: for holders of its token, by one of its names.
 
 Sidecars may have a token of their function's own instead (`carpool.sync`).
 """

@@ -1,4 +1,4 @@
-"""What of the scaler's state is kept in its store, and when.
+"""Writes the scaler's state to its store, and reads it after a restart.
 
 `collect` takes what has changed, on the event loop; `keep` writes it, in a thread. What was written
 last is what a scaler that starts again goes on from.

@@ -1,4 +1,4 @@
-"""What the scaler must not forget, in one SQLite file: plans, what was learned, what came.
+"""The scaler's store, one SQLite file: plans, what was learned, counts of arrivals.
 
 Documents by kind and name, each a JSON object that its owner understands, and counts of arrivals by
 the minute. A round of the scaler is one transaction: after a crash the file says what it said after

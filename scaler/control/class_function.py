@@ -1,4 +1,4 @@
-"""What is deployed for a class of instances: the user's function once more, with its own size.
+"""The OpenFaaS function of an instance class: the user's function, with the class's size.
 
 A class of a plan is an OpenFaaS function of its own, ``NAME--CLASS``; its replicas are the class's
 instances. It carries labels that say whose it is and what it was made from, so that a scaler

@@ -1,4 +1,4 @@
-"""One function under the scaler: all that is known of it, what should run, what is to be done.
+"""The controller of one function: reports and plans in, actions and sidecar configuration out.
 
 It puts the parts together: what sidecars report (`registry`), how many instances there should be
 (`desired_replicas`), which calls of the OpenFaaS API lead there (`reconciler`), and what the front

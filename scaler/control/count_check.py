@@ -1,4 +1,4 @@
-"""A second count of a function's requests, held against what its sidecars have counted.
+"""Checks the sidecars' count of a function's requests against a second count.
 
 Nobody counts at the same moment: a gateway counts when a request has been answered, Prometheus
 reads that every now and then, and sidecars report a little later what has come. So a minute of

@@ -1,4 +1,4 @@
-"""What every function's control is made with."""
+"""What every function's controller is made with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the gateway and the sidecars say different things of a function, for a while.
+"""Disagreements of the gateway and the sidecars about a function that last for a while.
 
 Of its instances: either learns of a change a little later than the other, so that a moment's
 difference is nothing. The same for counts of its requests from other sources (`count_check`).

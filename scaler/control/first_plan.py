@@ -1,4 +1,4 @@
-"""What a function runs before there is anything to plan with.
+"""The first plan of a function, before there is a latency model to plan with.
 
 That is what runs already, if classes of it are deployed: a scaler that has lost its memory
 replaces nothing. Else it is instances of the one size that the function's settings name, so that

@@ -1,4 +1,4 @@
-"""Stands between a scaling policy and what its proposals are carried out on.
+"""The guard: makes plans of what a scaling policy proposes, live and simulated.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""What a function's prewarm policy learns of its idle times, and says about its last instance."""
+"""Idle times of a function: reported by its fronts, learned by its prewarm policy."""
 
 from __future__ import annotations
 

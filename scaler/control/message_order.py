@@ -1,8 +1,8 @@
-"""Who has said what last: a message that comes twice, or too late, is told from a new one.
+"""The order of messages by sender: one that comes twice, or too late, is told from a new one.
 
 A sender is one life of one sidecar. It numbers its messages, so whatever is not above the last
 number is a message played back (or one that was sent again because its answer was lost, which is
-as little to be counted twice). MessageOrder that have not been heard of for long are forgotten.
+as little to be counted twice). Senders that have not been heard of for long are forgotten.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def _offer(load: FunctionLoad, name: str, size: Size) -> OnOffer:
 def _routes(
     load: FunctionLoad, proposal: Proposal, sizes: list[Size], names: Mapping[Size, str]
 ) -> tuple[Route, ...]:
-    """One for everybody, who get what the strictest application gets, and others' own."""
+    """One for all requests, as the strictest application needs it, and those of others."""
     shares = {app: _parts(given, names) for app, given in proposal.shares.items()}
     everywhere = _parts(_capacities(proposal.instances, sizes), names)
     waits_s = _waits(load, proposal, sizes)
@@ -205,7 +205,7 @@ def _capacities(instances: Mapping[Size, int], sizes: list[Size]) -> dict[Size, 
 
 
 def _waits(load: FunctionLoad, proposal: Proposal, sizes: list[Size]) -> dict[str, float]:
-    """By application, and for everybody."""
+    """By application, and for all others."""
     given = proposal.wait_s
     if isinstance(given, Mapping):
         rest = given.get(_EVERYBODY, min(given.values(), default=0.0))

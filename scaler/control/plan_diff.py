@@ -1,4 +1,4 @@
-"""What changes from one plan of a function to the next, as numbers and in sentences.
+"""The difference of two plans of a function, as numbers and in sentences.
 
 Pure comparison: who carries a change out, and how, is not known here.
 """

@@ -1,4 +1,4 @@
-"""What the sidecars of one function have said: who there is, what is asked for, how it goes.
+"""The registry of one function: its sidecars, and what they report of load and instances.
 
 Reports of fronts and announcements of instances go in; sums over all of them come out, each for a
 moment. Who has not been heard of for a while does not count; an instance that a front still reaches
@@ -135,7 +135,7 @@ class Registry:
         }
 
     def forget(self, now_s: float) -> None:
-        """Drop who has left, or has been silent for so long that nothing will come."""
+        """Drop sidecars that have left, or are silent for so long that nothing will come."""
         lost_s = now_s - 10 * self.silent_s
         self._fronts = {s: f for s, f in self._fronts.items() if f.heard_s > lost_s}
         reached = self._reached(now_s)

@@ -1,4 +1,4 @@
-"""What was asked of the gateway for one class, held against what it lists.
+"""The replicas requested of the gateway for one class, against those that it lists.
 
 A count that is another than was asked for, from the start, is the gateway's limit; one that was
 right before has been changed from outside.
@@ -62,7 +62,7 @@ class Asked:
         self.pause_s = min(2 * self.pause_s, _PAUSE_MAX_S)
 
     def well(self, now_s: float) -> None:
-        """All is as it should be; who fights for a count makes it so again and again."""
+        """All is as it should be; an autoscaler that fights for a count repeats it."""
         self.lacking_s, self.given_up, self.cautious = None, False, False
         if now_s >= self.trouble_s + _CALM_S:
             self.trouble, self.pause_s = "", PAUSE_S

@@ -1,4 +1,4 @@
-"""Another policy on the live load, whose plans nobody carries out.
+"""A shadow policy: plans on the live load, and its plans are not carried out.
 
 It sees the same rates, models and bounds as the policy in charge, and for instances what its own
 plans would have given it, at once and always. What it would hold is added up beside what is held.

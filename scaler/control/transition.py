@@ -1,4 +1,4 @@
-"""The plan that sidecars follow while instances of an old one stand in for those that load."""
+"""The interim plan that sidecars follow while old instances stand in for new ones that load."""
 
 from __future__ import annotations
 

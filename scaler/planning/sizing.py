@@ -49,7 +49,7 @@ class Objective:
 
     @classmethod
     def of(cls, view: FunctionLoad, offset: float, *, rounded: bool = False) -> Objective:
-        """The objective of a function and everybody who calls it.
+        """The tightest objective of a function's applications.
 
         Args:
             view: The function; where its model's error is known, that is the offset.

@@ -39,7 +39,7 @@ policies:
 
 
 class Modest:
-    """Somebody's policy, which says that all it wants is not enough."""
+    """A user's policy, which says that all it wants is not enough."""
 
     @dataclass(frozen=True)
     class Params:

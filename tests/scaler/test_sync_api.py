@@ -231,7 +231,7 @@ async def test_a_function_s_token_speaks_for_it_alone(caller: Caller) -> None:
 
 
 def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
-    """Whoever has the token, too, finds neither functions nor metrics nor the page there."""
+    """With the token, too, there are neither functions nor metrics nor the page there."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:
@@ -246,7 +246,7 @@ def test_a_listener_for_sidecars_answers_syncs_alone(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first of a kind is a warning; who is being shouted at reads one line."""
+    """The first of a kind is a warning; further ones are only counted."""
 
     async def scene() -> None:
         async with scaler(tmp_path) as caller:
@@ -285,7 +285,7 @@ async def test_people_see_functions_with_the_token_only(caller: Caller) -> None:
 
 @pytest.mark.parametrize("header", [("origin", "http://evil.example"), ("host", "evil.example")])
 def test_foreign_pages_get_nothing(tmp_path: Path, header: tuple[str, str]) -> None:
-    """With or without a token; only who shows the token may come by any name, to report."""
+    """With or without a token; only with the token may a caller come by any name, to report."""
 
     async def attack() -> None:
         shown = ("authorization", f"Bearer {TOKEN}")

@@ -58,7 +58,7 @@ def test_a_list_that_cannot_be_read_changes_nothing(
 
 
 def test_a_list_that_is_not_there_at_first_is_an_error(tmp_path: Path) -> None:
-    """Whoever starts a scaler learns what he has mistyped."""
+    """A scaler does not start with a mistyped option, and names it."""
     lists = VariantLists({"objects": tmp_path / "none.json"})
     with pytest.raises(ConfigError, match=r"none\.json"):
         lists.read("objects")

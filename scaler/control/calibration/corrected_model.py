@@ -201,7 +201,7 @@ class Correction:
         self._watch()
 
     def _watch(self) -> None:
-        """Begin, renew or end the alarm. Who is quicker than foretold harms nobody."""
+        """Begin, renew or end the alarm. Batches quicker than predicted are no reason."""
         times = self._times()
         beyond = self.base_s >= MOST_BASE_S or self.factor >= MOST_FACTOR
         if not beyond and times <= (_CALM if self._alarm else _ALARM):

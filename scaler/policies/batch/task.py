@@ -1,4 +1,4 @@
-"""One function's round under BATCH: what is best, whether what is in force stays, and who has room.
+"""One function's round under BATCH: what is best, whether the plan in force stays, what has room.
 
 A task is of one load and one objective; all that it finds out it keeps, so that asking again at the
 same load costs nothing.

@@ -110,7 +110,7 @@ class Neighbours:
         return [group for groups in alone for group in groups]
 
     def _cost(self, cut: Cut) -> float:
-        """Money per request; who cannot be served even alone costs nothing."""
+        """Money per request; an application that cannot be served even alone costs nothing."""
         group = self._settled(cut)
         alone = cut[0] == cut[1]
         return group.cost if group else 0.0 if alone else math.inf

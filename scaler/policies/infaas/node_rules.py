@@ -1,4 +1,4 @@
-"""When to add a server: INFaaS's three rules (ATC'21, section 4.2.3), as advice to who can.
+"""When to add a server: INFaaS's three rules (ATC'21, section 4.2.3), as advice to the operator.
 
 1. Some resource is used by more than 80 % on every server.
 2. Every instance on some kind of hardware is interfered with.

@@ -143,7 +143,7 @@ class Task:
         return own
 
     def solution(self, counts: Counts, *, well: bool = False) -> Solution:
-        """These instances, shared among the needs; who has the least choice goes first.
+        """These instances, shared among the needs; the need with the least choice goes first.
 
         Args:
             counts: How many of each option.

@@ -1,4 +1,4 @@
-"""The smaller parts of a live scaler: who spoke last, how often to speak, what is told to whom."""
+"""The smaller parts of a live scaler: message order, sync pace, sidecar configuration, registry."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_what_runs_already_is_found_and_not_replaced() -> None:
 
 
 def test_a_function_that_may_have_none_follows_its_windows() -> None:
-    """A prewarm policy says when the last instance goes; who comes then is held and wakes one."""
+    """A prewarm policy says when the last instance goes; a request then wakes one."""
     keep = FixedKeepAlive(FixedKeepAlive.Params(keep_alive_s=30))
     controller = Controller(base(), Dependencies(models={"f": MODEL}, prewarm=lambda: keep))
     seen = controller.to_plan(0.0, 0.0)

@@ -22,7 +22,7 @@ def test_what_chance_and_edges_explain_is_no_disagreement(theirs: float, ours: f
 
 
 def test_more_and_fewer_are_told_apart() -> None:
-    """Who counts more than the sidecars knows of some that are not heard of here."""
+    """A count above that of the sidecars knows of some that do not report here."""
     assert "counts 80/s where the sidecars count 50/s: reports" in minutes(80, 50).said(120.0)[0]
     assert "counts 50/s where the sidecars count 80/s: some" in minutes(50, 80).said(120.0)[0]
 
@@ -83,7 +83,7 @@ def test_what_is_read_seldom_is_compared_at_the_time_it_was_read(
 
 
 def test_a_count_that_is_gone_is_missed_if_there_is_something_to_count() -> None:
-    """Whoever counts is not read any more, or never was; a function at rest is no reason."""
+    """The second count is not read any more, or never was; a function at rest is no reason."""
     recount = CountCheck("Prometheus")
     for now_s in range(0, 60, 5):
         recount.note(now_s * 5.0, now_s * 5, float(now_s))

@@ -1,4 +1,4 @@
-"""How many instances are to be there: keep-alive, prewarm, scale to zero, somebody who waits."""
+"""How many instances are to be there: keep-alive, prewarm, scale to zero, waiting requests."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_windows_are_no_keep_alive_of_each_instance() -> None:
 
 
 def test_one_is_enough_for_who_waits_where_there_is_none() -> None:
-    """A plan of no instances gets one as soon as somebody waits."""
+    """A plan of no instances gets one as soon as a request waits."""
     assert {"a": 1} == DesiredReplicas().wanted(plan(0), FunctionState(queued=3, starving=True))
 
 

@@ -85,7 +85,7 @@ class Notes(Driver):
 def two(
     by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
 ) -> dict[str, Outcome]:
-    """Two instances, for whoever has no plan yet."""
+    """Two instances, for a function without a plan."""
     del by_name, now_s
     return {name: Outcome(plan(name, 1, 2)) for name, view in views.items() if view.plan is None}
 

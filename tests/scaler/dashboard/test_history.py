@@ -88,7 +88,7 @@ def test_a_miss_is_late_failed_expired_or_refused() -> None:
     ],
 )
 def test_cost_is_by_the_billing_rule(rule: Any, cost_per_hour: float) -> None:
-    """Who pays for instances pays for those that load too, who pays for use for batches."""
+    """Billed by instances, those that load are paid too; billed by use, batches are."""
     (sample,) = noted(
         {},
         {

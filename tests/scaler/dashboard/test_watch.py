@@ -1,4 +1,4 @@
-"""The page's files and data over a real socket: who gets them, and what is in them."""
+"""The page's files and data over a real socket: for which callers, and what is in them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_the_past_is_asked_for_with_the_token(caller: Caller) -> None:
 
 @with_scaler
 async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
-    """Each sample is told once to whoever says what the last one was."""
+    """Each sample is told once to a reader that says what the last one was."""
     controller = caller.functions.find("echo")
     assert controller is not None
     controller.follow(controller.first_plan(), 0.0)

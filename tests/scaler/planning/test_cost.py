@@ -182,7 +182,7 @@ def test_longer_never_costs_less(
 
 
 class Free:
-    """A billing rule of somebody else."""
+    """A billing rule of another package."""
 
     def __init__(self, prices: Prices) -> None:
         del prices

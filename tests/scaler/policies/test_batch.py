@@ -188,7 +188,7 @@ def test_extreme_rates(rate: float, budget: float | None, billing: str) -> None:
 
 
 def test_without_a_load_nothing_runs() -> None:
-    """But the class to start when somebody comes is named; with somebody waiting, one runs."""
+    """But the class to start when a request comes is named; with a request waiting, one runs."""
     idle = view(0.0, model=QUICK)
     assert 0 == planned(batch(), idle).plans["classify"].classes[0].replicas
     waiting = dataclasses.replace(idle, queued=1)

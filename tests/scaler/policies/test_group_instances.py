@@ -28,7 +28,7 @@ def test_erlang_s_c(instances: int, busy: float, share: float) -> None:
 
 
 def test_too_few_never_catch_up() -> None:
-    """Everybody waits where there is as much to do as can be done."""
+    """All batches wait where there is as much to do as can be done."""
     assert 1 == waiting_share(2, 2.0) == waiting_share(0, 0.0)
 
 

@@ -41,7 +41,7 @@ def test_without_requests_nothing_is_needed() -> None:
 
 @pytest.mark.parametrize("slack_s", [0.0, -0.1])
 def test_without_slack_nothing_is_enough(slack_s: float) -> None:
-    """Somebody always finds all instances busy."""
+    """Some request always finds all instances busy."""
     assert math.inf == needed_rps(10.0, 0.1, slack_s, 0.01)
 
 

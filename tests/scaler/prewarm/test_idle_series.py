@@ -61,7 +61,7 @@ def test_a_forecast_is_within_the_range_of_the_latest(idle: list[float]) -> None
 
 @given(parts=st.lists(IDLE, min_size=3, max_size=3))
 def test_merging_has_no_order(parts: list[list[float]]) -> None:
-    """Whoever is merged first, the latest of all remain; a form in JSON is as good."""
+    """Merged in any order, the latest of all remain; a form in JSON is as good."""
     forms = []
     for order in itertools.permutations(parts):
         whole = IdleSeries()

@@ -102,7 +102,7 @@ async def test_paths_are_judged_and_asked_for_alike(caller: Caller) -> None:
 def test_a_web_process_that_is_away_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers are told to try again; sidecars and whoever asks for health notice nothing."""
+    """Readers are told to try again; sidecars and health checks notice nothing."""
     monkeypatch.setattr("scaler.web.server._PATIENCE_S", 0.01)
 
     async def scene() -> None:

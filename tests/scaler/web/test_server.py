@@ -44,7 +44,7 @@ async def asked(pool: Pool, path: str) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> None:
-    """What was published is in the file, whoever reads it; stopped, it listens no longer."""
+    """What was published is in the file; stopped, it listens no longer."""
     sample = json.dumps({"number": 7}).encode()
     documents = {"/v1/history/echo": b'{"last":7}', "/v1/functions": b'{"functions":[]}'}
     Snapshot(tmp_path).publish(documents, [Past("echo", 1, {7: sample})])
