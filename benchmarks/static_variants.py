@@ -14,20 +14,21 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.plan import InstanceClass, Plan, Route
-from scaler.control.planning_result import PlanningResult
+from carpool.scaling import Proposal
+from scaler.control.guard import Guard
 from scaler.plan_command import snapshot_of
 from scaler.policies.infaas.offers import Offers
 from simulator.metrics import measured
 from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from scaler.planning.snapshot import Snapshot
+    from carpool.scaling import ClusterView, FunctionLoad, Size
     from scaler.policies.infaas.offers import Offer
     from scaler.scenarios.scenario import App, Function, Scenario
 
@@ -50,12 +51,12 @@ class Static:
     """The same pools for ever, as a policy."""
 
     def __init__(self, pools: dict[str, tuple[Pool, ...]]) -> None:
-        self._plans = {name: _plan(name, of_function) for name, of_function in pools.items()}
+        self._proposals = {name: _proposal(of_function) for name, of_function in pools.items()}
 
-    def plan(self, snapshot: Snapshot) -> PlanningResult:
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
         """What has been decided once."""
-        del snapshot
-        return PlanningResult(self._plans)
+        del loads, cluster
+        return self._proposals
 
 
 class Standing:
@@ -75,17 +76,18 @@ class Standing:
         self._pools = json.loads(params.pools)
         self._offers = Offers()
 
-    def plan(self, snapshot: Snapshot) -> PlanningResult:
+    def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
         """The same every time."""
-        plans = {}
-        for view in snapshot.functions:
-            offers = {offer.size.name: offer for offer in self._offers.of(view)}
+        del cluster
+        proposals = {}
+        for load in loads:
+            offers = {offer.size.name: offer for offer in self._offers.of(load)}
             pools = tuple(
                 Pool(tuple(apps), offers[name], instances, 0.0)
-                for apps, name, instances in self._pools[view.name]
+                for apps, name, instances in self._pools[load.name]
             )
-            plans[view.name] = view.plan or _plan(view.name, pools)
-        return PlanningResult(plans)
+            proposals[load.name] = _proposal(pools)
+        return proposals
 
 
 def described(pools: dict[str, tuple[Pool, ...]]) -> str:
@@ -126,7 +128,7 @@ def _pool(
         if lost > _SURE * most_missed * sum(rates) * _STEP_S:
             continue
         pool = Pool(names, offer, count, cost_s)
-        seen = measured(Simulation(alone, Static({function.name: (pool,)})).run())
+        seen = measured(Simulation(alone, Guard(Static({function.name: (pool,)}))).run())
         if seen["slo_miss_ratio"] <= most_missed:
             return pool
     message = f"no variant suits {names}"
@@ -148,24 +150,10 @@ def _by_cost(scenario: Scenario) -> Iterator[tuple[float, Offer, int]]:
         heapq.heappush(heap, (each * (count + 1), number, count + 1, each))
 
 
-def _plan(function: str, pools: tuple[Pool, ...]) -> Plan:
-    classes, routes = [], []
-    for number, pool in enumerate(pools):
-        size, name = pool.offer.size, f"pool{number}"
-        classes.append(
-            InstanceClass(
-                name,
-                size.cpu,
-                size.batch,
-                pool.instances,
-                size.variant,
-                size.gpu,
-                size.resources.memory_mb or None,
-                size.exec_s,
-                0.0,
-                size.rate_rps,
-            )
-        )
-        routes += [Route(app, {name: 1.0}, 0.0) for app in pool.apps]
-    everybody = Route("*", {"pool0": 1.0}, 0.0)
-    return Plan(function, 1, "static", tuple(classes), (everybody, *routes))
+def _proposal(pools: tuple[Pool, ...]) -> Proposal:
+    """These pools; applications whose pools are of one size share them."""
+    instances: Counter[Size] = Counter()
+    for pool in pools:
+        instances[pool.offer.size] += pool.instances
+    shares = {app: {pool.offer.size: 1.0} for pool in pools for app in pool.apps}
+    return Proposal(instances, wait_s=0.0, shares=shares)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.static_variants import Static, best_static
 from carpool.errors import ConfigError
 from scaler.control.guard import Guard
 from scaler.policy_choice import chosen_policy
@@ -50,6 +51,17 @@ def test_variants_serve_whom_they_suit(tmp_path: Path) -> None:
     )
     assert mixed["slo_miss_ratio"] <= 0.01
     assert mixed["cost"] < alone["cost"]
+
+
+def test_the_best_static_choice_serves_without_a_change(tmp_path: Path) -> None:
+    """What the benchmark holds variants against: found, and the same from the first to the last."""
+    scenario = read_scenario(write(tmp_path, "0.75"))
+    pools = best_static(scenario, 0.01)
+    outcome = Simulation(scenario, Guard(Static(pools))).run()
+    found = measured(outcome)
+    assert found["slo_miss_ratio"] <= 0.01
+    counts = {(moment.ready, moment.loading) for moment in outcome.tracks[0].moments}
+    assert {(sum(pool.instances for pool in pools["vision"]), 0)} == counts
 
 
 def test_who_asks_for_more_accuracy_than_there_is_is_told(tmp_path: Path) -> None:
