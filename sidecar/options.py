@@ -148,7 +148,7 @@ class Options:
 
     @property
     def is_instance(self) -> bool:
-        """Whether this is one of the instances that the scaler tells fronts of."""
+        """Whether this is one of the instances that fronts get from the scaler."""
         return bool(self.scaler and not self.upstreams and self.instance_class)
 
     @classmethod
@@ -159,12 +159,12 @@ class Options:
             ConfigError: every unknown name and ill-formed value, at once.
         """
         problems = Problems()
-        said = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
-        folder = env.get("TMPDIR", "") if said.plan_folder == "tmp" else said.plan_folder
+        read = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
+        folder = env.get("TMPDIR", "") if read.plan_folder == "tmp" else read.plan_folder
         options = replace(
-            said,
-            scaler_token=said.scaler_token or _secret(env),
-            function=said.function or env.get("OPENFAAS_NAME", ""),
+            read,
+            scaler_token=read.scaler_token or _secret(env),
+            function=read.function or env.get("OPENFAAS_NAME", ""),
             plan_folder=folder,
         )
         _check(options, problems)

@@ -66,7 +66,7 @@ def _rules() -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """What one handler process was told.
+    """The settings of one handler process.
 
     Attributes:
         model_path_given: it was not left to be found.
@@ -146,15 +146,15 @@ class HandlerSettings:
         """
         problems = Problems()
         function = problems.attempt(lambda: FunctionSettings.from_env(env)) or FunctionSettings()
-        said = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
+        read = cls(**setting_spec.read_variables(cls, env, _PREFIX, problems))
         problems.raise_if_any()
-        given = said.model_path != Path()
+        given = read.model_path != Path()
         return replace(
-            said,
-            model_path=said.model_path if given else said.function_dir / "model.onnx",
+            read,
+            model_path=read.model_path if given else read.function_dir / "model.onnx",
             model_path_given=given,
             # No more than there are whole cores: one thread more only gets in the way.
-            threads=said.threads or max(1, int(function.cpu or 1)),
+            threads=read.threads or max(1, int(function.cpu or 1)),
             batch_max=function.batch_max,
             lazy=function.executor == "lazy",
         )

@@ -77,7 +77,7 @@ class ObservedPolicy:
         """Check that both had the same calls and results; both were driven through one scenario."""
         for mine, others in zip(self._calls, other._calls, strict=False):
             if mine != others:
-                raise Broken(SAME, f"one said {mine}, the other {others}")
+                raise Broken(SAME, f"one called {mine}, the other {others}")
         if len(self._calls) != len(other._calls):
             counts = f"{len(self._calls)} and {len(other._calls)}"
             raise Broken(SAME, f"they were asked {counts} times")
@@ -102,8 +102,8 @@ class ObservedPolicy:
         try:
             answer = ask(question)
         except Exception as error:
-            said = f"{method}({about}) raised {type(error).__name__}: {error}"
-            raise Broken(SANE, said) from error
+            detail = f"{method}({about}) raised {type(error).__name__}: {error}"
+            raise Broken(SANE, detail) from error
         if [_properties(request) for request in requests] != before:
             raise Broken(READS, f"{method}({about}) changed one")
         return answer

@@ -77,7 +77,7 @@ def _check_ends(arrived: int, ends: Sequence[End]) -> None:
         raise Broken(ONE_END, seen)
     for end in ends:
         if end.state not in TERMINAL or end.state is not end.request.state:
-            raise Broken(ONE_END, f"{end.request} was said to be {end.state.value}")
+            raise Broken(ONE_END, f"{end.request} was reported as {end.state.value}")
 
 
 def _check_batch(ran: BatchRun, requests: list[Request], batch_max: int) -> None:

@@ -58,7 +58,7 @@ class SurgeDetector:
         period_s, count = now - self._since, self._count
         surge = count > self._bound(now)
         if period_s > 0:
-            kept = 0.0 if surge else math.exp(-period_s / _MEAN_S)  # the past tells no more of it
+            kept = 0.0 if surge else math.exp(-period_s / _MEAN_S)  # the past says nothing of it
             self._requests = kept * self._requests + count
             self._seconds = kept * self._seconds + period_s
             self.reported_rps = self._requests / self._seconds

@@ -30,8 +30,8 @@ class Readiness:
 
     Attributes:
         draining: the sidecar is about to stop.
-        failing: tells why the function cannot be started; empty while it can.
-        front_not_ready: tells why a front is not ready yet; None where this is no front.
+        failing: returns why the function cannot be started; empty while it can.
+        front_not_ready: returns why a front is not ready yet; None where this is no front.
     """
 
     def __init__(self, upstreams: FunctionUpstreams, metrics: Metrics) -> None:
@@ -56,11 +56,11 @@ class Readiness:
             headers = [(wire.REPEATABLE_HEADER, "true")]
             if self.failing():
                 headers.append(("x-carpool-failing", "true"))
-            at_once = sum(
+            concurrency = sum(
                 i.upstream.concurrency for i in self._upstreams if i.upstream.concurrency > 1
             )
-            if at_once:  # for the sidecar in front, whose batches are passed on
-                headers.append((wire.CONCURRENCY_HEADER, str(at_once)))
+            if concurrency:  # for the sidecar in front, whose batches are passed on
+                headers.append((wire.CONCURRENCY_HEADER, str(concurrency)))
             exchange.reply(503 if reason else 200, body, "text/plain; charset=utf-8", headers)
         elif path == "/metrics":
             exchange.reply(200, self._metrics.render(), "text/plain; version=0.0.4; charset=utf-8")

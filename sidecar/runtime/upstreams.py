@@ -40,7 +40,7 @@ class FunctionUpstreams:
     """Instances by address.
 
     Args:
-        batcher: the core, told of every change.
+        batcher: the core, notified of every change.
         answer_bytes: largest answer to a batch.
 
     Attributes:

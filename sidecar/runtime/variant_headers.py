@@ -5,7 +5,7 @@
     X-Carpool-Cost: 2e-5                                           "carpool_cost": 2e-5}}
     X-Carpool-Variant: NAME       and "carpool_variant", or NAME as the version or model in the path
 
-Said in several ways, the strictest counts. A request that says nothing demands nothing.
+Of several demands on one request the strictest counts. A request may demand nothing.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def in_headers(headers: Iterable[tuple[bytes, bytes]]) -> Demand | None:
     Raises:
         BadRequest: a value that cannot be meant, or two variants.
     """
-    found: Demand | None = None
+    demand: Demand | None = None
     for name, value in headers:
         if name in HEADERS:
             word = name.removeprefix(_HEADER).decode()
-            said = _demand({word: value.decode("latin-1")}, "X-Carpool-{}".format)
-            found = stricter(found, said)
-    return found
+            one = _demand({word: value.decode("latin-1")}, "X-Carpool-{}".format)
+            demand = stricter(demand, one)
+    return demand
 
 
 def in_body(body: bytes, json_length: bytes) -> Demand | None:

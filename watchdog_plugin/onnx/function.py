@@ -2,7 +2,7 @@
 
 Decides which way a request is read: the Open Inference Protocol under ``/v2``, else the author's
 `preprocess`, else JSON by its member ``inputs`` or ``instances``. Requests of one form are read as
-one. If that fails, each half of them is, down to the one that is told what is wrong with it.
+one. If that fails, each half of them is, down to the one that gets the error.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class OnnxFunction:
         author: whose `preprocess` and `postprocess` there may be.
         name: the only name that the model answers to; empty: to any.
         variant: which of the model's variants it is; empty: there are none.
-        answer_max_bytes: of one item; who asks for more gets a 400.
+        answer_max_bytes: of one item; a request for more gets a 400.
     """
 
     on_main_thread = False
@@ -257,8 +257,8 @@ def _answered(answer: Callable[[Arrays], Answer], outcome: Arrays | CarpoolError
     except ItemError as error:
         return answers.failure(error.status, error)
     except Exception as error:  # noqa: BLE001  an author's values raise what they like
-        said = logs.describe(error)
-        return answers.failure(500, f"the prediction cannot be written as JSON: {said}")
+        reason = logs.describe(error)
+        return answers.failure(500, f"the prediction cannot be written as JSON: {reason}")
 
 
 def _unread(error: Exception) -> Answer:

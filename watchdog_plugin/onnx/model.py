@@ -146,7 +146,7 @@ class OnnxModel:
                 self._share_no_more()
             except BadRequest:
                 pass  # too large together
-            except Exception as error:  # noqa: BLE001  whose fault it is shows one by one
+            except Exception as error:  # noqa: BLE001  which is at fault shows one by one
                 logs.say_failure("a run of several requests", error)
         singles = [single for call in calls for single in call.apart()]
         if self.padding is not None:
@@ -220,7 +220,7 @@ class OnnxModel:
 
 
 def fault(error: Exception) -> CarpoolError:
-    """What one request is told on which the model failed."""
+    """The error for one request on which the model failed."""
     # An index out of a table's bounds and its like: the input's values are at fault.
     if type(error).__name__ == "InvalidArgument":
         return BadRequest(f"the model refuses this input: {logs.describe(error)}")

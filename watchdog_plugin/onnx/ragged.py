@@ -1,7 +1,7 @@
 """Checks what an author declares of a model's variable-length inputs against the model.
 
 The names stand in ``handler.py``, or in a JSON object in the environment. All that is wrong with
-them is told together, before the first request.
+them is reported together, before the first request.
 """
 
 from __future__ import annotations

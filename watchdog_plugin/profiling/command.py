@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
         if graph:
             _keep(database, measured)
             kept = database
-    finally:  # what was measured is told, even where it cannot be kept
+    finally:  # what was measured is printed, even where it cannot be kept
         _tell(measured, kept, as_json=arguments.json)
     return 0
 
@@ -107,7 +107,7 @@ def _threads(wanted: Sequence[int] | None) -> list[int]:
 
 
 def _operators(path: Path, model: ModelProto) -> Graph | None:
-    """The model's operators; None, with the reason said, where it can be measured as a whole."""
+    """The model's operators; None, with the reason printed, where only the whole can be timed."""
     try:
         return graph_of(path, model)
     except ConfigError as error:

@@ -46,7 +46,7 @@ _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that c
 _RUNS_OF_OPERATORS = 10  # of a visit, if they are short
 _BLOCK_S = 0.001  # the kernel's accounts are read that often
 _DISTURBED = 0.02  # of a run, spent ready and without a core
-_CLOCK_S = 1e-6  # operators are told in whole microseconds; how many are of each tells more
+_CLOCK_S = 1e-6  # operators are reported in whole microseconds; many together are more exact
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class Measured:
 
 
 def _quiet(runs: Sequence[tuple[float, T]]) -> list[T]:
-    """The runs that nobody disturbed, or those that were disturbed least."""
+    """The runs that were not disturbed, or those that were disturbed least."""
     ordered = sorted(runs, key=lambda run: run[0])
     undisturbed = sum(queued <= _DISTURBED for queued, _ in ordered)
     return [found for _, found in ordered[: max(undisturbed, _LEAST_RUNS)]]
@@ -180,7 +180,7 @@ def profile(
         folder: Where weights in files of their own are.
         graph: Its operators; None: only whole runs are measured.
         grid: What to measure.
-        say: Told of progress.
+        say: Called with progress.
 
     Raises:
         LoadError: the model cannot be loaded or run.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds"]
 
-_FATAL_ONLY = 4  # errors are raised, and said once
+_FATAL_ONLY = 4  # errors are raised, and logged once
 _US_PER_S = 1e6
 _SUFFIX = "_kernel_time"
 

@@ -101,7 +101,7 @@ def open_body(item: Item, text: str | None) -> tuple[Any, memoryview | None]:
     """A body's JSON and what follows it; None where nothing says how long the JSON is.
 
     Args:
-        item: whose body it is.
+        item: the item with this body.
         text: what the item's header says.
 
     Raises:

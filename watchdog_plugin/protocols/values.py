@@ -60,7 +60,7 @@ def read_data(spec: TensorSpec, data: Sequence[Any], shape: Shape | None = None)
 
 
 def _joined(spec: TensorSpec, data: Sequence[list[Any]]) -> list[Any]:
-    """All values in one list, unless a request could be taken for another in this company.
+    """All values in one list, unless that could change how one of the requests is read.
 
     NumPy takes booleans beside numbers for numbers, and values have no more than their sum to say
     how they are shared out: what is refused by itself has to be refused here.
@@ -98,7 +98,7 @@ def _check_numbers(spec: TensorSpec, data: list[Any], depth: int = 0) -> None:
         odd = next(value for value in data if not isinstance(value, int | float))
         raise _not_numbers(spec, odd) from None
     except OverflowError:
-        pass  # an integer too large for a float: told below
+        pass  # an integer too large for a float: reported below
 
 
 def _not_numbers(spec: TensorSpec, value: object) -> BadRequest:
@@ -125,7 +125,7 @@ def _numbers(spec: TensorSpec, data: list[Any]) -> Array:
             return found
         if dtype.kind in "iu" and found.size:
             _check_range(found, dtype)
-        if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any company
+        if dtype.kind == "f":  # as NumPy takes whole numbers beside fractions: equal in any batch
             found = found.astype(np.float64, copy=False)
         with np.errstate(over="raise"):
             return found.astype(dtype)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _BYTES_PER_MB = 10**6
-_SHOWN = 300  # characters of what a process that failed has said
+_SHOWN = 300  # characters of a failed process's output
 _LONGEST = 20  # characters of an architecture's part of a variant's name
-_THREADS = (1, 2)  # unless told otherwise
+_THREADS = (1, 2)  # by default
 _APP = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
@@ -83,18 +83,18 @@ def main(argv: list[str]) -> int:
         known = {entry["name"]: entry for entry in registry.entries()}
         jobs = list(_jobs(chosen))
         for number, job in enumerate(jobs, start=1):
-            said = f"[{number}/{len(jobs)}] {job.name}: "
+            prefix = f"[{number}/{len(jobs)}] {job.name}: "
             if job.is_done(known.get(job.name, {})) and registry.file(job.file).is_file():
-                _say(f"{said}is registered")
+                _say(f"{prefix}is registered")
                 continue
             try:
                 entry = _made(chosen, registry, job)
                 registry.add(entry)
             except (RecipeFailed, FunctionFault) as error:
                 failures += 1
-                _say(f"{said}left out: {error}")
+                _say(f"{prefix}left out: {error}")
                 continue
-            _say(said + _described(entry))
+            _say(prefix + _described(entry))
         count = len(registry.entries())
     if failures == len(jobs):
         msg = f"none of {len(jobs)} variants of {str(chosen.model)!r} works; none is registered"
@@ -160,14 +160,14 @@ def _tried(chosen: _Chosen, path: Path, threads: int) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         msg = f"it took longer than {chosen.timeout_s:g} s"
         raise FunctionFault(msg) from error
-    said = ran.stderr.strip()[-_SHOWN:]
+    output = ran.stderr.strip()[-_SHOWN:]
     if ran.returncode == ConfigError.exit_code:
-        raise CarpoolError(said)
+        raise CarpoolError(output)
     if ran.returncode < 0:
-        msg = f"it crashed ({exit_status.in_words(ran.returncode)}): {said}"
+        msg = f"it crashed ({exit_status.in_words(ran.returncode)}): {output}"
         raise FunctionFault(msg)
     if ran.returncode:
-        msg = f"it fails: {said}"
+        msg = f"it fails: {output}"
         raise FunctionFault(msg)
     found: Any = rules.loads(ran.stdout.splitlines()[-1])
     return dict(found)

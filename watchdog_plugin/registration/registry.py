@@ -33,7 +33,7 @@ _MADE = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{_DIGEST}}}\.(onnx|new)")
 
 
 def digest(*parts: bytes) -> str:
-    """What tells contents from others, in a few characters."""
+    """A digest of contents, in a few characters."""
     return hashlib.sha256(b"".join(parts)).hexdigest()[:_DIGEST]
 
 

@@ -100,7 +100,7 @@ def _static(
 def _runs_whole(
     whole: OnnxSession, program: Program, stages: int, settings: HandlerSettings
 ) -> bool:
-    """Whether nobody could gain by joining a batch that runs, so that cuts would only cost.
+    """Whether no request could gain by joining a running batch, so that cuts would only cost.
 
     Where other models share the device, their requests gain; where sizes besides the batch's are
     free, requests that run long are not known from those that were tried.
@@ -116,7 +116,7 @@ def _runs_whole(
     if could_pay(Program(program.name, [Node(alike)] * stages)):
         return False
     logs.say(
-        f"{settings.model_path}: nobody would gain by joining a batch that runs, by the times of "
+        f"{settings.model_path}: no request would gain by joining a running batch, by the times of "
         "batches, so it runs whole, and its stages are not loaded"
     )
     return True

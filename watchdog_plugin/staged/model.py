@@ -3,7 +3,7 @@
 A model of one graph is a chain of static stages. An iterative one has an encoder, which runs once,
 and a decoder, which runs step by step until a sequence is done; its state is spelled out by the
 names of its tensors: what a step makes as ``next.X`` is what the following one reads as ``X``,
-``done`` tells for each row whether it was the last, and everything else it makes is the answer,
+``done`` says for each row whether it was the last, and everything else it makes is the answer,
 one entry a step.
 """
 

@@ -63,8 +63,8 @@ class Chain:
         return values
 
 
-def _check(who: str, names: Iterable[str], made: Collection[str]) -> None:
+def _check(what: str, names: Iterable[str], made: Collection[str]) -> None:
     missing = [name for name in names if name not in made]
     if missing:
-        msg = f"{who} {', '.join(missing)}: expected one of {', '.join(sorted(made))}"
+        msg = f"{what} {', '.join(missing)}: expected one of {', '.join(sorted(made))}"
         raise ValueError(msg)

@@ -170,16 +170,16 @@ class Cutter:
         asked = sorted(names - known.keys())
         if not asked:
             return known
-        told = onnx.ModelProto()
-        told.CopyFrom(self._model)
-        outputs = {entry.name for entry in told.graph.output}
-        told.graph.output.extend(
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        outputs = {entry.name for entry in model.graph.output}
+        model.graph.output.extend(
             helper.make_empty_tensor_value_info(name) for name in asked if name not in outputs
         )
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 3
         session = ort.InferenceSession(
-            told.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         return known | dict(zip(asked, session.run(asked, dict(feeds)), strict=True))

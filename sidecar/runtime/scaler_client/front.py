@@ -88,7 +88,7 @@ class Front:
         plan = self._upstreams.plan
         if plan is None:
             return "no plan yet"
-        wanted = any(kind.replicas for kind in plan.classes)
+        wanted = any(each.replicas for each in plan.classes)
         if wanted and not any(instance.up for instance in self._upstreams):
             return "no instance yet"
         self._was_ready = True
