@@ -52,7 +52,7 @@ coverage: $(DEV) ## run the tests, and say which lines and branches they do not 
 soak: $(DEV) ## put the sidecar under fire for some minutes: poison, kills, leavers, new plans
 	$(PY) -m tests.soak
 
-chaos: $(DEV) ## kill and stop all parts of a running stack at random, under load, for twenty minutes
+chaos: $(DEV) ## kill and stop all parts of a running stack at random, under load, for chaos_seconds in each test
 	chaos_seconds=$(chaos_seconds) $(PY) -m pytest -m slow tests/live/test_chaos.py
 
 attack: $(DEV) ## attack the edges, the wire and every reader of files, in full; counts at the end

@@ -1,1 +1,1 @@
-"""Running functions on one machine: stack files, provider, load, demo."""
+"""Running functions on one machine: stack files, provider, partitions, load, demo."""

@@ -1,4 +1,4 @@
-"""What will happen when: the only clock of a simulation.
+"""What will happen when: the clock of a simulation, which takes calls from it between arrivals.
 
 Calls that are due at the same moment are made in the order in which they were noted, so the same
 simulation goes the same way every time. Nothing here knows what the calls do.

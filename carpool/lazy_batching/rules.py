@@ -23,9 +23,10 @@ class Rules:
             it does.
         partial: as many waiting requests are admitted as may be, the first of them first;
             otherwise all or none.
-        pays: newcomers are let in if fewer are late so than if they came behind, or as many and
-            the mean latency of all is smaller; on an idle device the size is chosen by which that
-            is so. Slack then only says how many of them are, where not all may be.
+        pays: newcomers join a running batch if that makes fewer requests late than running them
+            after it, or as many late and the mean latency lower. An idle device chooses the size of
+            its first batch by the same measure. Slack then only limits how many join, where not
+            all can.
         overtaken_max: so many batches that cannot join a batch may be put on top of it before it
             runs again.
     """

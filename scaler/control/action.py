@@ -43,7 +43,7 @@ class ObservedState:
         base: The function that the user calls; None: it is gone.
         deployed: The functions of its classes, by class.
         ready: Announced instances by class.
-        settled: Every front follows the dispatch plan of the last round.
+        settled: Every front follows the configuration of the last round (`sidecar_config`).
     """
 
     base: Status | None

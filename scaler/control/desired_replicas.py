@@ -1,11 +1,11 @@
 """How many instances of a plan are to be there just now: some may sleep until they are needed.
 
-Without a keep-alive there are as many as the plan says. With one, an instance stays for so long
-after it was used, wanted or not, and one that is wanted and has gone is loaded when a request waits
-and nobody is free. Where the times are those of the last instance only, there are as many as the
-plan says while the function is busy; idle, it has at least one within them, and none outside.
+Without a keep-alive there are as many instances as the plan says. With one, an instance that is
+idle for longer is released, even if the plan has it, and loaded again when a request waits and no
+instance is free. If the keep-alive is that of the last instance only, a busy function has all
+planned instances; an idle one has at least one between the two times, and none outside them.
 
-Only counts are decided here. Which of several alike goes is for the platform.
+Only counts are decided here. Which of several equal instances goes is for the platform.
 """
 
 from __future__ import annotations

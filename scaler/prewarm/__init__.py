@@ -1,1 +1,1 @@
-"""Prewarm policies, one a file. `carpool.plugins` lists the names."""
+"""Prewarm policies, one a file, their contract, and the histograms that they share."""

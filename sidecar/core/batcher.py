@@ -5,15 +5,16 @@ Theory of operation
 Events come in as calls (`admit`, `cancel`, `finished`, `broken`, `changed`, `replan`, `drain`),
 each with the time. After any of them the event loop (`sidecar.runtime.batch_loop`) calls `step`,
 which returns what to do: batches to send, requests that expired. Between events it sleeps until
-`wake_at`. Nothing else changes the queue.
+`wake_at`. Besides, an operator may change what waits: `reroute`, `extend_deadlines`, `give_up`.
 
-A batch closes only when an instance is there to take it (`dispatch`), so that a busy instance never
-causes a small batch, and then for the first of these reasons: it is as large as the policy wants,
-the departure time of a member has come, or the sidecar drains.
+A batch closes only when an instance is free to take it (`dispatch`), or, when it is full, behind a
+batch that runs. So a busy instance never causes a small batch. It closes for the first of these
+reasons: it is as large as the policy wants, the departure time of a member has come, or the sidecar
+drains.
 
 A batch that failed as a whole comes back through `broken`, which may divide it (`isolation`); its
 requests leave again before those in the queue (`retry_queue`). When an arriving request will be
-answered is predicted in `admission`.
+answered is predicted in `admission.finish_predictor`.
 
 Rules: only `step` makes batches; only transitions in the table of `request` happen; the same calls
 give the same actions.

@@ -11,7 +11,7 @@ instance; its members then go back to BATCHED. Every request ends in exactly one
     FAILED     the function failed on it, alone or because nothing was left to divide
     EXPIRED    its deadline passed before an instance took it, between two attempts, or in an
                instance that gives no sign of life
-    REFUSED    never admitted: queue full, draining, predicted to be late
+    REFUSED    never admitted: queue full, its deadline passed on arrival, predicted to be late
     CANCELLED  the caller left
 
 Rules: a state changes through `advance` alone; a terminal state never changes, and a request in

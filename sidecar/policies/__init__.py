@@ -1,1 +1,1 @@
-"""Batch policies, one a file. `carpool.plugins` lists the names."""
+"""Batch policies, one a file, and how one is chosen. `carpool.plugins` lists the names."""

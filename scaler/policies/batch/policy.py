@@ -6,8 +6,8 @@ batches up to the function's largest, and windows on a grid. What is in force st
 and another one is not worth the change.
 
 Deviations from the paper. Batch sizes, the phase in which a batch begins and latencies follow the
-exact law (`laws.batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There are
-instances enough, as counted by `laws.queueing`, where the paper has one at once for every batch. A
+exact law (`batch_law`) instead of Eq. 9, and the cost is that of a mean batch. There are
+instances enough, as counted by `queueing`, where the paper has one at once for every batch. A
 function's applications are planned for as one, with the tightest objective.
 """
 

@@ -5,7 +5,7 @@ runs can take the load with the slack; if not, it adds instances of what runs or
 whichever costs less with the time they take to load; if so, it takes away what the most of late
 would not need, and puts cheaper variants in the place of dearer ones.
 
-* ``greedy`` finds both by steps that are taken while they make it cheaper (`infaas.greedy`).
+* ``greedy`` finds both by steps that are taken while they make it cheaper (`greedy`).
 * ``published`` takes one step a round, the paper's heuristic (`infaas.published`).
 * ``program`` solves the paper's integer program (`infaas.program`), which needs SciPy.
 

@@ -6,9 +6,9 @@ A round keeps the instances there are. Where the rate is beyond what they can ta
 
 What is added is found by one of two searches:
 
-* ``published`` is Algorithm 1 with Eq. 10, the largest feasible batch first (`published_search`).
+* ``published`` is Algorithm 1 with Eq. 10, the largest feasible batch first (`published`).
   It holds instances up to the last request per second that they can take.
-* ``priced`` is ours (`priced_search`): the cheapest cover of the rate and of a reserve for random
+* ``priced`` is ours (`priced`): the cheapest cover of the rate and of a reserve for random
   arrivals, at a price of cores that lets all functions fit on the servers. On the paper's measured
   tables the largest batch is often not the most efficient size. Batches wait for company for as
   long as they could still be served after a batch that has just begun. Below the least rate at

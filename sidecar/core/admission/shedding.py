@@ -6,11 +6,10 @@ serves it. Mode ``on`` refuses at most a given share of the arrivals of each win
 Finagle's DeadlineFilter), so that a broken predictor cannot close the function, and enough requests
 pass to correct it.
 
-What passes must be in time, not just on average. So a margin is added to every prediction, which
-follows the errors of those that came true: it rises to meet one that is exceeded, by an execution
-time at most, and falls slowly while none is, in the ratio that leaves about the wanted share of
-batches within it. It also halves every few seconds, however few batches there are: after a noisy
-spell or an overload it must not go on refusing requests at low load.
+To be in time and not just on average, a margin is added to every prediction. It rises when an
+answer comes later than prediction plus margin, by one execution time at most, and falls slowly
+otherwise, at a rate that leaves about the wanted share of batches within it. It also halves every
+few seconds, so that after an overload it does not go on refusing requests at low load.
 
 Interactive and background requests have a margin each: the background waits for places that others
 leave, so how wrong its predictions are says nothing about the others.
