@@ -156,4 +156,4 @@ def _proposal(pools: tuple[Pool, ...]) -> Proposal:
     for pool in pools:
         instances[pool.offer.size] += pool.instances
     shares = {app: {pool.offer.size: 1.0} for pool in pools for app in pool.apps}
-    return Proposal(instances, wait_s=0.0, shares=shares)
+    return Proposal(instances, wait_s={"*": 0.0}, shares=shares)
