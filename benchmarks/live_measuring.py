@@ -24,7 +24,7 @@ import requests
 from carpool.basic_auth import found
 from carpool.http.client import Pool
 from faas_stack.compare.stack_under_test import write_stand_ins
-from faas_stack.partition.cgroups import Limits
+from faas_stack.partition.group_limits import Limits
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from simulator.quota import Quota
 

@@ -23,9 +23,9 @@ from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor.cross_validation import measured_errors
-from carpool.predictor.fit import Unit
+from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_database import read_model
-from carpool.predictor.latency_model import Operators
+from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.profile import Setting
 from carpool.predictor.profile_database import read_profiles
 from carpool.predictor.profile_file import default_database
@@ -79,9 +79,9 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
     graph = read_graph(build(name, folder))
     fit = replace(samples.fit(others), errors=measured_errors(samples, others, {}))
     known = _known([profiles[at] for at in others])
-    plain = Operators(graph, fit, known)
+    plain = OperatorLatencyModel(graph, fit, known)
     measured_s = {run.setting: run.median_s for run in own.runs}
-    settled = Operators(graph, fit, known, {_CALIBRATION: measured_s[_CALIBRATION]})
+    settled = OperatorLatencyModel(graph, fit, known, {_CALIBRATION: measured_s[_CALIBRATION]})
     for run in own.runs:
         batch, threads, gpu = run.setting
         predicted_s = plain.predict(batch, threads, gpu)
@@ -102,11 +102,11 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
         )
 
 
-def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, Unit], float]:
-    found: defaultdict[tuple[Case, Unit], list[float]] = defaultdict(list)
+def _known(profiles: Sequence[Profile]) -> Mapping[tuple[Case, ThreadsAndGpu], float]:
+    found: defaultdict[tuple[Case, ThreadsAndGpu], list[float]] = defaultdict(list)
     for profile in profiles:
         for row in profile.operators:
-            found[row.case, Unit(*row.setting[1:])].append(row.median_s)
+            found[row.case, ThreadsAndGpu(*row.setting[1:])].append(row.median_s)
     return {key: statistics.mean(times) for key, times in found.items()}
 
 

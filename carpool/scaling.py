@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from carpool.latency import LatencyModel, Resources
     from carpool.plan import Plan, Predicted
-    from carpool.windows import Windows
+    from carpool.prewarm_windows import Windows
 
 __all__ = ["CORE_WEIGHT", "Application", "Arrivals", "Billing", "ClusterView", "FunctionLoad"]
 __all__ += ["Instances", "PerFunctionPolicy", "Prices", "Proposal", "ScalePolicy", "Size"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.predictor.fit import Carried, Errors, Unit, regime
+from carpool.predictor.fit import Carried, Errors, ThreadsAndGpu, regime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,17 +37,17 @@ class _Error(NamedTuple):
     error: float
 
     @property
-    def unit(self) -> Unit:
-        return Unit(*self.setting[1:])
+    def unit(self) -> ThreadsAndGpu:
+        return ThreadsAndGpu(*self.setting[1:])
 
     @property
-    def kind(self) -> tuple[Unit, int]:
+    def kind(self) -> tuple[ThreadsAndGpu, int]:
         return self.unit, self.regime
 
 
 def measured_errors(
     samples: Samples, known: Iterable[int], families: Mapping[str, str]
-) -> dict[tuple[Unit, int], Errors]:
+) -> dict[tuple[ThreadsAndGpu, int], Errors]:
     """By unit and regime, the errors for models that a fit does not know.
 
     Args:
@@ -68,11 +68,11 @@ def measured_errors(
     }
 
 
-def _plain(found: Sequence[_Error]) -> dict[tuple[Unit, int], Errors]:
+def _plain(found: Sequence[_Error]) -> dict[tuple[ThreadsAndGpu, int], Errors]:
     """Errors by kind, of all regimes where one has too few of them."""
     guess = Errors().plain
-    of_kind: defaultdict[tuple[Unit, int], list[float]] = defaultdict(list)
-    of_unit: defaultdict[Unit, list[float]] = defaultdict(list)
+    of_kind: defaultdict[tuple[ThreadsAndGpu, int], list[float]] = defaultdict(list)
+    of_unit: defaultdict[ThreadsAndGpu, list[float]] = defaultdict(list)
     for one in found:
         of_kind[one.kind].append(one.error)
         of_unit[one.unit].append(one.error)
@@ -82,7 +82,7 @@ def _plain(found: Sequence[_Error]) -> dict[tuple[Unit, int], Errors]:
     }
 
 
-_Pairs = defaultdict[tuple[Unit, bool, int], list[tuple[_Error, _Error]]]
+_Pairs = defaultdict[tuple[ThreadsAndGpu, bool, int], list[tuple[_Error, _Error]]]
 
 
 def _pairs(found: Sequence[_Error]) -> _Pairs:
@@ -102,8 +102,8 @@ def _pairs(found: Sequence[_Error]) -> _Pairs:
 
 
 def _carried(
-    kind: tuple[Unit, int],
-    plain: Mapping[tuple[Unit, int], Errors],
+    kind: tuple[ThreadsAndGpu, int],
+    plain: Mapping[tuple[ThreadsAndGpu, int], Errors],
     pairs: _Pairs,
     *,
     same: bool,
@@ -169,13 +169,13 @@ def _errors(samples: Samples, fit: Fit, at: int) -> Iterable[_Error]:
             some = rows.where(rows.unit == number)
             if not len(some):
                 continue
-            seconds = fit.seconds(kind, some.family, unit, some.sizes, some.cold)
+            seconds = fit.operator_seconds(kind, some.family, unit, some.sizes, some.cold)
             times = np.full(len(some), math.nan) if seconds is None else seconds * some.count
             for setting, time_s in zip(some.setting, times, strict=True):
                 predicted_s[samples.settings[setting]] += float(time_s)
     profile = samples.profiles[at]
     for run in profile.runs:
-        unit = Unit(*run.setting[1:])
+        unit = ThreadsAndGpu(*run.setting[1:])
         if unit in fit.per_run_s and run.setting in predicted_s:
             operators, _ = samples.kernels[at, run.setting]
             foretold_s = fit.run_s(unit, predicted_s[run.setting], operators)

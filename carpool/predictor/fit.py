@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ALONE", "Bounds", "Carried", "Errors", "Fit", "Unit", "cold_share", "regime"]
+__all__ = ["ALONE", "Bounds", "Carried", "Errors", "Fit", "ThreadsAndGpu", "cold_share", "regime"]
 
 Bounds = tuple[float, float]
 
@@ -33,7 +33,7 @@ _REGIMES_S = (1e-3, 1e-2)
 _CACHE_BYTES, _ALL_COLD_BYTES = 8e6, 32e6
 
 
-class Unit(NamedTuple):
+class ThreadsAndGpu(NamedTuple):
     """What operators run on.
 
     Attributes:
@@ -102,20 +102,20 @@ class Fit:
         errors: Of models that were left out, by unit and regime.
     """
 
-    laws: Mapping[tuple[str, Unit], Array]
-    per_run_s: Mapping[Unit, float]
-    per_operator_s: Mapping[Unit, float]
+    laws: Mapping[tuple[str, ThreadsAndGpu], Array]
+    per_run_s: Mapping[ThreadsAndGpu, float]
+    per_operator_s: Mapping[ThreadsAndGpu, float]
     batches: tuple[int, ...] = ()
     tails: Mapping[float, float] = field(default_factory=dict)
-    errors: Mapping[tuple[Unit, int], Errors] = field(default_factory=dict)
+    errors: Mapping[tuple[ThreadsAndGpu, int], Errors] = field(default_factory=dict)
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[ThreadsAndGpu]:
         """What is known at all."""
         return sorted(self.per_run_s)
 
-    def seconds(
-        self, kind: str, family: str, unit: Unit, sizes: Array, cold: Array
+    def operator_seconds(
+        self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array
     ) -> Array | None:
         """What operators of one class take; None if neither it nor its family was measured.
 
@@ -137,16 +137,16 @@ class Fit:
         seconds: Array = np.maximum(found, 0.0) / _US_PER_S
         return seconds
 
-    def run_s(self, unit: Unit, kernels_s: float, operators: float) -> float:
+    def run_s(self, unit: ThreadsAndGpu, kernels_s: float, operators: float) -> float:
         """A run of so many operators; it takes what a run of none does at least."""
         besides_s = self.per_run_s[unit] + self.per_operator_s[unit] * operators
         return max(kernels_s + besides_s, self.per_run_s[unit], _LEAST_S)
 
-    def errors_of(self, unit: Unit, run_s: float) -> Errors:
+    def errors_of(self, unit: ThreadsAndGpu, run_s: float) -> Errors:
         """How wrong a prediction of so many seconds may be."""
         return self.errors.get((unit, regime(run_s)), Errors())
 
-    def _law(self, kind: str, family: str, unit: Unit, how: str = "") -> Array | None:
+    def _law(self, kind: str, family: str, unit: ThreadsAndGpu, how: str = "") -> Array | None:
         found = self.laws.get((kind + how, unit))
         return self.laws.get((f"any {family}{how}", unit)) if found is None else found
 

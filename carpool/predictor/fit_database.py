@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
-from carpool.predictor.fit import Unit
+from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_json import from_json, to_json
-from carpool.predictor.latency_model import Operators
+from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.profile import Origin, Setting
 from carpool.predictor.profile_database import case_id
 from carpool.predictor.profile_file import default_database, opened
@@ -71,7 +71,7 @@ def read_model(
     path: Path,
     graph: Graph,
     hardware: str = "",
-) -> tuple[Operators, Origin]:
+) -> tuple[OperatorLatencyModel, Origin]:
     """The latency model of a graph, and what the database's times were measured on.
 
     Args:
@@ -86,7 +86,7 @@ def read_model(
         origin, fit = _best_fit(connection, path, hardware)
         known = dict(_known(connection, origin, graph, fit))
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
-    return Operators(graph, fit, known, runs, load_s, memory_mb), origin
+    return OperatorLatencyModel(graph, fit, known, runs, load_s, memory_mb), origin
 
 
 def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:
@@ -109,7 +109,7 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
 
 def _known(
     connection: sqlite3.Connection, origin: Origin, graph: Graph, fit: Fit
-) -> Iterable[tuple[tuple[Case, Unit], float]]:
+) -> Iterable[tuple[tuple[Case, ThreadsAndGpu], float]]:
     query = (
         "SELECT threads, gpu, sum(o.count * o.median_ns) / sum(o.count) FROM operators o"
         ' JOIN models m ON m.id = o.model WHERE o."case" = ? AND batch = ?'
@@ -124,7 +124,7 @@ def _known(
     for case, batch in cases.items():
         number = case_id(connection, case, batch)
         for *unit, ns in connection.execute(query, (number, batch, *origin)):
-            yield (case, Unit(*unit)), ns / _NS_PER_S
+            yield (case, ThreadsAndGpu(*unit)), ns / _NS_PER_S
 
 
 def _runs(

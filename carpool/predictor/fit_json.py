@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from carpool.predictor.fit import Bounds, Carried, Errors, Fit, Unit
+from carpool.predictor.fit import Bounds, Carried, Errors, Fit, ThreadsAndGpu
 
 __all__ = ["from_json", "to_json"]
 
@@ -46,10 +46,10 @@ def from_json(text: str) -> Fit:
         if data["form"] != _FORM:
             msg = "learnt by another version of carpool; carpool profile learns anew"
             raise ValueError(msg)
-        besides = {Unit(*row[:2]): row[2:] for row in data["besides"]}
+        besides = {ThreadsAndGpu(*row[:2]): row[2:] for row in data["besides"]}
         return Fit(
             {
-                (kind, Unit(threads, gpu)): np.array(coefficients, float)
+                (kind, ThreadsAndGpu(threads, gpu)): np.array(coefficients, float)
                 for kind, threads, gpu, coefficients in data["laws"]
             },
             {unit: row[0] for unit, row in besides.items()},
@@ -57,7 +57,9 @@ def from_json(text: str) -> Fit:
             tuple(data["batches"]),
             dict(data["tails"]),
             {
-                (Unit(threads, gpu), length): Errors(_bounds(plain), _told(settled), _told(other))
+                (ThreadsAndGpu(threads, gpu), length): Errors(
+                    _bounds(plain), _told(settled), _told(other)
+                )
                 for threads, gpu, length, (plain, settled, other) in data["errors"]
             },
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from carpool.latency.model import Configuration, Resources
-from carpool.predictor.fit import Unit
+from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.operator_groups import Groups
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Interval", "Operators"]
+__all__ = ["Interval", "OperatorLatencyModel"]
 
 _NORMAL = NormalDist()
 _BEYOND = 2  # batches up to so many times the largest measured one
@@ -54,8 +54,8 @@ class _RunError(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operators:
-    """Predictions for one model.
+class OperatorLatencyModel:
+    """Predicts how long a batch of one model takes, by adding up its operators.
 
     Attributes:
         graph: Its operators.
@@ -69,7 +69,7 @@ class Operators:
 
     graph: Graph
     fit: Fit
-    known: Mapping[tuple[Case, Unit], float] = field(default_factory=dict)
+    known: Mapping[tuple[Case, ThreadsAndGpu], float] = field(default_factory=dict)
     runs: Mapping[Setting, float] = field(default_factory=dict)
     load_s: float = 0.0
     memory_mb: float = 0.0
@@ -87,12 +87,16 @@ class Operators:
 
     _groups: Groups = field(init=False, repr=False, compare=False)
     _corrections: _Corrections = field(init=False, repr=False, compare=False)
-    _plain_s: Callable[[Unit, int], float | None] = field(init=False, repr=False, compare=False)
-    _errors: Mapping[Unit, Sequence[_RunError]] = field(init=False, repr=False, compare=False)
+    _plain_s: Callable[[ThreadsAndGpu, int], float | None] = field(
+        init=False, repr=False, compare=False
+    )
+    _errors: Mapping[ThreadsAndGpu, Sequence[_RunError]] = field(
+        init=False, repr=False, compare=False
+    )
 
     def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
         """As `LatencyModel.predict`; fewer cores than threads stretch a run in proportion."""
-        unit = Unit(max(1, round(cpu)), gpu) if cpu > 0 else Unit(0)
+        unit = ThreadsAndGpu(max(1, round(cpu)), gpu) if cpu > 0 else ThreadsAndGpu(0)
         if unit not in self.fit.per_run_s or not self._admits(batch):
             return None
         plain_s = self._plain_s(unit, batch)
@@ -107,7 +111,7 @@ class Operators:
         middle_s = self.predict(batch, cpu, gpu)
         if middle_s is None:
             return None
-        unit = Unit(max(1, round(cpu)), gpu)
+        unit = ThreadsAndGpu(max(1, round(cpu)), gpu)
         _, (low, high) = self._told(unit, batch, self._plain_s(unit, batch) or middle_s)
         return Interval(middle_s * math.exp(low), middle_s * math.exp(high))
 
@@ -131,7 +135,7 @@ class Operators:
         most = _BEYOND * max(self.fit.batches, default=0)
         return self.graph.admits(batch) and batch <= most
 
-    def _uncalibrated(self, unit: Unit, batch: int) -> float | None:
+    def _uncalibrated(self, unit: ThreadsAndGpu, batch: int) -> float | None:
         seconds = self._groups.seconds(self.fit, unit, batch)
         if seconds is None:
             return None
@@ -143,11 +147,11 @@ class Operators:
         kernels_s = sum(float(each @ group.counts) for each, group in pairs)
         return self.fit.run_s(unit, kernels_s, count)
 
-    def _run_errors(self) -> dict[Unit, list[_RunError]]:
+    def _run_errors(self) -> dict[ThreadsAndGpu, list[_RunError]]:
         """How far the model's own measured runs are from their predictions."""
-        found: dict[Unit, list[_RunError]] = {}
+        found: dict[ThreadsAndGpu, list[_RunError]] = {}
         for setting, measured_s in sorted(self.runs.items()):
-            unit = Unit(setting.threads, setting.gpu)
+            unit = ThreadsAndGpu(setting.threads, setting.gpu)
             plain_s = self._plain_s(unit, setting.batch) if unit in self.fit.per_run_s else None
             if plain_s:
                 error = max(
@@ -157,7 +161,7 @@ class Operators:
                 found.setdefault(unit, []).append(_RunError(setting.batch, error, excess))
         return found
 
-    def _told(self, unit: Unit, batch: int, plain_s: float) -> tuple[float, Bounds]:
+    def _told(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> tuple[float, Bounds]:
         """What the model's own runs add to a prediction's logarithm, and what they leave open.
 
         Runs on the same threads tell it, between batches, else all of them.
@@ -195,8 +199,10 @@ def _between(points: Sequence[_RunError], batch: int) -> tuple[float, float]:
 class _Corrections:
     """Measured over predicted time of operators that are known, and between known batch sizes."""
 
-    def __init__(self, groups: Groups, fit: Fit, known: Mapping[tuple[Case, Unit], float]) -> None:
-        self._logs: dict[Unit, list[Array]] = {}
+    def __init__(
+        self, groups: Groups, fit: Fit, known: Mapping[tuple[Case, ThreadsAndGpu], float]
+    ) -> None:
+        self._logs: dict[ThreadsAndGpu, list[Array]] = {}
         self._batches = [batch for batch in fit.batches if groups.graph.admits(batch)]
         if not known or not self._batches:
             return
@@ -206,7 +212,7 @@ class _Corrections:
                 stacked = [np.stack(parts) for parts in zip(*columns, strict=True)]
                 self._logs[unit] = [_filled(part) for part in stacked]
 
-    def apply(self, seconds: list[Array], unit: Unit, batch: int) -> list[Array]:
+    def apply(self, seconds: list[Array], unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """The seconds of each group's operators, with what is known of them."""
         logs = self._logs.get(unit)
         if logs is None:
@@ -224,8 +230,8 @@ class _Corrections:
     def _column(
         groups: Groups,
         fit: Fit,
-        known: Mapping[tuple[Case, Unit], float],
-        unit: Unit,
+        known: Mapping[tuple[Case, ThreadsAndGpu], float],
+        unit: ThreadsAndGpu,
         batch: int,
     ) -> list[Array] | None:
         seconds = groups.seconds(fit, unit, batch)

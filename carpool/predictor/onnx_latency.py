@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from carpool.predictor.latency_model import Operators
+    from carpool.predictor.latency_model import OperatorLatencyModel
 
 __all__ = ["read_operators"]
 
@@ -27,7 +27,7 @@ def read_operators(
     measured: Iterable[Mapping[str, float]] = (),
     load_s: float | None = None,
     memory_mb: float | None = None,
-) -> Operators:
+) -> OperatorLatencyModel:
     """The latency model of an ONNX file.
 
     Args:

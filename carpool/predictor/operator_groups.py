@@ -13,7 +13,7 @@ from carpool.predictor.fit import cold_share
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from carpool.predictor.fit import Fit, Unit
+    from carpool.predictor.fit import Fit, ThreadsAndGpu
     from carpool.predictor.graph import Graph, Operator
 
     Array = NDArray[np.float64]
@@ -88,14 +88,14 @@ class Groups:
         slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
         self._traffic = (moved[0] - slope * probes[0], slope)
 
-    def seconds(self, fit: Fit, unit: Unit, batch: int) -> list[Array] | None:
+    def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array] | None:
         """Seconds of the operators of each group; None if a class is not known there."""
         cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
         found = []
         for group in self.all:
             sizes = group.base + group.each * batch
             share = np.full(len(sizes), cold)
-            seconds = fit.seconds(group.kind, group.family, unit, sizes, share)
+            seconds = fit.operator_seconds(group.kind, group.family, unit, sizes, share)
             if seconds is None:
                 return None
             found.append(seconds)

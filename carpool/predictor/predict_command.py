@@ -22,7 +22,7 @@ from carpool.validation.problems import Problems
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.predictor.latency_model import Operators
+    from carpool.predictor.latency_model import OperatorLatencyModel
     from carpool.predictor.profile import Origin
 
 __all__ = ["main"]
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
     return 0 if len(rows) == len(sizes) else 1
 
 
-def _refuse_unknown(model: Operators, measured: Sequence[tuple[Setting, float]]) -> None:
+def _refuse_unknown(model: OperatorLatencyModel, measured: Sequence[tuple[Setting, float]]) -> None:
     """Refuse measured runs that no prediction could be held against."""
     problems = Problems()
     for batch, threads, gpu in dict(measured):
@@ -120,7 +120,9 @@ def _measured(text: str) -> tuple[Setting, float]:
     return setting, seconds
 
 
-def _row(model: Operators, cpu: float, gpu: float, batch: int) -> dict[str, float] | None:
+def _row(
+    model: OperatorLatencyModel, cpu: float, gpu: float, batch: int
+) -> dict[str, float] | None:
     middle_s, interval = model.predict(batch, cpu, gpu), model.interval(batch, cpu, gpu)
     if middle_s is None or interval is None:
         return None
@@ -132,7 +134,9 @@ def _row(model: Operators, cpu: float, gpu: float, batch: int) -> dict[str, floa
     return row
 
 
-def _document(model: Operators, origin: Origin, rows: Sequence[dict[str, float]]) -> dict[str, Any]:
+def _document(
+    model: OperatorLatencyModel, origin: Origin, rows: Sequence[dict[str, float]]
+) -> dict[str, Any]:
     return {
         "model": model.graph.model,
         "rows": list(rows),
@@ -146,7 +150,9 @@ def _document(model: Operators, origin: Origin, rows: Sequence[dict[str, float]]
     }
 
 
-def _table(model: Operators, origin: Origin, here: str, rows: Sequence[dict[str, float]]) -> str:
+def _table(
+    model: OperatorLatencyModel, origin: Origin, here: str, rows: Sequence[dict[str, float]]
+) -> str:
     how = "longest path of" if model.parallel else "sum over"
     count = f"{len(model.runs)} measured run{'s' * (len(model.runs) > 1)}"
     settled = f"; corrected by {count}" if model.runs else ""
@@ -176,7 +182,7 @@ def _cells(row: dict[str, float]) -> tuple[str, ...]:
     return (*amounts, between, f"{row['p95_ms']:.4g}", f"{row['p99_ms']:.4g}")
 
 
-def _known(model: Operators) -> str:
+def _known(model: OperatorLatencyModel) -> str:
     fixed = model.graph.fixed_batch
     if fixed is not None:
         return f"the model takes batches of {fixed} alone; export it with a free first dimension"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carpool.predictor.fit import ALONE, Fit, Unit
+from carpool.predictor.fit import ALONE, Fit, ThreadsAndGpu
 from carpool.predictor.least_squares import non_negative
 from carpool.predictor.roofline_terms import terms
 from carpool.predictor.thread_scaling import shared
@@ -54,9 +54,9 @@ class Samples:
     profiles: Sequence[Profile]
     tables: Mapping[str, Rows]
     settings: Sequence[Setting]
-    units: Sequence[Unit]
+    units: Sequence[ThreadsAndGpu]
     kernels: Mapping[tuple[int, Setting], tuple[float, float]]
-    _known: dict[tuple[str, bytes], Mapping[tuple[str, Unit], Array]] = field(
+    _known: dict[tuple[str, bytes], Mapping[tuple[str, ThreadsAndGpu], Array]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -81,14 +81,14 @@ class Samples:
             if (number, run.setting) in self.kernels
         ]
         per_run_s, per_operator_s = {}, {}
-        for unit in {Unit(*run.setting[1:]) for _, run in runs}:
-            of_unit = [pair for pair in runs if Unit(*pair[1].setting[1:]) == unit]
+        for unit in {ThreadsAndGpu(*run.setting[1:]) for _, run in runs}:
+            of_unit = [pair for pair in runs if ThreadsAndGpu(*pair[1].setting[1:]) == unit]
             per_run_s[unit], per_operator_s[unit] = _overhead(of_unit)
         batches = sorted({run.setting.batch for _, run in runs})
         tails = _tails([run for _, run in runs])
         return Fit(self._laws(chosen), per_run_s, per_operator_s, tuple(batches), tails)
 
-    def _laws(self, chosen: Sequence[int]) -> dict[tuple[str, Unit], Array]:
+    def _laws(self, chosen: Sequence[int]) -> dict[tuple[str, ThreadsAndGpu], Array]:
         classes: dict[str, Rows] = {}
         families: defaultdict[str, list[Rows]] = defaultdict(list)
         for kind, table in self.tables.items():
@@ -97,7 +97,7 @@ class Samples:
                 classes[kind] = rows
                 families[f"any {rows.family}"].append(rows)
         classes |= {kind: together(tables) for kind, tables in families.items()}
-        found: dict[tuple[str, Unit], Array] = {}
+        found: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for kind, rows in classes.items():
             key = kind, np.unique(rows.profile).tobytes()
             if key not in self._known:  # a model that is left out has a few classes, not all
@@ -105,8 +105,8 @@ class Samples:
             found |= self._known[key]
         return found
 
-    def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, Unit], Array]:
-        found: dict[tuple[str, Unit], Array] = {}
+    def _of_class(self, kind: str, rows: Rows) -> dict[tuple[str, ThreadsAndGpu], Array]:
+        found: dict[tuple[str, ThreadsAndGpu], Array] = {}
         for number, unit in enumerate(self.units):  # those of one thread come first
             of_unit = rows.where(rows.unit == number)
             if len(of_unit) >= _LEAST_ROWS:
@@ -115,7 +115,9 @@ class Samples:
         return found
 
 
-def _laws(kind: str, rows: Rows, unit: Unit, one: Array | None) -> dict[tuple[str, Unit], Array]:
+def _laws(
+    kind: str, rows: Rows, unit: ThreadsAndGpu, one: Array | None
+) -> dict[tuple[str, ThreadsAndGpu], Array]:
     """The law of a class on a unit, given that of one thread."""
     if unit.threads == 1 or one is None:
         return {(kind, unit): _law(rows, unit.threads)}

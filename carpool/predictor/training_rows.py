@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.predictor.features import sized
-from carpool.predictor.fit import Unit, cold_share
+from carpool.predictor.fit import ThreadsAndGpu, cold_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,10 +77,10 @@ def together(tables: Sequence[Rows]) -> Rows:
 
 def tabled(
     profiles: Sequence[Profile],
-) -> tuple[Mapping[str, Rows], Sequence[Setting], Sequence[Unit]]:
+) -> tuple[Mapping[str, Rows], Sequence[Setting], Sequence[ThreadsAndGpu]]:
     """The operators of all profiles by class, and the settings and units that they are at."""
     settings = sorted({row.setting for profile in profiles for row in profile.operators})
-    units = sorted({Unit(*setting[1:]) for setting in settings})
+    units = sorted({ThreadsAndGpu(*setting[1:]) for setting in settings})
     at = {setting: number for number, setting in enumerate(settings)}
     families: dict[str, str] = {}
     lines: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
@@ -91,7 +91,7 @@ def tabled(
         for row in profile.operators:
             found = sized(row.case)
             families[found.kind] = found.family
-            unit = units.index(Unit(*row.setting[1:]))
+            unit = units.index(ThreadsAndGpu(*row.setting[1:]))
             times = (cold_share(traffic[row.setting]), row.median_s, row.spread_s)
             lines[found.kind].append((number, at[row.setting], unit, row.count, found.sizes, times))
     return {kind: _rows(families[kind], found) for kind, found in lines.items()}, settings, units

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from carpool.predictor.latency_model import Operators
+    from carpool.predictor.latency_model import OperatorLatencyModel
     from carpool.settings import FunctionSettings
     from faas_stack.doctor.context import FunctionContext
 
@@ -67,7 +67,7 @@ def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> Be
     )
 
 
-def _profiled(path: Path) -> Operators | None:
+def _profiled(path: Path) -> OperatorLatencyModel | None:
     """The model's times: measured by `carpool profile`, or predicted by its operators."""
     try:
         return read_operators(path)

@@ -13,14 +13,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carpool.cgroups import CONTROLLERS, killed_for_memory
+from carpool.own_cgroup import CONTROLLERS, killed_for_memory
 from carpool.process import leftovers
 from faas_stack.partition import amounts
-from faas_stack.partition.cgroups import Unusable
+from faas_stack.partition.group_limits import Unusable
 
 if TYPE_CHECKING:
-    from carpool.cgroups import Place
-    from faas_stack.partition.cgroups import Limits
+    from carpool.own_cgroup import Place
+    from faas_stack.partition.group_limits import Limits
 
 __all__ = ["TreeV2"]
 

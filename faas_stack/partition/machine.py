@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from carpool.cgroups import Place, own_place
+from carpool.own_cgroup import Place, own_place
 
 __all__ = ["Capacity", "measured"]
 

@@ -15,21 +15,21 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from carpool.cgroups import own_place
+from carpool.own_cgroup import own_place
 from faas_stack.partition import affinity, amounts, enter
 from faas_stack.partition.allocation import Allocation, max_instances
-from faas_stack.partition.cgroups import Limits, Unusable
-from faas_stack.partition.control_groups import open_tree
+from faas_stack.partition.group_limits import Limits, Unusable
 from faas_stack.partition.machine import Capacity, measured
+from faas_stack.partition.provider_groups import open_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from carpool.cgroups import Place
+    from carpool.own_cgroup import Place
     from faas_stack.partition.allocation import Assignment
-    from faas_stack.partition.control_groups import Tree
     from faas_stack.partition.gpus import Gpus
+    from faas_stack.partition.provider_groups import Tree
     from faas_stack.partition.resources import Resources
 
 __all__ = ["Partition", "Partitions"]

@@ -32,8 +32,8 @@ from scaler.control.sidecar_config import SidecarConfig, stand_ins
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from carpool.prewarm_windows import Windows
     from carpool.sync import FrontReport
-    from carpool.windows import Windows
     from scaler.control.action import Action
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies

@@ -17,8 +17,8 @@ from carpool.plan import InstanceClass, OnOffer, Plan, Predicted, Route
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from carpool.prewarm_windows import Windows
     from carpool.scaling import Application, FunctionLoad, Proposal, Size
-    from carpool.windows import Windows
 
 __all__ = ["build_plan", "numbered", "with_windows"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from carpool.windows import Windows
+from carpool.prewarm_windows import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

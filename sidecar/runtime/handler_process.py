@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from carpool.cgroups import own_place
+from carpool.own_cgroup import own_place
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
 from carpool.process.supervisor import Supervisor

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.predictor.cross_validation import measured_errors
-from carpool.predictor.fit import Carried, Errors, Fit, Unit, regime
+from carpool.predictor.fit import Carried, Errors, Fit, ThreadsAndGpu, regime
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.latency_model import Operators
+from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.profile import Setting
 from carpool.predictor.regression import Samples
 from tests.carpool.profiles import BATCHES, graph, profile, run_s
@@ -51,7 +51,7 @@ def _wandering(draw: random.Random, level: float, each: float) -> Callable[[Sett
 
 
 @cache
-def _errors(own: float, each: float) -> Mapping[tuple[Unit, int], Errors]:
+def _errors(own: float, each: float) -> Mapping[tuple[ThreadsAndGpu, int], Errors]:
     profiles = _profiles(24, 5, own, each)
     return measured_errors(Samples.of(profiles), range(len(profiles)), {})
 
@@ -90,7 +90,7 @@ def test_intervals_hold_what_they_say(known: Setting | None) -> None:
     inside = []
     for net, found in zip(_nets(24, 6), _profiles(24, 6, SIGMA, SIGMA / 2), strict=True):
         runs = {run.setting: run.median_s for run in found.runs}
-        model = Operators(net, fit, runs={known: runs[known]} if known else {})
+        model = OperatorLatencyModel(net, fit, runs={known: runs[known]} if known else {})
         for setting, measured_s in runs.items():
             interval = model.interval(setting.batch, setting.threads, 0)
             assert interval is not None
@@ -104,7 +104,7 @@ def test_another_machine_is_every_runs_alike(factor: float) -> None:
     """An error beyond those of models is not the model's, so all of it is carried."""
     fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
-    model = Operators(net, fit, runs={Setting(4, 1): run_s(net, 4, 1, factor)})
+    model = OperatorLatencyModel(net, fit, runs={Setting(4, 1): run_s(net, 4, 1, factor)})
     for batch in BATCHES:
         for threads in (1, 2):
             predicted_s = model.predict(batch, threads, 0) or math.nan
@@ -116,7 +116,7 @@ def test_a_measured_run_is_told_as_it_was_measured() -> None:
     fit = _fit(0.0, SIGMA)
     (net,) = _nets(1, 7)
     runs = {Setting(1, 1): run_s(net, 1, 1, 1.2), Setting(8, 1): run_s(net, 8, 1, 0.9)}
-    model = Operators(net, fit, runs=runs)
+    model = OperatorLatencyModel(net, fit, runs=runs)
     for setting, measured_s in runs.items():
         assert pytest.approx(measured_s) == model.predict(setting.batch, setting.threads, 0)
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.latency import Configuration, LatencyModel, Resources
-from carpool.predictor.fit import Errors, Unit
+from carpool.predictor.fit import Errors, ThreadsAndGpu
 from carpool.predictor.fit_json import from_json, to_json
-from carpool.predictor.latency_model import Operators
+from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.profile import Setting
 from tests.carpool.profiles import BATCHES, graph, learnt, operator_s, run_s
 
@@ -25,13 +25,13 @@ def test_a_network_nobody_measured_is_predicted_from_its_operators(
     batch: int, threads: int
 ) -> None:
     """The sum over its operators is right where others of their classes were measured."""
-    model: LatencyModel = Operators(UNSEEN, learnt())
+    model: LatencyModel = OperatorLatencyModel(UNSEEN, learnt())
     assert pytest.approx(run_s(UNSEEN, batch, threads), rel=0.1) == model.predict(batch, threads, 0)
 
 
 def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
     """Batches up to twice the largest measured one, on numbers of threads that were measured."""
-    model = Operators(UNSEEN, learnt())
+    model = OperatorLatencyModel(UNSEEN, learnt())
     assert model.predict(11, 1, 0) is not None
     assert model.predict(32, 1, 0) is not None
     assert model.predict(33, 1, 0) is None
@@ -44,7 +44,7 @@ def test_sizes_between_measured_ones_are_known_and_far_ones_are_not() -> None:
 
 def test_part_of_a_core_stretches_a_run() -> None:
     """Half a core takes twice as long; one and a half cores run two threads for longer."""
-    model = Operators(UNSEEN, learnt())
+    model = OperatorLatencyModel(UNSEEN, learnt())
     one_s, two_s = (model.predict(4, cpu, 0) or math.nan for cpu in (1, 2))
     assert pytest.approx(2 * one_s) == model.predict(4, 0.5, 0)
     assert pytest.approx(two_s * 2 / 1.6) == model.predict(4, 1.6, 0)
@@ -53,7 +53,7 @@ def test_part_of_a_core_stretches_a_run() -> None:
 def test_one_measured_run_corrects_every_other() -> None:
     """A machine that is 30 % slower for this model is so at all its sizes."""
     slow = {Setting(4, 1): run_s(UNSEEN, 4, 1, 1.3)}
-    model = Operators(UNSEEN, learnt(), runs=slow)
+    model = OperatorLatencyModel(UNSEEN, learnt(), runs=slow)
     for batch in BATCHES:
         for threads in (1, 2):
             expected = pytest.approx(run_s(UNSEEN, batch, threads, 1.3), rel=0.1)
@@ -63,20 +63,23 @@ def test_one_measured_run_corrects_every_other() -> None:
 
 def test_a_correction_is_bounded() -> None:
     """A measurement that is a hundred times off is no measurement of this model."""
-    plain = Operators(UNSEEN, learnt()).predict(8, 1, 0) or math.nan
-    model = Operators(UNSEEN, learnt(), runs={Setting(4, 1): run_s(UNSEEN, 4, 1, 100.0)})
+    plain = OperatorLatencyModel(UNSEEN, learnt()).predict(8, 1, 0) or math.nan
+    model = OperatorLatencyModel(UNSEEN, learnt(), runs={Setting(4, 1): run_s(UNSEEN, 4, 1, 100.0)})
     assert pytest.approx(4 * plain) == model.predict(8, 1, 0)
 
 
 def test_measured_operators_go_before_laws() -> None:
     """What the database knows of an operator is what it takes."""
-    unit = Unit(1)
+    unit = ThreadsAndGpu(1)
     known = {
         (operator.at(batch), unit): 3 * operator_s(operator.at(batch), 1)
         for operator in UNSEEN.operators
         for batch in (4, 8)
     }
-    plain, model = Operators(UNSEEN, learnt()), Operators(UNSEEN, learnt(), known)
+    plain, model = (
+        OperatorLatencyModel(UNSEEN, learnt()),
+        OperatorLatencyModel(UNSEEN, learnt(), known),
+    )
     for batch in (4, 6, 8, 16):
         ratio = (model.predict(batch, 1, 0) or 0) / (plain.predict(batch, 1, 0) or 1)
         assert pytest.approx(3, rel=0.1) == ratio
@@ -86,11 +89,11 @@ def test_measured_operators_go_before_laws() -> None:
 def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
     """The longest path, not the sum: a chain takes as long as before, two branches the longer."""
     fit = learnt()
-    chain = Operators(UNSEEN, fit, parallel=True).predict(4, 1, 0)
-    assert pytest.approx(Operators(UNSEEN, fit).predict(4, 1, 0)) == chain
+    chain = OperatorLatencyModel(UNSEEN, fit, parallel=True).predict(4, 1, 0)
+    assert pytest.approx(OperatorLatencyModel(UNSEEN, fit).predict(4, 1, 0)) == chain
     branches = [dataclasses.replace(o, after=()) for o in UNSEEN.operators]
     apart = dataclasses.replace(UNSEEN, operators=branches)
-    found = Operators(apart, fit, parallel=True).predict(4, 1, 0)
+    found = OperatorLatencyModel(apart, fit, parallel=True).predict(4, 1, 0)
     longest = max(operator_s(o.at(4), 1) for o in branches)
     assert pytest.approx(longest, rel=0.2) == found
 
@@ -102,7 +105,7 @@ def test_branches_overlap_where_the_executor_runs_them_in_parallel() -> None:
 )
 def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: list[float]) -> None:
     """A planner that asks for a safer latency never gets a shorter one."""
-    model = Operators(UNSEEN, learnt())
+    model = OperatorLatencyModel(UNSEEN, learnt())
     found = [model.predict(batch, cpu, 0, quantile) or math.nan for quantile in sorted(quantiles)]
     assert sorted(found) == found
 
@@ -110,7 +113,7 @@ def test_higher_quantiles_are_never_quicker(batch: int, cpu: float, quantiles: l
 @given(st.integers(1, 32), st.sampled_from([1.0, 2.0]))
 def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
     """The bound is around the median, whatever the errors it comes from."""
-    model = Operators(UNSEEN, learnt())
+    model = OperatorLatencyModel(UNSEEN, learnt())
     interval, middle_s = model.interval(batch, cpu, 0), model.predict(batch, cpu, 0)
     assert interval is not None
     assert middle_s is not None
@@ -120,10 +123,14 @@ def test_the_interval_holds_the_prediction(batch: int, cpu: float) -> None:
 def test_short_runs_have_errors_of_their_own() -> None:
     """What a run costs besides its operators counts there, and is known less well."""
     wide, narrow = Errors(plain=(-1.0, 1.0)), Errors(plain=(-0.1, 0.1))
-    errors = {(Unit(1), 0): wide, (Unit(1), 1): narrow, (Unit(1), 2): narrow}
+    errors = {
+        (ThreadsAndGpu(1), 0): wide,
+        (ThreadsAndGpu(1), 1): narrow,
+        (ThreadsAndGpu(1), 2): narrow,
+    }
     fit = dataclasses.replace(learnt(), errors=errors)
     for net, low in ((graph([16, 16]), math.exp(-1.0)), (graph([4000] * 5), math.exp(-0.1))):
-        model = Operators(net, fit)
+        model = OperatorLatencyModel(net, fit)
         interval, middle_s = model.interval(4, 1, 0), model.predict(4, 1, 0)
         assert interval is not None
         assert middle_s is not None
@@ -139,7 +146,7 @@ def test_a_graph_is_known_again_in_another_order() -> None:
 
 def test_planners_are_offered_what_is_known() -> None:
     """Every batch on whole cores; memory and load are those that were measured."""
-    model = Operators(UNSEEN, learnt(), load_s=2.0, memory_mb=300.0)
+    model = OperatorLatencyModel(UNSEEN, learnt(), load_s=2.0, memory_mb=300.0)
     offered = list(model.configurations(3))
     assert [Configuration(b, c, 0.0) for c in (1.0, 2.0) for b in (1, 2, 3)] == offered
     assert Resources(1, 0, 300.0) == model.resources(4, 1, 0)
@@ -149,16 +156,20 @@ def test_planners_are_offered_what_is_known() -> None:
 def test_a_model_of_one_batch_size_is_known_at_that_size() -> None:
     """A fixed first dimension is obeyed, not divided by."""
     fixed = dataclasses.replace(UNSEEN, fixed_batch=4)
-    model = Operators(fixed, learnt())
-    assert pytest.approx(Operators(UNSEEN, learnt()).predict(4, 1, 0)) == model.predict(4, 1, 0)
+    model = OperatorLatencyModel(fixed, learnt())
+    assert pytest.approx(OperatorLatencyModel(UNSEEN, learnt()).predict(4, 1, 0)) == model.predict(
+        4, 1, 0
+    )
     assert model.predict(2, 1, 0) is None
 
 
 def test_a_fit_survives_as_text() -> None:
     """A database keeps what was learnt, to six digits."""
     again = from_json(to_json(learnt()))
-    expected = Operators(UNSEEN, learnt()).predict(8, 2, 0, 0.99)
-    assert pytest.approx(expected, rel=1e-4) == Operators(UNSEEN, again).predict(8, 2, 0, 0.99)
+    expected = OperatorLatencyModel(UNSEEN, learnt()).predict(8, 2, 0, 0.99)
+    assert pytest.approx(expected, rel=1e-4) == OperatorLatencyModel(UNSEEN, again).predict(
+        8, 2, 0, 0.99
+    )
     assert learnt().errors == again.errors
 
 
@@ -173,4 +184,4 @@ def test_unknown_operators_are_named() -> None:
     """An operator that nobody measured is taken as its like, and said to be."""
     odd = dataclasses.replace(UNSEEN.operators[0], kind="Mish")
     net = dataclasses.replace(UNSEEN, operators=[*UNSEEN.operators, odd])
-    assert ["Mish"] == Operators(net, learnt()).guessed()
+    assert ["Mish"] == OperatorLatencyModel(net, learnt()).guessed()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from faas_stack.provider.local.containers.runner import ContainerRunner
+    from faas_stack.provider.local.containers.container_runner import ContainerRunner
     from faas_stack.provider.local.supervised_instance import SupervisedInstance
     from tests.docker.engine import Engine
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from carpool.http.client import Response
-    from faas_stack.provider.local.containers.runner import ContainerRunner
+    from faas_stack.provider.local.containers.container_runner import ContainerRunner
     from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from carpool import plugins
+from carpool.prewarm_windows import Windows
 from carpool.testing import check_policy
-from carpool.windows import Windows
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from carpool.process import leftovers
-from faas_stack.provider.local import isolation, supervised_instance
+from faas_stack.provider.local import network_namespace, supervised_instance
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
 from tests.waiting import wait_until, wait_until_async
 
@@ -316,7 +316,7 @@ def test_nothing_outlives_a_killed_provider(tmp_path: Path) -> None:
 
 
 def _can_isolate() -> bool:
-    command = isolation.command((sys.executable, "-c", ""))
+    command = network_namespace.command((sys.executable, "-c", ""))
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -373,7 +373,7 @@ def test_isolation_as_an_ordinary_user() -> None:
     python = shutil.which("python3", path="/usr/bin:/bin")
     if python is None:
         pytest.skip("no system Python, which an ordinary user may run")
-    _, *rest = isolation.command((python, "-I", "-S", "-c", code))
+    _, *rest = network_namespace.command((python, "-I", "-S", "-c", code))
     nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
     result = subprocess.run([python, *rest], capture_output=True, check=False, **nobody)
     if b"Permission denied" in result.stderr or b"unshare" in result.stderr:

@@ -28,7 +28,7 @@ from faas_stack.partition.gpus import Gpus
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.partitions import Partitions
 from faas_stack.partition.resources import Resources
-from faas_stack.provider.local import instance_environment, isolation
+from faas_stack.provider.local import instance_environment, network_namespace
 from faas_stack.provider.local.process_runner import Launch, ProcessRunner
 from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
@@ -188,13 +188,13 @@ class ProcessBackend:
 
     async def _isolate(self) -> None:
         """Instances get a network of their own where that is possible, else no watchdog."""
-        isolated = isolation.command((sys.executable, "-I", "-S", "-c", ""))
+        isolated = network_namespace.command((sys.executable, "-I", "-S", "-c", ""))
         probe = await asyncio.create_subprocess_exec(
             *isolated, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
         )
         _, errors = await probe.communicate()
         if probe.returncode == 0:
-            self._command = isolation.command(self._command)
+            self._command = network_namespace.command(self._command)
             self.notes.append(
                 "of-watchdog: each instance in a network namespace of its own, without outside "
                 "network; --no-watchdog gives it back"

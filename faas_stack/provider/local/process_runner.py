@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.cgroups import OUT_OF_MEMORY
+from carpool.own_cgroup import OUT_OF_MEMORY
 from carpool.process import exit_status, leftovers
 from carpool.process.child import ChildProcess, Command
 from carpool.process.lines import read_lines

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from carpool.cgroups import Group, Place, own_place
+from carpool.own_cgroup import Group, Place, own_place
 from carpool.process import leftovers
 from faas_stack.partition import enter, machine
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
-from faas_stack.partition.cgroups import Limits, Unusable
+from faas_stack.partition.group_limits import Limits, Unusable
 from tests.waiting import HANG_S
 
 SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal.pause()")

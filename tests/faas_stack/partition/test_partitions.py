@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from carpool.cgroups import Place, own_place
+from carpool.own_cgroup import Place, own_place
 from carpool.process import leftovers
 from faas_stack.partition import affinity, threads
 from faas_stack.partition.allocation import NoCapacity

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from carpool.latency.linear import Linear
 from carpool.log_histogram import bin_of
+from carpool.prewarm_windows import Windows
 from carpool.sync import Announcement, AppReport, ClassReport, FrontReport
-from carpool.windows import Windows
 from scaler.control.class_function import CLASS_LABEL, Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies

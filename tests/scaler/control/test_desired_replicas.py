@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carpool.plan import InstanceClass, Plan, Route
-from carpool.windows import Windows
+from carpool.prewarm_windows import Windows
 from scaler.control.desired_replicas import ClassInstances, DesiredReplicas, FunctionState
 from scaler.control.plan_builder import with_windows
 

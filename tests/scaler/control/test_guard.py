@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carpool.prewarm_windows import Windows
 from carpool.scaling import Application, Instances, PerFunctionPolicy, Proposal
-from carpool.windows import Windows
 from scaler.control.guard import Guard
 from scaler.control.stabilization import Limits
 from tests.scaler.views import FREE, counts, servers, size, snapshot, view

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool, Response
-from faas_stack.provider.local import isolation
+from faas_stack.provider.local import network_namespace
 from tests.gate import Gate
 from tests.waiting import HANG_S, wait_until, wait_until_async
 
@@ -137,7 +137,7 @@ def sidecar(tmp_path: Path) -> Start:
         listen = f"unix:{tmp_path}/sidecar.sock"
         command = (sys.executable, "-m", "sidecar")
         process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
-            isolation.command(command) if isolated else command,
+            network_namespace.command(command) if isolated else command,
             cwd=ROOT,
             env={
                 **os.environ,

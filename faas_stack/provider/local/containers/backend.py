@@ -26,10 +26,10 @@ from faas_stack.partition import amounts
 from faas_stack.partition.allocation import Allocation, Assignment
 from faas_stack.partition.machine import Capacity
 from faas_stack.partition.resources import Resources
+from faas_stack.provider.local.containers.container_runner import ContainerRunner
 from faas_stack.provider.local.containers.engine import Engine, EngineError
 from faas_stack.provider.local.containers.host import on_host
 from faas_stack.provider.local.containers.mounts import SecretMounts
-from faas_stack.provider.local.containers.runner import ContainerRunner
 from faas_stack.provider.local.containers.spec import LABEL, Place, document
 from faas_stack.provider.local.containers.state import State
 from faas_stack.provider.local.supervised_instance import SupervisedInstance

@@ -1,7 +1,7 @@
-"""What a control group of ours is held to, and that there may be none.
+"""The limits that a control group enforces, and the error where no group can be made.
 
-Groups of ours are made below the one that this process is in (`carpool.cgroups`), so that whatever
-limits it limits them, too. `cgroup_v1` and `cgroup_v2` make them.
+Groups of ours are made below the one that this process is in (`carpool.own_cgroup`), so that
+whatever limits it limits them, too. `cgroup_v1` and `cgroup_v2` make them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ __all__ = ["Windows"]
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """When an instance is there after its last execution has ended: between the two.
+    """An idle function has an instance ready from prewarm_s to keep_alive_s after its last batch.
 
     Attributes:
         prewarm_s: An instance is released at once and loaded again so much later; 0 if it is not

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carpool.cgroups import Group, Place
-from faas_stack.partition import control_groups
-from faas_stack.partition.cgroups import Unusable
+from carpool.own_cgroup import Group, Place
+from faas_stack.partition import provider_groups
+from faas_stack.partition.group_limits import Unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def test_only_our_own_groups_are_swept(place: Place, tmp_path: Path) -> None:
     others.append(tmp_path / "cpu" / "here" / "carpool-prod.slice")
     for folder in others:
         folder.mkdir(parents=True)
-    control_groups._sweep(place)
+    provider_groups._sweep(place)
     assert [False, False] == [folder.exists() for folder in dead]
     assert all(folder.exists() for folder in others)
 
@@ -53,27 +53,27 @@ def test_only_our_own_groups_are_swept(place: Place, tmp_path: Path) -> None:
 def test_a_lock_in_one_tree_is_enough(place: Place, tree: int) -> None:
     """Whichever of a living provider's folders the next one can see."""
     folders = make(place, LIVING)
-    lock = control_groups._lock(folders[tree])
-    control_groups._sweep(place)
+    lock = provider_groups._lock(folders[tree])
+    provider_groups._sweep(place)
     assert [True, True] == [folder.exists() for folder in folders]
     os.close(lock)
-    control_groups._sweep(place)
+    provider_groups._sweep(place)
     assert [False, False] == [folder.exists() for folder in folders]
 
 
 def test_a_provider_locks_all_its_folders(place: Place) -> None:
     """So that each of them tells that it lives."""
-    tree, locks = control_groups.open_tree(place, LIVING)
-    assert [True, True] == [control_groups._is_locked(root) for root in tree.roots]
+    tree, locks = provider_groups.open_tree(place, LIVING)
+    assert [True, True] == [provider_groups._is_locked(root) for root in tree.roots]
     for lock in locks:
         os.close(lock)
-    assert [False, False] == [control_groups._is_locked(root) for root in tree.roots]
+    assert [False, False] == [provider_groups._is_locked(root) for root in tree.roots]
 
 
 def test_groups_may_vanish(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own, and what was seen a moment ago: nothing is swept then, and no start fails."""
     dead = make(place, DEAD)
-    seen = control_groups._below
+    seen = provider_groups._below
 
     def vanishing(folder: Path) -> list[str]:
         names = seen(folder)
@@ -84,10 +84,10 @@ def test_groups_may_vanish(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
         return names
 
     with monkeypatch.context() as patch:
-        patch.setattr(control_groups, "_below", vanishing)
-        control_groups._sweep(place)
+        patch.setattr(provider_groups, "_below", vanishing)
+        provider_groups._sweep(place)
     for group in place.v1.values():
         group.folder.rmdir()
-    control_groups._sweep(place)
+    provider_groups._sweep(place)
     with pytest.raises(Unusable):
-        control_groups.open_tree(place, LIVING)
+        provider_groups.open_tree(place, LIVING)

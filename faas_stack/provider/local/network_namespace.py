@@ -1,9 +1,9 @@
 """A network namespace per instance, so that several of-watchdogs can run on one machine.
 
 of-watchdog binds its metrics to port 8081, which nothing can change, so two of them cannot share a
-network. Run as a program (``isolation.py COMMAND...``) this moves into a new network namespace
-(as an ordinary user: through a new user namespace that maps the user to itself), brings the
-loopback interface up and becomes COMMAND. Unix sockets reach through, which is how the provider
+network. Run as a program (``network_namespace.py COMMAND...``) this moves into a new network
+namespace (as an ordinary user: through a new user namespace that maps the user to itself), brings
+the loopback interface up and becomes COMMAND. Unix sockets reach through, which is how the provider
 talks to the instance; nothing else does, so a function in its own namespace has no outside
 network. Standard library only, and no import of ours: it starts before every instance.
 """

@@ -17,8 +17,8 @@ import signal
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from carpool.cgroups import OUT_OF_MEMORY
 from carpool.errors import CarpoolError, Overloaded
+from carpool.own_cgroup import OUT_OF_MEMORY
 from carpool.process.lines import LineCutter
 from faas_stack.provider.local.containers.spec import PORT
 from faas_stack.provider.local.supervised_instance import StartFailed
