@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.sidecar.runtime.conftest import EXPLAIN, error
 
 if TYPE_CHECKING:
     from tests.gate import Gate
-    from tests.sidecar.runtime.conftest import Sidecar, Start
+    from tests.sidecar.runtime.conftest import Start
 
 _MALFORMED = {"short": "answered", "garbage": "batch", "fail": "status 500", "badhead": "a header"}
 
@@ -127,28 +129,26 @@ def test_a_huge_answer_fails_alone(sidecar: Start, gate: Gate) -> None:
     asyncio.run(run())
 
 
-def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start, gate: Gate) -> None:
+@pytest.mark.parametrize("word", ["fail", "garbage", "crash"])
+def test_a_poisoned_batch_harms_only_the_poison(sidecar: Start, gate: Gate, word: str) -> None:
     """Sixteen together, one makes the batch fail or kills the handler: fifteen are answered."""
-
-    async def poisoned(running: Sidecar, word: str) -> None:
-        words = [str(number) for number in range(16)]
-        words[11] = word
-        asked = [running.ask(each, EXPLAIN) for each in words]
-        responses = await running.together(gate, *asked)
-        statuses = [response.status for response in responses]
-        assert 502 == statuses[11]
-        assert [200] * 15 == statuses[:11] + statuses[12:]
-        good = [(w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word]
-        assert all(asked == answered for asked, answered in good)
-        asked = [running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)]
-        again = await running.together(gate, *asked)
-        assert (200, 502) == (again[0].status, again[1].status)
-        assert b"1" == again[0].header(b"x-carpool-batch")
 
     async def run() -> None:
         async with sidecar(carpool_batch_max="16") as running:
-            for word in ("fail", "garbage", "crash"):
-                await poisoned(running, word)
-                await running.until_ready()
+            words = [str(number) for number in range(16)]
+            words[11] = word
+            asked = [running.ask(each, EXPLAIN) for each in words]
+            responses = await running.together(gate, *asked)
+            statuses = [response.status for response in responses]
+            assert 502 == statuses[11]
+            assert [200] * 15 == statuses[:11] + statuses[12:]
+            good = [
+                (w, r.body.decode()) for w, r in zip(words, responses, strict=True) if w != word
+            ]
+            assert all(asked == answered for asked, answered in good)
+            asked = [running.ask("neighbour", EXPLAIN), running.ask(word, EXPLAIN)]
+            again = await running.together(gate, *asked)
+            assert (200, 502) == (again[0].status, again[1].status)
+            assert b"1" == again[0].header(b"x-carpool-batch")
 
     asyncio.run(run())
