@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.http.server import Server
-    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.probed_instance import ProbedInstance
 
 __all__ = ["main", "run"]
 
@@ -146,7 +146,7 @@ def _start_function(
     """
     handler = None
 
-    def on_change(instance: Instance) -> None:
+    def on_change(instance: ProbedInstance) -> None:
         if handler and instance.up:
             handler.became_ready()
         batch_loop.changed()
@@ -167,7 +167,7 @@ def _start_function(
         batch_loop.changed()
 
     handler = HandlerProcess(launch, ended)
-    local.restart_with(handler.hung, options.silence_max_s)
+    local.restart_with(handler.kill_hung, options.silence_max_s)
     batch_loop.readiness.failing = lambda: handler.failing
     handler.start()
     return handler

@@ -29,9 +29,9 @@ from sidecar.core.admission.admission import Admission
 from sidecar.core.admission.finish_predictor import FinishPredictor
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batch import Actions, Batch, CloseReason, Fault, GivenUp
+from sidecar.core.batch_division import BatchDivision
 from sidecar.core.dispatch import Upstreams
 from sidecar.core.in_flight import InFlight
-from sidecar.core.isolation import Isolation
 from sidecar.core.policy import Executed, Waiting
 from sidecar.core.queue import Queue
 from sidecar.core.request import TERMINAL, State, advance
@@ -90,7 +90,7 @@ class Batcher:
         self._batches = 0
         self._draining = False
         self._fingerprint = fingerprint
-        self._isolation = Isolation()
+        self._division = BatchDivision()
         self._retries = RetryQueue()
         self._in_flight = InFlight()
         self._has_capacity = True
@@ -186,7 +186,7 @@ class Batcher:
         if not any(failed):
             batch.upstream.exec_time.observe(batch.item_count, batch.exec_s)
             self._policy.observe(Executed(batch.item_count, batch.exec_s, now))
-            self._isolation.function_answered()
+            self._division.function_answered()
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
             if request.state is State.IN_FLIGHT:
@@ -213,7 +213,7 @@ class Batcher:
         quarantined = alone and self._quarantined(batch.requests[0], now)
         if not members:
             return self._fail(batch, members, fault, now)
-        retries = self._isolation.divide(batch, members, fault, now, quarantined=quarantined)
+        retries = self._division.divide(batch, members, fault, now, quarantined=quarantined)
         if not retries:
             return self._fail(batch, members, fault, now)
         for retry in retries:
@@ -280,10 +280,8 @@ class Batcher:
         self._has_capacity = True
 
     def _quarantined(self, request: Request, now: float) -> bool:
-        isolation = self._isolation
-        return isolation.any_quarantined(now) and isolation.is_quarantined(
-            self._fingerprint(request)
-        )
+        division = self._division
+        return division.any_quarantined(now) and division.is_quarantined(self._fingerprint(request))
 
     def _enqueue(self, request: Request) -> None:
         request.route = self._routing.route(request)
@@ -402,7 +400,7 @@ class Batcher:
         split_from = batch.split_from
         if len(batch.requests) == 1 and fault is not Fault.UNSENT:
             fingerprint = self._fingerprint(batch.requests[0])
-            self._isolation.failed_alone(fingerprint, split_from, fault, now)
+            self._division.failed_alone(fingerprint, split_from, fault, now)
         if split_from and split_from.abandoned:
             members = members + self._retries.drop(split_from)
         for request in members:

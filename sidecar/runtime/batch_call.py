@@ -16,9 +16,9 @@ from carpool.rate_limited_log import Seldom
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
-    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.probed_instance import ProbedInstance
 
-__all__ = ["AnswerHead", "Answers", "BatchCall", "hung"]
+__all__ = ["AnswerHead", "Answers", "BatchCall", "says_handler_hung"]
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class BatchCall:
         instance: where it goes.
     """
 
-    def __init__(self, batch: Batch, instance: Instance) -> None:
+    def __init__(self, batch: Batch, instance: ProbedInstance) -> None:
         requests = batch.requests
         payloads = [request.payload for request in requests]
         self._ids = [request.id for request in requests]
@@ -93,7 +93,7 @@ class BatchCall:
         return _answers(response, self._ids)
 
 
-def hung(response: Response) -> bool:
+def says_handler_hung(response: Response) -> bool:
     """Whether the watchdog, or a sidecar, answered that the handler exceeded its time limit."""
     internal = response.header(b"x-openfaas-internal")
     return response.status == _GATEWAY_TIMEOUT and internal is not None
@@ -123,7 +123,7 @@ _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
 def _answers(response: Response, ids: list[int]) -> Answers:
-    if hung(response):
+    if says_handler_hung(response):
         msg = "the function did not answer within exec_timeout"
         raise DeadlineMissed(msg)
     if response.header(b"x-openfaas-internal") == b"of-watchdog":

@@ -76,7 +76,7 @@ class HandlerProcess:
         self._deaths = 0
         self._supervisor.became_ready()
 
-    def hung(self, reason: str) -> None:
+    def kill_hung(self, reason: str) -> None:
         """Kill what there is of it now, to be started again: it hangs, and why that is thought."""
         self._hung = reason
         self._process.kill_group()

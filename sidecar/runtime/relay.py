@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from carpool import errors, wire
 from carpool.errors import CarpoolError
 from carpool.http.client import AnswerTooLarge
-from sidecar.runtime.batch_call import hung
+from sidecar.runtime.batch_call import says_handler_hung
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from carpool.http.server import Exchange
-    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.probed_instance import ProbedInstance
 
 __all__ = ["Relay"]
 
@@ -45,7 +45,7 @@ class Relay:
         key: What a batch must present; empty: nothing.
     """
 
-    def __init__(self, local: Instance, exec_timeout_s: float, key: str) -> None:
+    def __init__(self, local: ProbedInstance, exec_timeout_s: float, key: str) -> None:
         self._local = local
         self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
         self._key = key.encode()
@@ -88,7 +88,7 @@ class Relay:
             local.unreachable(str(error))
             exchange.abort()
         else:
-            if hung(response):
+            if says_handler_hung(response):
                 local.hung("it did not answer a batch within the watchdog's exec_timeout")
             else:
                 local.answered(loop.time() - began)

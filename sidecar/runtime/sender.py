@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sidecar.core.load import Load
     from sidecar.core.request import Request
     from sidecar.runtime.metrics import Metrics
+    from sidecar.runtime.probed_instance import ProbedInstance
     from sidecar.runtime.recent_batches import RecentBatches
-    from sidecar.runtime.upstream import Instance
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Driver", "Sender"]
@@ -102,7 +102,9 @@ class Sender:
             request.payload.exchange.reply(status, body, headers=own)
             self._metrics.ended(state)
 
-    async def _send(self, batch: Batch, instance: Instance, call: batch_call.BatchCall) -> None:
+    async def _send(
+        self, batch: Batch, instance: ProbedInstance, call: batch_call.BatchCall
+    ) -> None:
         metrics = self._metrics
         metrics.batch_closed(batch.close_reason.value)
         metrics.size.observe(batch.item_count)
@@ -149,7 +151,7 @@ class Sender:
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
 
-    def _broken(self, batch: Batch, instance: Instance, error: CarpoolError) -> None:
+    def _broken(self, batch: Batch, instance: ProbedInstance, error: CarpoolError) -> None:
         self._metrics.broken += 1
         if isinstance(error, ConnectionFailed):
             instance.unreachable(str(error))

@@ -23,7 +23,7 @@ from sidecar.core.dispatch import Upstream
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import policy_of, routes_of
-from sidecar.runtime.upstream import Instance
+from sidecar.runtime.probed_instance import ProbedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,9 +54,9 @@ class FunctionUpstreams:
         self._batcher = batcher
         self.key = ""
         self._answer_bytes = answer_bytes
-        self.on_change: Callable[[Instance], None] = lambda _: None
-        self._by_address: dict[str, Instance] = {}
-        self._leaving: list[Instance] = []
+        self.on_change: Callable[[ProbedInstance], None] = lambda _: None
+        self._by_address: dict[str, ProbedInstance] = {}
+        self._leaving: list[ProbedInstance] = []
         self._exec_times: dict[InstanceClass, ExecTime] = {}
         self.plan: Plan | None = None
         self.variant_router: VariantRouter | None = None
@@ -64,13 +64,13 @@ class FunctionUpstreams:
         self._conditions: Mapping[str, State] = {}
         self._forget: asyncio.TimerHandle | None = None
 
-    def __iter__(self) -> Iterator[Instance]:
+    def __iter__(self) -> Iterator[ProbedInstance]:
         return iter(self._by_address.values())
 
     def __len__(self) -> int:
         return len(self._by_address)
 
-    def start(self, addresses: Iterable[str], batch_max: int) -> list[Instance]:
+    def start(self, addresses: Iterable[str], batch_max: int) -> list[ProbedInstance]:
         """Serve with the instances at ``addresses``, all alike."""
         exec_time = ExecTime()
         for name in addresses:
@@ -132,7 +132,7 @@ class FunctionUpstreams:
                 self._batcher.mark_silent(instance.upstream, silent=False)
                 self._leaving.remove(instance)
 
-    def of(self, upstream: Upstream) -> Instance:
+    def of(self, upstream: Upstream) -> ProbedInstance:
         """The instance that ``upstream`` stands for, in the plan or about to leave."""
         instance = self._by_address.get(upstream.name)
         if instance and instance.upstream is upstream:
@@ -158,7 +158,7 @@ class FunctionUpstreams:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        instance = Instance(upstream, self._changed, self._answer_bytes, self.key)
+        instance = ProbedInstance(upstream, self._changed, self._answer_bytes, self.key)
         self._by_address[upstream.name] = instance
         instance.watch()
 
@@ -188,7 +188,7 @@ class FunctionUpstreams:
         if self.variant_router and self.variant_router.set_states(states) and reroute:
             self._batcher.reroute()
 
-    def _changed(self, instance: Instance) -> None:
+    def _changed(self, instance: ProbedInstance) -> None:
         self._batcher.mark_silent(instance.upstream, silent=instance.silent)
         self._apply_conditions()
         self.on_change(instance)

@@ -15,8 +15,8 @@ from carpool.sync import batch_key
 from sidecar.core.cold_start import ColdStart
 from sidecar.core.load import Load
 from sidecar.runtime.relay import Relay
+from sidecar.runtime.scaler_client.announcer import Announcer, own_address
 from sidecar.runtime.scaler_client.front import Front
-from sidecar.runtime.scaler_client.instance import Announcer, own_address
 from sidecar.runtime.scaler_client.sync import Sync
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sidecar.options import Options
     from sidecar.runtime.batch_loop import BatchLoop
     from sidecar.runtime.metrics import Metrics
-    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.probed_instance import ProbedInstance
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Membership", "front", "instance"]
@@ -101,7 +101,7 @@ def instance(
     metrics.watch_sync(lambda: sync.refused)
     local_change = upstreams.on_change
 
-    def changed(handler: Instance) -> None:
+    def changed(handler: ProbedInstance) -> None:
         local_change(handler)
         sync.urgent()  # so that fronts know soon
 

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from sidecar.core.batch import Fault
+from sidecar.core.batch_division import QUARANTINE_S
 from sidecar.core.batcher import Batcher
 from sidecar.core.dispatch import Upstream
-from sidecar.core.isolation import QUARANTINE_S
 from sidecar.core.request import Request, State
 from sidecar.policies.deadline import Deadline
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.runtime.scaler_client.instance import own_address
+from sidecar.runtime.scaler_client.announcer import own_address
 
 
 @pytest.mark.parametrize(

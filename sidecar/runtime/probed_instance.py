@@ -1,4 +1,4 @@
-"""One instance behind a sidecar: its connections, its readiness, and whether it hangs.
+"""Watches a handler that a sidecar sends batches to: whether it is ready, and whether it hangs.
 
 An instance is up when ``GET /_/ready`` answers 200, and down as soon as a batch cannot be
 delivered or a probe is not answered. A handler answers probes while its model computes, unless that
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sidecar.core.dispatch import Upstream
 
-__all__ = ["Instance"]
+__all__ = ["ProbedInstance"]
 
 _FIRST_PAUSE_S = 0.02  # between probes while it is not up
 _PAUSE_MAX_S = 0.25
@@ -36,8 +36,8 @@ _LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
-class Instance:
-    """One instance.
+class ProbedInstance:
+    """One instance: connections to it, and what its probes tell.
 
     Args:
         upstream: what the core knows of it; its name is the address.
@@ -56,7 +56,7 @@ class Instance:
     def __init__(
         self,
         upstream: Upstream,
-        on_change: Callable[[Instance], None],
+        on_change: Callable[[ProbedInstance], None],
         answer_bytes: int,
         key: str = "",
     ) -> None:

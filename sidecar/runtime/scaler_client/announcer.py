@@ -15,7 +15,7 @@ from carpool.sync import Announcement, SyncAnswer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.runtime.upstream import Instance
+    from sidecar.runtime.probed_instance import ProbedInstance
 
 __all__ = ["Announcer", "own_address"]
 
@@ -37,7 +37,12 @@ class Announcer:
     """
 
     def __init__(
-        self, function: str, name: str, where: str, local: Instance, failing: Callable[[], str]
+        self,
+        function: str,
+        name: str,
+        where: str,
+        local: ProbedInstance,
+        failing: Callable[[], str],
     ) -> None:
         self._function = function
         self._name = name

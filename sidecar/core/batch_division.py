@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.core.request import Request
 
-__all__ = ["Isolation"]
+__all__ = ["BatchDivision"]
 
 QUARANTINE_S = 60.0
 _QUARANTINED_MAX = 1024
@@ -54,7 +54,7 @@ _DEATHS_MAX = 4  # of instances that had one request and nothing else, until it 
 _ATTEMPTS_MAX = 5  # of a batch that never reached an instance
 
 
-class Isolation:
+class BatchDivision:
     """Divides failed batches, and quarantines offenders that were found."""
 
     def __init__(self) -> None:
