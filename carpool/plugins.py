@@ -54,8 +54,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "prewarm": {
         "fixed": "scaler.prewarm.fixed:FixedKeepAlive",
-        "hhp": "scaler.prewarm.hhp:HybridHistogram",
-        "lsth": "scaler.prewarm.lsth:LongShortHistogram",
+        "hhp": "scaler.prewarm.hybrid_histogram:HybridHistogram",
+        "lsth": "scaler.prewarm.long_short_histogram:LongShortHistogram",
         "breakeven": "scaler.prewarm.breakeven:BreakEven",
     },
     "backend": {},  # Carpool's own are commands with options of their own

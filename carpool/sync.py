@@ -57,7 +57,7 @@ Revision = Annotated[str, Meta(pattern=r"\A[-:A-Za-z0-9]{0,64}\Z")]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=10**9)]
 Term = Annotated[int, Meta(ge=0, lt=2**53)]
-Sequence = Annotated[int, Meta(ge=1, lt=2**53)]
+MessageNumber = Annotated[int, Meta(ge=1, lt=2**53)]
 BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=1, lt=2**53)]]
 State = Annotated[str, Meta(pattern=r"\A(loading|ready|leaving)\Z")]
 Condition = Annotated[str, Meta(pattern=r"\A(overloaded|interfered)\Z")]
@@ -130,7 +130,7 @@ class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
 
     function: FunctionName
     sender: Sender
-    sequence: Sequence
+    sequence: MessageNumber
     revision: Revision = ""
     version: Count | None = None
     period_s: Seconds = 0.0
@@ -166,7 +166,7 @@ class Announcement(Struct, frozen=True, forbid_unknown_fields=True):
 
     function: FunctionName
     sender: Sender
-    sequence: Sequence
+    sequence: MessageNumber
     name: ClassName
     address: Address
     state: State = "loading"

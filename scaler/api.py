@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors
 from carpool.sync import PATH
-from scaler.dashboard.watch import FILES
+from scaler.dashboard.sampler import FILES
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange

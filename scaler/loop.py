@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
     from scaler.control.action import Action
     from scaler.control.controller import Controller
-    from scaler.control.planning_result import Outcome
+    from scaler.control.planning_result import FunctionResult
     from scaler.functions import Functions
+    from scaler.live_planner import Planner
     from scaler.metrics import Tally
-    from scaler.openfaas_client import Gateway
+    from scaler.openfaas_client import GatewayClient
     from scaler.persistence import Keeping
-    from scaler.planner import Planner
 
 __all__ = ["Loop"]
 
@@ -59,7 +59,7 @@ class Loop(Driver):
     def __init__(
         self,
         functions: Functions,
-        gateway: Gateway,
+        gateway: GatewayClient,
         planner: Planner,
         keeping: Keeping,
         tally: Tally,
@@ -114,7 +114,7 @@ class Loop(Driver):
 
     async def reached(self) -> None:
         """As `Driver.reached`: where no option says which servers there are, the provider may."""
-        if self._planner.given:
+        if self._planner.nodes_configured:
             return
         with suppress(ProviderError):  # one that has no such page, which is none of its duties
             self._planner.nodes = nodes_of(await self.call(self._gateway.info))
@@ -164,7 +164,7 @@ class Loop(Driver):
 
     def _plan(
         self, by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, FunctionResult]:
         began_s = time.perf_counter()
         outcomes = self._planner.plan(by_name, views, now_s)
         self._tally.planning_s += time.perf_counter() - began_s

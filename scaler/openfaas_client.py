@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scaler.control.action import Action
 
-__all__ = ["Gateway"]
+__all__ = ["GatewayClient"]
 
 _TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
@@ -27,7 +27,7 @@ _GONE = 404
 _REASON_CHARACTERS = 300
 
 
-class Gateway:
+class GatewayClient:
     """A gateway at one address.
 
     Args:

@@ -20,12 +20,12 @@ from carpool.http.server import serve
 from scaler.api import Api
 from scaler.control.message_order import MessageOrder
 from scaler.control.sync_pace import Pace
-from scaler.dashboard.watch import Dashboard
+from scaler.dashboard.sampler import Sampler
 from scaler.functions import Functions
+from scaler.live_planner import Planner
 from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.persistence import Keeping, next_term
-from scaler.planner import Planner
 from scaler.run_options import add_flags, read_options
 from scaler.second_source import SecondSource
 from scaler.store import Store
@@ -104,17 +104,17 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
     loop = Loop(functions, options.gateway, planner, keeping, tally)
     loop.lists = options.lists
     sync = SyncApi(functions, options.callers, tally, senders)
-    dashboard = Dashboard(functions, planner, options.setting.prices)
+    sampler = Sampler(functions, planner, options.setting.prices)
     source = SecondSource(options.prometheus, functions) if options.prometheus else None
     documents = Documents(functions, planner, loop)
-    publisher = Publisher(functions, documents, dashboard, tally, Snapshot(folder))
+    publisher = Publisher(functions, documents, sampler, tally, Snapshot(folder))
     web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
     api = Api(sync, readers)
     servers = [await _listen(api, "--listen", where) for where in options.listen]
     servers += [await _listen(sync, "--listen-sync", where) for where in options.listen_sync]
     await web.start()
     rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
-    besides = [asyncio.ensure_future(each.run()) for each in (dashboard, source) if each]
+    besides = [asyncio.ensure_future(each.run()) for each in (sampler, source) if each]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, rounds.cancel)
     try:

@@ -23,8 +23,8 @@ from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard
 from scaler.control.shadow_policy import Shadow
 from scaler.control.stabilization import Limits
-from scaler.openfaas_client import Gateway
-from scaler.planner import PlannerSettings
+from scaler.live_planner import PlannerSettings
+from scaler.openfaas_client import GatewayClient
 from scaler.planning.cost import Prices
 from scaler.policy_choice import PREWARM, chosen_policy, prewarm_maker
 from scaler.prometheus import Prometheus
@@ -111,7 +111,7 @@ class Options:
     listen: tuple[str, ...]
     listen_sync: tuple[str, ...]
     callers: Callers
-    gateway: Gateway
+    gateway: GatewayClient
     store: Path
     setting: PlannerSettings
     dependencies: Dependencies
@@ -161,7 +161,7 @@ def read_options(args: argparse.Namespace) -> Options:
         listen,
         listen_sync,
         Callers(token or ("" if args.no_auth else _made_token()), Hosts(listen, args.allow_host)),
-        Gateway(args.gateway, auth, args.namespace, dry=args.dry_run),
+        GatewayClient(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
         setting,
         Dependencies(0, times["window"], times["patience"], models, prewarm),

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scaler.control.planning_result import Outcome
+from scaler.control.planning_result import FunctionResult
 from scaler.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class SimulatedPlanning:
 
     def plan(
         self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
-    ) -> dict[str, Outcome]:
-        """As `scaler.planner.Planner.plan`."""
+    ) -> dict[str, FunctionResult]:
+        """As `scaler.live_planner.Planner.plan`."""
         del controllers
         if now_s >= self._scenario.horizon_s:
             return {}
@@ -80,7 +80,7 @@ class SimulatedPlanning:
         for name, rate_rps in planning.unplaced.items():
             result.unplaced[name] = max(rate_rps, result.unplaced.get(name, 0.0))
         return {
-            name: Outcome(plan, unplaced_rps=planning.unplaced.get(name, 0.0))
+            name: FunctionResult(plan, unplaced_rps=planning.unplaced.get(name, 0.0))
             for name, plan in planning.plans.items()
         }
 

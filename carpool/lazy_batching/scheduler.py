@@ -5,9 +5,10 @@ Theory of operation
 The shell adds requests as they come, asks `next` for a batch, runs its node, and reports with
 `ran`. Between two nodes, at a boundary, waiting requests are considered: an empty table takes the
 oldest and those that may start with it; otherwise newcomers are put on top if it pays
-(`admission`), or, as in the paper, if no slack becomes negative (`slack`). No request waits for a
-batch to fill: there is no window. Joining pays less with every node that the running requests have
-behind them; so a request refused for that is considered again when another has arrived or left.
+(`join_decision`), or, as in the paper, if no slack becomes negative (`slack`). No request waits for
+a batch to fill: there is no window. Joining pays less with every node that the running requests
+have behind them; so a request refused for that is considered again when another has arrived or
+left.
 
 Requests are admitted first come first served. If the oldest is refused, none is admitted before it;
 so the table runs empty in bounded time and the oldest starts. Only a model whose largest batch is
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching import admission, slack
+from carpool.lazy_batching import join_decision, slack
 from carpool.lazy_batching.rates import Rate
 from carpool.lazy_batching.rules import Rules
 from carpool.lazy_batching.table import BatchTable
@@ -111,7 +112,7 @@ class Scheduler:
             return 0
         if rules.pays:
             if not stack:
-                return admission.best_size(waiting, len(group), now)
+                return join_decision.best_size(waiting, len(group), now)
             return self._paying(stack, group, now)
         count = self._admissible(stack, group, now)
         return count if stack else max(1, count)  # one has to be the first, late or not
@@ -123,10 +124,10 @@ class Scheduler:
     def _paying(self, stack: list[Entry], group: list[Job], now: float) -> int:
         """How many to admit: all of ``group``, or the first that make no request late, or none."""
         rate_rps = self._rates[group[0].program].rps(now)
-        if admission.pays(stack, group, rate_rps, now):
+        if join_decision.pays(stack, group, rate_rps, now):
             return len(group)
         count = self._admissible(stack, group, now)
-        if 0 < count < len(group) and admission.pays(stack, group[:count], rate_rps, now):
+        if 0 < count < len(group) and join_decision.pays(stack, group[:count], rate_rps, now):
             return count
         self._unpaid = self.table.changes
         return 0

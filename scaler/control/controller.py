@@ -200,10 +200,10 @@ class Controller:
         )
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
-        self.wanted = self._desired.wanted(self.plan, self._scene(now_s))
+        self.wanted = self._desired.wanted(self.plan, self._function_state(now_s))
         classes = {each.name: each for each in self.plan.classes}
-        ground = HealthBaseline(self.timing.given, classes, ready, self.registry.lines)
-        for sentence in self.instance_health.look(ground, now_s):
+        baseline = HealthBaseline(self.timing.given, classes, ready, self.registry.lines)
+        for sentence in self.instance_health.look(baseline, now_s):
             self.decisions.add(sentence, wall_s)
         self.wanted = self.instance_health.more(self.wanted, self.settings.scale_max)
         actions = self._reconciler.step(classes, self.wanted, observed, now_s)
@@ -267,7 +267,7 @@ class Controller:
         self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idle_times.absorb(prewarm)
 
-    def _scene(self, now_s: float) -> FunctionState:
+    def _function_state(self, now_s: float) -> FunctionState:
         registry, settings = self.registry, self.settings
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return FunctionState(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from carpool.plan import Plan
     from scaler.planning.snapshot import Snapshot
 
-__all__ = ["Outcome", "PlanningResult", "SupportsPlan"]
+__all__ = ["FunctionResult", "PlanningResult", "SupportsPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PlanningResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FunctionResult:
     """What came of a round for one function: its plan, or why it keeps the one that it has.
 
     Attributes:

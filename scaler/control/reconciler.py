@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from carpool.errors import ConfigError
 from scaler.control.action import Action
 from scaler.control.class_function import MADE_FROM_LABEL, class_function, name_of
-from scaler.control.requested import PAUSE_S, Asked
+from scaler.control.requested_replicas import PAUSE_S, RequestedReplicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Reconciler:
     def __init__(self, function: str, patience_s: float = _PATIENCE_S) -> None:
         self._function = function
         self._patience_s = patience_s
-        self._classes: dict[str, Asked] = {}
+        self._classes: dict[str, RequestedReplicas] = {}
         self._unsettled_s: float | None = None
         self.notes: list[str] = []
         self.awaited = False
@@ -84,7 +84,7 @@ class Reconciler:
                 for class_name, status in observed.deployed.items()
             ]
         for class_name in (*classes, *observed.deployed):
-            self._classes.setdefault(class_name, Asked())
+            self._classes.setdefault(class_name, RequestedReplicas())
         for class_name in self._classes.keys() - classes.keys() - observed.deployed.keys():
             del self._classes[class_name]
         for class_name, status in observed.deployed.items():
@@ -101,7 +101,7 @@ class Reconciler:
 
     def succeeded(self, action: Action, now_s: float) -> None:
         """The gateway has accepted ``action``."""
-        state = self._classes.setdefault(action.class_name, Asked())
+        state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.asked_s, state.seen, state.refusals = now_s, False, 0
         if action.verb == "scale":
             state.asked = action.replicas
@@ -110,7 +110,7 @@ class Reconciler:
 
     def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
         """The gateway has ``refused`` an action, or could not be reached."""
-        state = self._classes.setdefault(action.class_name, Asked())
+        state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.wrong(f"{action} failed: {reason}", now_s)
         state.refusals += refused
         state.cautious |= refused
@@ -142,7 +142,7 @@ class Reconciler:
 
     def _due(
         self,
-        state: Asked,
+        state: RequestedReplicas,
         status: Status | None,
         instance_class: InstanceClass,
         count: int,

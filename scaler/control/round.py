@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
     from scaler.control.class_function import Status
     from scaler.control.controller import Controller
-    from scaler.control.planning_result import Outcome
+    from scaler.control.planning_result import FunctionResult
     from scaler.functions import Functions
 
 __all__ = ["Driver", "Provider", "ProviderError", "Round", "at_once"]
@@ -125,7 +125,8 @@ class Round:
         functions: Functions,
         provider: Provider,
         plan: Callable[
-            [Mapping[str, Controller], Mapping[str, FunctionLoad], float], Mapping[str, Outcome]
+            [Mapping[str, Controller], Mapping[str, FunctionLoad], float],
+            Mapping[str, FunctionResult],
         ],
         driver: Driver,
     ) -> None:

@@ -22,7 +22,7 @@ from werkzeug.exceptions import HTTPException
 from carpool import errors
 from carpool.errors import BadRequest, CarpoolError, NotFound
 from carpool.validation.problems import nearest
-from scaler.dashboard.watch import FILES, FOLDER, HEADERS, HISTORY
+from scaler.dashboard.sampler import FILES, FOLDER, HEADERS, HISTORY
 from scaler.metrics import CONTENT_TYPE
 from scaler.web.documents import FUNCTIONS, SHADOW
 from scaler.web.publisher import METRICS

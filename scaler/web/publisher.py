@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from scaler.dashboard.watch import HISTORY
+from scaler.dashboard.sampler import HISTORY
 from scaler.web.documents import FUNCTIONS, SHADOW
 from scaler.web.snapshot import Past
 
 if TYPE_CHECKING:
     from scaler.dashboard.history import History
-    from scaler.dashboard.watch import Dashboard
+    from scaler.dashboard.sampler import Sampler
     from scaler.functions import Functions
     from scaler.metrics import Tally
     from scaler.web.documents import Documents
@@ -35,7 +35,7 @@ class Publisher:
     Args:
         functions: What there is.
         documents: What is to be seen of them.
-        dashboard: Has their past.
+        sampler: Has their past.
         tally: Counts.
         snapshot: Where it is written.
         every_s: No two begin within such a time.
@@ -45,14 +45,14 @@ class Publisher:
         self,
         functions: Functions,
         documents: Documents,
-        dashboard: Dashboard,
+        sampler: Sampler,
         tally: Tally,
         snapshot: Snapshot,
         every_s: float = _EVERY_S,
     ) -> None:
         self._functions = functions
         self._documents = documents
-        self._dashboard = dashboard
+        self._sampler = sampler
         self._tally = tally
         self._snapshot = snapshot
         self._every_s = every_s
@@ -76,8 +76,8 @@ class Publisher:
             await asyncio.sleep(0)  # sidecars are answered in between
             lines.append(documents.line(controller))
             bodies[f"{FUNCTIONS}/{controller.name}"] = _json(documents.whole(controller, lines[-1]))
-            bodies[HISTORY + controller.name] = _json(self._dashboard.head(controller))
-            history = self._dashboard.past(controller.name)
+            bodies[HISTORY + controller.name] = _json(self._sampler.head(controller))
+            history = self._sampler.past(controller.name)
             if history is None:
                 continue
             known, last = self._told.get(controller.name, (None, 0))

@@ -20,7 +20,7 @@ from scaler.control.dependencies import Dependencies
 from scaler.control.stabilization import Limits
 from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
-from scaler.planner import Planner, PlannerSettings
+from scaler.live_planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from sidecar.core.load import Load
 from tests.effort import scaled

@@ -17,11 +17,11 @@ from scaler.control.message_order import MessageOrder
 from scaler.control.shadow_policy import Shadow
 from scaler.control.sync_pace import Pace
 from scaler.functions import Functions
+from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Tally
-from scaler.openfaas_client import Gateway
+from scaler.openfaas_client import GatewayClient
 from scaler.persistence import Keeping
-from scaler.planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
 from scaler.policy_choice import chosen_policy
@@ -119,7 +119,7 @@ async def scaler(
     cast = Shadow(shadow, Guard(chosen_policy(shadow, {}))) if shadow else None
     planner = Planner(setting, cast)
     store = Store(rig.folder / "scaler.db")
-    gateway = Gateway(url or f"http://{rig.provider.address}", dry=dry)
+    gateway = GatewayClient(url or f"http://{rig.provider.address}", dry=dry)
     loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
     task = asyncio.get_running_loop().create_task(loop.run(0.05))
     running = Scaler(functions, tally, planner, loop)

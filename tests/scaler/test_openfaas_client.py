@@ -13,7 +13,7 @@ from faas_stack.provider.auth import BasicAuth
 from scaler.control.action import Action
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
 from scaler.control.round import ProviderError
-from scaler.openfaas_client import Gateway
+from scaler.openfaas_client import GatewayClient
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def blocking(call: Callable[[], Any]) -> Any:
 async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
     """Each action does what it says, and the list shows it."""
     await rig.deploy("echo", labels={"com.carpool.scale.policy": "infless"})
-    gateway = Gateway(f"http://{rig.provider.address}")
+    gateway = GatewayClient(f"http://{rig.provider.address}")
 
     async def act(verb: Any, **fields: Any) -> dict[str, Status]:
         action = Action(verb, KIND.name, NAME, **fields)
@@ -64,13 +64,13 @@ async def test_a_class_is_deployed_scaled_updated_and_removed(rig: Rig) -> None:
 @story(ProcessStage())
 async def test_refusals_say_why(rig: Rig) -> None:
     """What the provider answers is in the error; so is that nobody answers."""
-    gateway = Gateway(f"http://{rig.provider.address}")
+    gateway = GatewayClient(f"http://{rig.provider.address}")
     scale = Action("scale", "b4-c1", NAME, replicas=2)
     with pytest.raises(ProviderError, match="answered 404"):
         await blocking(lambda: gateway.carry_out(scale))
-    dry = Gateway(f"http://{rig.provider.address}", dry=True)
+    dry = GatewayClient(f"http://{rig.provider.address}", dry=True)
     await blocking(lambda: dry.carry_out(scale))
-    nowhere = Gateway("http://127.0.0.1:1")
+    nowhere = GatewayClient("http://127.0.0.1:1")
     with pytest.raises(ProviderError, match="cannot be reached"):
         await blocking(nowhere.functions)
 
@@ -83,9 +83,9 @@ async def test_credentials_are_the_gateways(rig: Rig) -> None:
     (folder / "basic-auth-user").write_text("admin\n")
     (folder / "basic-auth-password").write_text("s3cret\n")
     url = f"http://{rig.provider.address}"
-    assert {} == await blocking(Gateway(url, credentials(folder)).functions)
+    assert {} == await blocking(GatewayClient(url, credentials(folder)).functions)
     with pytest.raises(ProviderError, match="401"):
-        await blocking(Gateway(url).functions)
+        await blocking(GatewayClient(url).functions)
 
 
 def test_what_go_leaves_out_is_zero() -> None:

@@ -32,13 +32,13 @@ from scaler.api import Api
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
 from scaler.control.message_order import MessageOrder
-from scaler.dashboard.watch import Dashboard
+from scaler.dashboard.sampler import Sampler
 from scaler.functions import Functions
+from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Tally
-from scaler.openfaas_client import Gateway
+from scaler.openfaas_client import GatewayClient
 from scaler.persistence import Keeping
-from scaler.planner import Planner, PlannerSettings
 from scaler.planning.cost import Prices
 from scaler.store import Store
 from scaler.sync_api import SyncApi
@@ -70,14 +70,14 @@ class Caller:
         self,
         functions: Functions,
         tally: Tally,
-        dashboard: Dashboard,
+        sampler: Sampler,
         sync: SyncApi,
         address: str,
     ) -> None:
         self.sync = sync
         self.functions = functions
         self.tally = tally
-        self.dashboard = dashboard
+        self.sampler = sampler
         self.address = address
         self.pool = Pool(address)
 
@@ -128,18 +128,18 @@ async def scaler(
     tally = Tally(lambda: list(functions), functions.now)
     senders, planner = MessageOrder(), Planner(PlannerSettings(Prices()))
     store = Store(folder / "scaler.db")
-    gateway = Gateway("http://127.0.0.1:1")
+    gateway = GatewayClient("http://127.0.0.1:1")
     loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
     sync = SyncApi(functions, Callers(token, Hosts(["127.0.0.1:0"])), tally, senders)
-    dashboard = Dashboard(functions, planner, Prices())
+    sampler = Sampler(functions, planner, Prices())
     documents = Documents(functions, planner, loop)
     written = snapshot or Snapshot(folder)
-    publisher = Publisher(functions, documents, dashboard, tally, written, every_s)
+    publisher = Publisher(functions, documents, sampler, tally, written, every_s)
     web = flask_server(folder) if serves else None
     readers = Readers(socket_of(folder), publisher)
     api = Api(sync, readers)
     server = await serve(api, listen="127.0.0.1:0", limits=Limits(body_bytes=2**20))
-    caller = Caller(functions, tally, dashboard, sync, server.address)
+    caller = Caller(functions, tally, sampler, sync, server.address)
     try:
         yield caller
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching.admission import could_pay
+from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import Node, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from carpool.lazy_batching.admission import could_pay, pays
 from carpool.lazy_batching.job import Job
+from carpool.lazy_batching.join_decision import could_pay, pays
 from carpool.lazy_batching.program import Kind, Left, Node, Program
 from carpool.lazy_batching.table import Entry
 from tests.carpool.lazy_batching.drive import Drive, program

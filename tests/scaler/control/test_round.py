@@ -10,7 +10,7 @@ import pytest
 from carpool.latency.linear import Linear
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
-from scaler.control.planning_result import Outcome
+from scaler.control.planning_result import FunctionResult
 from scaler.control.round import Driver, ProviderError, Round, at_once
 from scaler.functions import Functions
 from tests.simulator.load import plan
@@ -84,10 +84,12 @@ class Notes(Driver):
 
 def two(
     by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
-) -> dict[str, Outcome]:
+) -> dict[str, FunctionResult]:
     """Two instances, for a function without a plan."""
     del by_name, now_s
-    return {name: Outcome(plan(name, 1, 2)) for name, view in views.items() if view.plan is None}
+    return {
+        name: FunctionResult(plan(name, 1, 2)) for name, view in views.items() if view.plan is None
+    }
 
 
 def rounds(shelf: Shelf, notes: Driver) -> Round:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from carpool.errors import ConfigError
 from scaler.prewarm.contract import PrewarmPolicy, Windows
-from scaler.prewarm.lsth import LongShortHistogram
+from scaler.prewarm.long_short_histogram import LongShortHistogram
 from scaler.prewarm.replay import Replayed, replay
 
 TICK_S = 0.25

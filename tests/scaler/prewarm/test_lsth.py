@@ -10,7 +10,7 @@ from scaler.prewarm.contract import Windows
 from tests.scaler.prewarm.samples import LONG, MINUTE_S, SHORT, made, tell
 
 if TYPE_CHECKING:
-    from scaler.prewarm.lsth import LongShortHistogram
+    from scaler.prewarm.long_short_histogram import LongShortHistogram
 
 NOW_S = 20 * 3600.0
 

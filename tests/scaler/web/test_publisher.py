@@ -63,7 +63,7 @@ def test_samples_survive_a_snapshot_that_fails(tmp_path: Path) -> None:
         async with scaler(tmp_path, snapshot=Failing(tmp_path)) as caller:
             found: Any = None
             for expected in (200, 500, 200):
-                caller.dashboard.sample()
+                caller.sampler.sample()
                 status, found = await caller.get("/v1/history/echo")
                 assert expected == status
             assert [1, 2] == [sample["number"] for sample in found["samples"]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scaler.control.class_function import Status
 
-__all__ = ["PAUSE_S", "Asked"]
+__all__ = ["PAUSE_S", "RequestedReplicas"]
 
 PAUSE_S = 1.0
 _PAUSE_MAX_S = 60.0
@@ -22,7 +22,7 @@ _ANSWER_S = 5.0  # by then a gateway lists what it has accepted
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedReplicas:
     """What is known of one class's function.
 
     Attributes:

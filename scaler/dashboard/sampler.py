@@ -1,4 +1,4 @@
-"""Takes a sample of every function each second, for the page; and which files the page has.
+"""Samples every function once a second for the dashboard, and lists the dashboard's files.
 
 The files are the same for everybody and hold no secret; the data is asked for with the token, as
 all of the API is. Memory is bounded whatever the number of functions: with very many of them the
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from scaler.control.controller import Controller
     from scaler.functions import Functions
-    from scaler.planner import Planner
+    from scaler.live_planner import Planner
     from scaler.planning.cost import Prices
 
-__all__ = ["FILES", "FOLDER", "HEADERS", "HISTORY", "Dashboard"]
+__all__ = ["FILES", "FOLDER", "HEADERS", "HISTORY", "Sampler"]
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ _LEAST = 60
 _MOST_IN_ALL = 60_000  # some 40 MB
 
 
-class Dashboard:
-    """The past that the page shows.
+class Sampler:
+    """Samples every function, and keeps the past that the page shows.
 
     Args:
         functions: What is known.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from carpool.errors import CarpoolError
 from carpool.latency.variant_set import model_of
 from scaler.control.guard import Guard
-from scaler.control.planning_result import Outcome
+from scaler.control.planning_result import FunctionResult
 from scaler.control.stabilization import Limits
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
@@ -86,7 +86,7 @@ class Planner:
             self._guards[setting.policy] = self._guard(setting.policy)
 
     @property
-    def given(self) -> bool:
+    def nodes_configured(self) -> bool:
         """Whether it is known which servers there are."""
         return bool(self._setting.nodes)
 
@@ -96,9 +96,9 @@ class Planner:
 
     def plan(
         self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, FunctionResult]:
         """One round for the functions of ``views``."""
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, FunctionResult] = {}
         groups: dict[str, list[FunctionLoad]] = {}
         for name, view in views.items():
             policy = self.policy_of(controllers[name])
@@ -108,14 +108,14 @@ class Planner:
             guard = self._ready(policy)
             if guard is None:
                 failure = f"its policy {policy} cannot be used: {self._wrong[policy]}"
-                outcomes.update({view.name: Outcome(failure=failure) for view in of_policy})
+                outcomes.update({view.name: FunctionResult(failure=failure) for view in of_policy})
                 continue
             cluster = room.copy() if room else None
             snapshot = Snapshot(now_s, tuple(of_policy), cluster, self._setting.prices)
             planning = guard.plan(snapshot)
             for view in of_policy:
                 fault = guard.failures.get(view.name)
-                outcomes[view.name] = Outcome(
+                outcomes[view.name] = FunctionResult(
                     planning.plans.get(view.name),
                     guard.notes.get(view.name, []),
                     f"its policy {policy} fails: {fault}" if fault else "",

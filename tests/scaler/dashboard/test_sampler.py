@@ -9,8 +9,8 @@ from msgspec import structs
 
 from carpool.sync import AppReport, ClassReport
 from scaler.control.class_function import Status
-from scaler.dashboard import watch
-from scaler.dashboard.watch import FILES
+from scaler.dashboard import sampler
+from scaler.dashboard.sampler import FILES
 from tests.scaler.test_sync_api import LABELS, REPORT, TOKEN, Caller, with_scaler
 
 
@@ -63,7 +63,7 @@ async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
     controller = caller.functions.find("echo")
     assert controller is not None
     controller.follow(controller.first_plan(), 0.0)
-    caller.dashboard.sample()
+    caller.sampler.sample()
     line = ClassReport("first", batches=2, seats=8, exec_s=0.2)
     said = structs.replace(
         REPORT,
@@ -73,8 +73,8 @@ async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
         latency={50: 8},
     )
     assert 200 == (await caller.say(said)).status
-    caller.dashboard.sample()
-    caller.dashboard.sample()
+    caller.sampler.sample()
+    caller.sampler.sample()
     status, found = await caller.get("/v1/history/echo?after=0")
     assert (200, 2, [1, 2]) == (status, found["last"], [s["number"] for s in found["samples"]])
     assert (4.0, 0.25) == tuple(found["samples"][0][k] for k in ("mean_batch", "miss_ratio"))
@@ -105,13 +105,13 @@ async def test_memory_is_bounded_and_the_gone_are_forgotten(caller: Caller) -> N
     }
     caller.functions.observe(many)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watch, "_MOST_IN_ALL", 200 * len(names))
+        patch.setattr(sampler, "_MOST_IN_ALL", 200 * len(names))
         for _ in range(230):
-            caller.dashboard.sample()
+            caller.sampler.sample()
     _, found = await caller.get("/v1/history/f7")
     assert (229, 200) == (found["last"], len(found["samples"]))
     caller.functions.observe({"f7": many["f7"]})
-    caller.dashboard.sample()
+    caller.sampler.sample()
     caller.functions.observe(many)
     _, found = await caller.get("/v1/history/f8")
     assert [] == found["samples"]
