@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks import usage
-from carpool.basic_auth import found
+from carpool.basic_auth import credentials_for
 from carpool.process.child import end
 from carpool.process.parent_death import tell_on_parent_death
 
@@ -172,7 +172,7 @@ class Running:
     def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         port, kind = self.port, self._case.content_type
         headers = {"content-type": kind}
-        if pair := found(f"http://127.0.0.1:{port}"):  # which Carpool's provider has made
+        if pair := credentials_for(f"http://127.0.0.1:{port}"):  # which Carpool's provider has made
             headers |= [pair.header]
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_REQUEST_S)
         try:

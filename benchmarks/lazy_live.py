@@ -37,7 +37,7 @@ from faas_stack.load.command import measure
 from faas_stack.load.engine import Target
 from faas_stack.load.flags import LoadPlan
 from faas_stack.load.results import Tally, quantile
-from watchdog_plugin.stages.planning import Planner
+from watchdog_plugin.stage_cutting.planning import Planner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import requests
 
-from carpool.basic_auth import found
+from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.stack_under_test import write_stand_ins
 from faas_stack.partition.group_limits import Limits
@@ -200,7 +200,7 @@ async def _planned(url: str, body: bytes) -> None:
 
 
 def _settled(url: str) -> bool:
-    listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=10).json()
+    listed = requests.get(f"{url}/system/functions", auth=credentials_for(url), timeout=10).json()
     ready = {
         document["name"]: document.get("availableReplicas")
         for document in listed
@@ -287,19 +287,19 @@ async def _ended(task: asyncio.Future[None]) -> None:
 def _scale(url: str, replicas: int) -> None:
     document = {"serviceName": FUNCTION, "replicas": replicas}
     path = f"{url}/system/scale-function/{FUNCTION}"
-    answer = requests.post(path, json=document, auth=found(url), timeout=10)
+    answer = requests.post(path, json=document, auth=credentials_for(url), timeout=10)
     answer.raise_for_status()
 
 
 def _available(url: str) -> int:
     path = f"{url}/system/function/{FUNCTION}"
-    answer: dict[str, Any] = requests.get(path, auth=found(url), timeout=10).json()
+    answer: dict[str, Any] = requests.get(path, auth=credentials_for(url), timeout=10).json()
     return int(answer.get("availableReplicas") or 0)
 
 
 async def _sums(pool: Pool, url: str) -> tuple[float, float]:
     """Batches and the requests in them, so far."""
-    pair = found(url)
+    pair = credentials_for(url)
     headers = [pair.header] if pair else []
     answer = await pool.request("GET", f"/function/{FUNCTION}/metrics", headers, b"", 10.0)
     values = {}

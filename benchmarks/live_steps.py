@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.live_measuring import FUNCTION, measured_model, stack_of
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
-from carpool.basic_auth import found
+from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.policy_run import Request
 from faas_stack.load.engine import Engine, Target
@@ -111,7 +111,7 @@ def _arrivals(spans: list[tuple[float, float]], random: np.random.Generator) -> 
 
 
 async def _watch(url: str, looks: list[Look]) -> None:
-    pool, pair = Pool(url, max_connections=1), found(url)
+    pool, pair = Pool(url, max_connections=1), credentials_for(url)
     headers = [pair.header] if pair else []
     while True:
         answer = await pool.request("GET", "/system/functions", headers, b"", 10.0)

@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "run a scenario in simulated time under scaling policies",
     ),
     "sidecar": ("sidecar.app:main", "run one function's sidecar"),
-    "stages": ("watchdog_plugin.stages.command:main", "cut an ONNX model into stages"),
+    "stages": ("watchdog_plugin.stage_cutting.command:main", "cut an ONNX model into stages"),
 }
 
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})

@@ -27,11 +27,11 @@ __all__ = [
     "PASSWORD_FILE",
     "Credentials",
     "credentials",
+    "credentials_for",
     "folder_of",
-    "found",
-    "generated",
-    "kept",
+    "new_credentials",
     "put",
+    "read_if_present",
     "write",
 ]
 
@@ -54,7 +54,7 @@ class Credentials(NamedTuple):
         return "authorization", f"Basic {pair}"
 
 
-def generated() -> Credentials:
+def new_credentials() -> Credentials:
     """The user ``admin``, as everywhere in OpenFaaS, with a password that cannot be guessed."""
     return Credentials("admin", secrets.token_urlsafe(_PASSWORD_BYTES))
 
@@ -76,7 +76,7 @@ def credentials(folder: Path) -> Credentials:
     return Credentials(*texts)
 
 
-def kept(folder: Path) -> Credentials | None:
+def read_if_present(folder: Path) -> Credentials | None:
     """What `credentials` reads; None if the folder has neither file.
 
     Raises:
@@ -135,7 +135,7 @@ def _home() -> Path:
         raise ConfigError([Problem("HOME", "", expected, hint)]) from error
 
 
-def found(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
+def credentials_for(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
     """The credentials that a provider of this user's has made for ``url``; None if none has.
 
     Raises:
@@ -145,4 +145,4 @@ def found(url: str, env: Mapping[str, str] = os.environ) -> Credentials | None:
         folder = folder_of(url, env)
     except ConfigError:  # https://, a path, no port: never the address of a provider of ours
         return None
-    return kept(folder)
+    return read_if_present(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import address, setting_types
-from carpool.basic_auth import credentials, found
+from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
 from carpool.files import read_text, replace_file
 from carpool.http.hosts import Hosts, check_names
@@ -200,7 +200,7 @@ def _variant_files(texts: Sequence[str], problems: Problems) -> dict[str, Path]:
 
 
 def _credentials(args: argparse.Namespace) -> Credentials | None:
-    return credentials(args.basic_auth) if args.basic_auth else found(args.gateway)
+    return credentials(args.basic_auth) if args.basic_auth else credentials_for(args.gateway)
 
 
 def _token(args: argparse.Namespace, problems: Problems) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.handler_contract import Author
     from watchdog_plugin.model_folder import ModelFile
     from watchdog_plugin.settings import HandlerSettings
-    from watchdog_plugin.staged.executor import Executor
+    from watchdog_plugin.stage_execution.executor import Executor
 
 __all__ = ["load"]
 
@@ -59,7 +59,7 @@ def _colocated(several: Mapping[str, HandlerSettings], common: Author) -> Functi
         raise LoadError(msg)
     with _packages("several models"):
         from watchdog_plugin.colocated import Colocated  # noqa: PLC0415  as in `_function`
-        from watchdog_plugin.staged.executor import Executor  # noqa: PLC0415
+        from watchdog_plugin.stage_execution.executor import Executor  # noqa: PLC0415
     first = next(iter(several.values()))
     executor = Executor(first.rules) if first.lazy else None
     functions = {}
@@ -100,7 +100,7 @@ def _function(
         # Here, so that a function without a model needs neither NumPy nor ONNX Runtime.
         from watchdog_plugin.onnx.function import OnnxFunction  # noqa: PLC0415
         from watchdog_plugin.onnx.model import OnnxModel  # noqa: PLC0415
-        from watchdog_plugin.staged.load import staged_model  # noqa: PLC0415
+        from watchdog_plugin.stage_execution.load import staged_model  # noqa: PLC0415
     lengths = settings.lengths or author.lengths
     staged = replace(settings, model_path=file.path)
     model = staged_model(staged, author, lengths, executor) or OnnxModel(

@@ -50,7 +50,7 @@ class Observer:
     def __init__(self, provider: str, scaler: str, token: str) -> None:
         self._provider = Pool(provider.removeprefix("http://"), max_connections=1)
         self._scaler = Pool(scaler.removeprefix("http://"), max_connections=1)
-        pair = basic_auth.found(provider)
+        pair = basic_auth.credentials_for(provider)
         self._headers = {
             self._provider: [pair.header] if pair else [],
             self._scaler: [("authorization", f"Bearer {token}")],

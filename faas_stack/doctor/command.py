@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carpool.basic_auth import credentials, found
+from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
 from faas_stack.doctor import compose_file
 from faas_stack.doctor.context import Case, FunctionContext, duration_s
@@ -77,7 +77,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     if args.gateway_timeout and not timeout_s:
         expected = "a duration above zero such as 60s"
         raise ConfigError([Problem("--gateway-timeout", args.gateway_timeout, expected)])
-    auth = credentials(args.basic_auth) if args.basic_auth else found(args.gateway)
+    auth = credentials(args.basic_auth) if args.basic_auth else credentials_for(args.gateway)
     return Asked(args.gateway, auth, args.prometheus, args.ce, timeout_s)
 
 

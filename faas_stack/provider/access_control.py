@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from carpool.http.server import Exchange
-    from faas_stack.provider.auth import BasicAuth
+    from faas_stack.provider.basic_auth_check import BasicAuth
 
 __all__ = ["AccessControl", "is_call"]
 

@@ -16,8 +16,8 @@ from faas_stack.provider.routes import Routes
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange, Server
-    from faas_stack.provider.auth import BasicAuth
     from faas_stack.provider.backend import Backend
+    from faas_stack.provider.basic_auth_check import BasicAuth
     from faas_stack.provider.journal import Journal
     from faas_stack.provider.scaler_access import ScalerAccess
     from faas_stack.provider.secrets import SecretStore

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from carpool.address import Address, parse
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
-from faas_stack.provider import access
-from faas_stack.provider.access import Access
+from faas_stack.provider import credential_options
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.backend import Backend
+from faas_stack.provider.credential_options import Access
 from faas_stack.provider.journal import Journal
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
     add("--calls", default="", metavar="HOST:PORT", help="for functions: answers /function/ alone")
-    access.add_flags(parser)
+    credential_options.add_flags(parser)
     add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
     add("--scaler", metavar="HOST:PORT", help="where functions' sidecars find the scaler")
 

@@ -25,9 +25,9 @@ from carpool.address import Address
 from carpool.errors import ConfigError, Problem
 from faas_stack.interrupts import say, serve_until_interrupted
 from faas_stack.partition.machine import Capacity
-from faas_stack.provider import access, plugin_command
-from faas_stack.provider.access import Access
+from faas_stack.provider import credential_options, plugin_command
 from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.credential_options import Access
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
@@ -108,7 +108,7 @@ def _parser(name: str, about: str) -> argparse.ArgumentParser:
     add("--no-watchdog", action="store_true", help="run handlers without of-watchdog")
     held = "hold instances to their limits, and refuse more than there is (default: %(default)s)"
     add("--partition", choices=("on", "off"), default="on", help=held)
-    access.add_flags(parser)
+    credential_options.add_flags(parser)
     add("--secrets", type=Path, metavar="DIR", help="default: .secrets beside the stack file")
     add("--ready-timeout", default="120s", metavar="TIME", help="(default: %(default)s)")
     add("--json", action="store_true", help="print the result as one line of JSON")

@@ -19,10 +19,10 @@ PAIR = Credentials("admin", "pass:wörd")
 
 def test_files_of_the_gateway_are_read(tmp_path: Path) -> None:
     """Missing or empty ones are named; white space around the texts is none of theirs."""
-    assert basic_auth.kept(tmp_path) is None
+    assert basic_auth.read_if_present(tmp_path) is None
     (tmp_path / "basic-auth-user").write_text("admin\n")
     with pytest.raises(ConfigError, match="basic-auth-password"):
-        basic_auth.kept(tmp_path)
+        basic_auth.read_if_present(tmp_path)
     (tmp_path / "basic-auth-password").write_text("")
     with pytest.raises(ConfigError, match="basic-auth-password"):
         basic_auth.credentials(tmp_path)
@@ -33,18 +33,18 @@ def test_files_of_the_gateway_are_read(tmp_path: Path) -> None:
 def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
     """Folder and files, whatever the umask would let others do; what was there is replaced."""
     folder = tmp_path / "a" / "b"
-    basic_auth.write(folder, basic_auth.generated())
+    basic_auth.write(folder, basic_auth.new_credentials())
     basic_auth.write(folder, PAIR)
     assert basic_auth.credentials(folder) == PAIR
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o600}
     folder.chmod(0o750)  # somebody means the group to read it
-    basic_auth.write(folder, basic_auth.generated())
+    basic_auth.write(folder, basic_auth.new_credentials())
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o640}
     folder.chmod(0o755)  # what mkdir makes is not shared on purpose
-    basic_auth.write(folder, basic_auth.generated())
+    basic_auth.write(folder, basic_auth.new_credentials())
     modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {0o600}
     assert ["basic-auth-password", "basic-auth-user"] == sorted(p.name for p in folder.iterdir())
@@ -52,7 +52,7 @@ def test_what_is_written_is_the_owners_alone(tmp_path: Path) -> None:
 
 def test_no_two_passwords_are_alike() -> None:
     """The user is OpenFaaS's; the password has 256 bits."""
-    some = {basic_auth.generated() for _ in range(20)}
+    some = {basic_auth.new_credentials() for _ in range(20)}
     assert 20 == len({pair.password for pair in some})
     assert {"admin"} == {pair.user for pair in some}
     assert min(len(pair.password) for pair in some) >= 43
@@ -72,7 +72,7 @@ def test_they_are_found_by_the_address(tmp_path: Path, address: str, alike: str)
     """Under every name that the address has for its own machine."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     basic_auth.write(basic_auth.folder_of(address, env), PAIR)
-    assert basic_auth.found(alike, env) == PAIR
+    assert basic_auth.credentials_for(alike, env) == PAIR
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_no_other_address_is_shown_them(tmp_path: Path, url: str) -> None:
     """A password is for the one address that it was made for."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     basic_auth.write(basic_auth.folder_of("127.0.0.1:8080", env), PAIR)
-    assert basic_auth.found(url, env) is None
+    assert basic_auth.credentials_for(url, env) is None
 
 
 def test_the_folder_is_the_users_own() -> None:
@@ -120,4 +120,4 @@ def test_nowhere_to_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathlib.Path.home", homeless)
     with pytest.raises(ConfigError, match="--basic-auth DIR"):
         basic_auth.folder_of("127.0.0.1:8080", {})
-    assert basic_auth.found("127.0.0.1:8080", {}) is None
+    assert basic_auth.credentials_for("127.0.0.1:8080", {}) is None

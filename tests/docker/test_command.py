@@ -10,7 +10,7 @@ import pytest
 import requests
 from docker.client import from_env
 
-from carpool.basic_auth import found
+from carpool.basic_auth import credentials_for
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
 from tests.waiting import HANG_S
@@ -52,7 +52,7 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
         with command.serving() as (process, url):
             document = {"service": "fn", "image": IMAGE}
             answer = requests.post(
-                f"{url}/system/functions", json=document, auth=found(url), timeout=HANG_S
+                f"{url}/system/functions", json=document, auth=credentials_for(url), timeout=HANG_S
             )
             assert 202 == answer.status_code
             assert 200 == requests.get(f"{url}/function/fn", timeout=HANG_S).status_code
@@ -65,7 +65,9 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
         assert [] == engine.containers.list(all=True, **mine)
         assert [] == engine.networks.list(names=[command.stack])
         with command.serving() as (_, url):
-            listed = requests.get(f"{url}/system/functions", auth=found(url), timeout=HANG_S)
+            listed = requests.get(
+                f"{url}/system/functions", auth=credentials_for(url), timeout=HANG_S
+            )
             assert [] == listed.json()
         command.clear()
     finally:

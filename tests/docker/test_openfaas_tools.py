@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from carpool.basic_auth import credentials, folder_of, found
+from carpool.basic_auth import credentials, credentials_for, folder_of
 from tests.docker.command import Command
 from tests.faas_stack.rig import IMAGE
 from tests.tools import require_tool
@@ -124,7 +124,9 @@ def test_faas_cli_from_nothing_to_an_answer(provider: str, tmp_path: Path) -> No
     faas("logs", "shout", "--gateway", provider, "--tail=false")
     faas("deploy", "-f", "stack.yaml", "--gateway", provider)  # an update
     faas("remove", "-f", "stack.yaml", "--gateway", provider)
-    listed = requests.get(f"{provider}/system/functions", auth=found(provider), timeout=HANG_S)
+    listed = requests.get(
+        f"{provider}/system/functions", auth=credentials_for(provider), timeout=HANG_S
+    )
     assert [] == listed.json()
 
 
@@ -135,7 +137,7 @@ def test_gateway_in_front(provider: str, gateway: str) -> None:
     """
     system = f"{gateway}/system/functions"
     assert 401 == requests.get(system, timeout=HANG_S).status_code
-    pair = found(provider)
+    pair = credentials_for(provider)
     labels = {"com.carpool.scale.min": "0"}
     document = {"service": "fn", "image": IMAGE, "labels": labels}
     answer = requests.post(system, json=document, auth=pair, timeout=HANG_S)

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from carpool.basic_auth import Credentials
-from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.basic_auth_check import BasicAuth
 from tests.faas_stack.rig import IMAGE, ProcessStage, provider, story
 
 if TYPE_CHECKING:

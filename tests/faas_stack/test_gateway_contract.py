@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.basic_auth_check import BasicAuth
 from tests.faas_stack.gateway_client import AUTH, Gateway, functions, status
 from tests.faas_stack.rig import IMAGE, story
 from tests.waiting import wait_until_async

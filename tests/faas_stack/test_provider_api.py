@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import carpool
 from carpool.http.client import Pool
-from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.basic_auth_check import BasicAuth
 from faas_stack.revision import revision
 from tests.faas_stack.rig import IMAGE, story
 from tests.waiting import HANG_S, wait_until_async

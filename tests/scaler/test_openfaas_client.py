@@ -9,7 +9,7 @@ import pytest
 
 from carpool.basic_auth import credentials
 from carpool.plan import InstanceClass
-from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.basic_auth_check import BasicAuth
 from scaler.control.action import Action
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
 from scaler.control.round import ProviderError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from watchdog_plugin.stages.planning import Planner
-from watchdog_plugin.stages.trial import Meter, Trial
+from watchdog_plugin.stage_cutting.planning import Planner
+from watchdog_plugin.stage_cutting.trial import Meter, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.onnx.session import OnnxSession
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.stages.chain import Chain
+    from watchdog_plugin.stage_cutting.chain import Chain
 
 __all__ = ["GivenTimes", "cut"]
 

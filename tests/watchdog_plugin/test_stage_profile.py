@@ -17,10 +17,10 @@ from watchdog_plugin import handler_contract as authors
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.protocols.tensors import Call, Signature
 from watchdog_plugin.settings import HandlerSettings
-from watchdog_plugin.staged import load
-from watchdog_plugin.staged.executor import Executor
-from watchdog_plugin.staged.model import StagedModel, Step
-from watchdog_plugin.staged.profile import measured
+from watchdog_plugin.stage_execution import load
+from watchdog_plugin.stage_execution.executor import Executor
+from watchdog_plugin.stage_execution.model import StagedModel, Step
+from watchdog_plugin.stage_execution.profile import measured
 
 if TYPE_CHECKING:
     from pathlib import Path

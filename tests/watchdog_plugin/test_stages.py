@@ -14,13 +14,13 @@ from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import GivenTimes, cut
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.stages import command, sample
-from watchdog_plugin.stages.balance import Point, choose
-from watchdog_plugin.stages.chain import Chain
-from watchdog_plugin.stages.cut import ROWS, Cutter
-from watchdog_plugin.stages.folder import LIST, StageFolder
-from watchdog_plugin.stages.planning import Planner
-from watchdog_plugin.stages.trial import Meter
+from watchdog_plugin.stage_cutting import command, sample
+from watchdog_plugin.stage_cutting.balance import Point, choose
+from watchdog_plugin.stage_cutting.chain import Chain
+from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
+from watchdog_plugin.stage_cutting.folder import LIST, StageFolder
+from watchdog_plugin.stage_cutting.planning import Planner
+from watchdog_plugin.stage_cutting.trial import Meter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,9 @@ from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import program
 from tests.effort import scaled
 from watchdog_plugin.protocols.tensors import Signature, TensorSpec
-from watchdog_plugin.staged.executor import Executor, Latch, ServedModel
-from watchdog_plugin.staged.model import Step
-from watchdog_plugin.staged.profile import measured
+from watchdog_plugin.stage_execution.executor import Executor, Latch, ServedModel
+from watchdog_plugin.stage_execution.model import Step
+from watchdog_plugin.stage_execution.profile import measured
 
 if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays

@@ -21,10 +21,10 @@ from tests.effort import scaled
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.staged.executor import Executor, Latch, Member, ServedModel, run_stage
-from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits
-from watchdog_plugin.stages import sample
-from watchdog_plugin.stages.chain import Chain
+from watchdog_plugin.stage_cutting import sample
+from watchdog_plugin.stage_cutting.chain import Chain
+from watchdog_plugin.stage_execution.executor import Executor, Latch, Member, ServedModel, run_stage
+from watchdog_plugin.stage_execution.model import ChainModel, IterativeModel, StagedModel, emits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import pytest
 from carpool import basic_auth
 from carpool.basic_auth import Credentials
 from carpool.errors import ConfigError
-from faas_stack.provider import access
-from faas_stack.provider.access import Access
+from faas_stack.provider import credential_options
+from faas_stack.provider.credential_options import Access
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ CHOSEN = "127.0.0.1:43210"  # by the system
 def asked(*options: str, listen: str = "127.0.0.1:0") -> Access:
     """As by these options."""
     parser = argparse.ArgumentParser()
-    access.add_flags(parser)
+    credential_options.add_flags(parser)
     return Access.of(parser.parse_args(options), listen)
 
 
@@ -34,8 +34,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_port_of_the_moment_leaves_nothing() -> None:
     """What was made for it goes with it."""
     with asked().stored(CHOSEN):
-        assert basic_auth.found(CHOSEN)
-    assert basic_auth.found(CHOSEN) is None
+        assert basic_auth.credentials_for(CHOSEN)
+    assert basic_auth.credentials_for(CHOSEN) is None
 
 
 def test_a_port_of_the_moment_may_be_that_of_another_stack() -> None:
@@ -45,9 +45,9 @@ def test_a_port_of_the_moment_may_be_that_of_another_stack() -> None:
     mine = asked()
     assert mine.auth
     with mine.stored(CHOSEN):
-        assert theirs == mine.credentials == basic_auth.found(CHOSEN)
+        assert theirs == mine.credentials == basic_auth.credentials_for(CHOSEN)
         assert b"admin:theirs" == mine.auth._expected
-    assert theirs == basic_auth.found(CHOSEN)
+    assert theirs == basic_auth.credentials_for(CHOSEN)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

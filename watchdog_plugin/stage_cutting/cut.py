@@ -14,8 +14,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from watchdog_plugin.stages.balance import Point
-from watchdog_plugin.stages.graph import Line, read_line, reads
+from watchdog_plugin.stage_cutting.balance import Point
+from watchdog_plugin.stage_cutting.graph import Line, read_line, reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

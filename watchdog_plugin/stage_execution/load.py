@@ -15,13 +15,19 @@ from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.model import may_share
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.staged.executor import Executor
-from watchdog_plugin.staged.lazy_model import LazyModel
-from watchdog_plugin.staged.model import ChainModel, IterativeModel, StagedModel, emits, tried
-from watchdog_plugin.staged.profile import Unmeasured, measured
-from watchdog_plugin.stages import sample
-from watchdog_plugin.stages.chain import Chain
-from watchdog_plugin.stages.folder import StageFolder
+from watchdog_plugin.stage_cutting import sample
+from watchdog_plugin.stage_cutting.chain import Chain
+from watchdog_plugin.stage_cutting.folder import StageFolder
+from watchdog_plugin.stage_execution.executor import Executor
+from watchdog_plugin.stage_execution.lazy_model import LazyModel
+from watchdog_plugin.stage_execution.model import (
+    ChainModel,
+    IterativeModel,
+    StagedModel,
+    emits,
+    tried,
+)
+from watchdog_plugin.stage_execution.profile import Unmeasured, measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,8 +14,8 @@ import numpy as np
 
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.stages.chain import Chain
-from watchdog_plugin.stages.node_times import node_seconds
+from watchdog_plugin.stage_cutting.chain import Chain
+from watchdog_plugin.stage_cutting.node_times import node_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

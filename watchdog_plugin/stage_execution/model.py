@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from watchdog_plugin.protocols.tensors import Array, Arrays
-    from watchdog_plugin.stages.chain import Chain
+    from watchdog_plugin.stage_cutting.chain import Chain
 
 __all__ = ["ChainModel", "IterativeModel", "StagedModel", "Step", "emits", "tried"]
 

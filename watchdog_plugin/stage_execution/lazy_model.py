@@ -17,7 +17,7 @@ from carpool.errors import BadRequest, CarpoolError
 from carpool.lazy_batching.program import Kind
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.model import fault
-from watchdog_plugin.staged.executor import Latch, ServedModel
+from watchdog_plugin.stage_execution.executor import Latch, ServedModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.program import Program
     from watchdog_plugin.onnx.padding import Padding, Waste
     from watchdog_plugin.protocols.tensors import Arrays, Call
-    from watchdog_plugin.staged.executor import Executor, Member
-    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.stage_execution.executor import Executor, Member
+    from watchdog_plugin.stage_execution.model import StagedModel
 
 __all__ = ["LazyModel"]
 

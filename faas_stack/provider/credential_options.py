@@ -18,7 +18,7 @@ from carpool.address import parse
 from carpool.errors import ConfigError, Problem
 from carpool.http.hosts import check_names
 from carpool.validation.problems import Problems
-from faas_stack.provider.auth import BasicAuth
+from faas_stack.provider.basic_auth_check import BasicAuth
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +77,7 @@ class Access:
         pair = None
         if not args.no_auth:
             folder = args.basic_auth or basic_auth.folder_of(listen)
-            pair = basic_auth.kept(folder) or basic_auth.generated()
+            pair = basic_auth.read_if_present(folder) or basic_auth.new_credentials()
         ephemeral = not args.basic_auth and parse(listen).port == 0
         return cls(pair, tuple(args.allow_host), args.basic_auth, ephemeral)
 
@@ -101,7 +101,7 @@ class Access:
         if folder is None or self.credentials is None:
             yield
             return
-        known = basic_auth.kept(folder)
+        known = basic_auth.read_if_present(folder)
         if known and self.ephemeral:
             self._adopt(known)
         elif known != self.credentials:

@@ -21,7 +21,7 @@ from carpool.lazy_batching.lengths import Lengths
 from carpool.lazy_batching.program import Kind, Left
 from carpool.lazy_batching.scheduler import Scheduler
 from watchdog_plugin import logs
-from watchdog_plugin.staged.rows import Rows, gather, spread
+from watchdog_plugin.stage_execution.rows import Rows, gather, spread
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.program import Program
     from carpool.lazy_batching.rules import Rules
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.stage_execution.model import StagedModel
 
 __all__ = ["Executor", "Latch", "Member", "ServedModel", "run_stage"]
 

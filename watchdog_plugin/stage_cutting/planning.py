@@ -16,18 +16,18 @@ import onnx
 
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.session import OnnxSession
-from watchdog_plugin.stages import sample
-from watchdog_plugin.stages.balance import choose
-from watchdog_plugin.stages.cut import ROWS, Cutter
-from watchdog_plugin.stages.folder import StageFolder
-from watchdog_plugin.stages.trial import Meter, checked_chain
+from watchdog_plugin.stage_cutting import sample
+from watchdog_plugin.stage_cutting.balance import choose
+from watchdog_plugin.stage_cutting.cut import ROWS, Cutter
+from watchdog_plugin.stage_cutting.folder import StageFolder
+from watchdog_plugin.stage_cutting.trial import Meter, checked_chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from watchdog_plugin.protocols.tensors import Signature
-    from watchdog_plugin.stages.balance import Point
-    from watchdog_plugin.stages.trial import Trial
+    from watchdog_plugin.stage_cutting.balance import Point
+    from watchdog_plugin.stage_cutting.trial import Trial
 
 __all__ = ["Cut", "Planner"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from watchdog_plugin.protocols.tensors import Arrays
-    from watchdog_plugin.staged.model import StagedModel
+    from watchdog_plugin.stage_execution.model import StagedModel
 
 __all__ = ["Unmeasured", "measured"]
 

@@ -15,8 +15,8 @@ from watchdog_plugin.function import LoadError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from watchdog_plugin.stages.planning import Cut
-    from watchdog_plugin.stages.trial import Meter
+    from watchdog_plugin.stage_cutting.planning import Cut
+    from watchdog_plugin.stage_cutting.trial import Meter
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str], meter: Meter | None = None) -> int:
         LoadError: there is no model, it does not run, or there can be no such folder.
     """
     flags = _flags(argv)
-    from watchdog_plugin.stages.planning import Planner  # noqa: PLC0415  --help needs no onnx
+    from watchdog_plugin.stage_cutting.planning import Planner  # noqa: PLC0415  --help needs no onnx
 
     planner = Planner(flags.model, flags.threads, dict(flags.dim), meter)
     with _made(flags.out):  # first, as the search takes a while
