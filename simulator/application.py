@@ -23,10 +23,10 @@ __all__ = ["SendingApplication"]
 
 
 class SendingApplication:
-    """An application that sends its requests to a lane.
+    """An application that sends its requests to a simulated sidecar.
 
     Args:
-        lane: The queue.
+        sidecar: The simulated one.
         app: The application.
         surge: Is told of each of its requests.
 
@@ -38,8 +38,8 @@ class SendingApplication:
     __slots__ = (
         "_admit",
         "_hold",
-        "_lane",
         "_name",
+        "_sidecar",
         "_skipped",
         "_slo_s",
         "_surge",
@@ -47,12 +47,12 @@ class SendingApplication:
         "count",
     )
 
-    def __init__(self, lane: SimulatedSidecar, app: App, surge: SurgeDetector) -> None:
+    def __init__(self, sidecar: SimulatedSidecar, app: App, surge: SurgeDetector) -> None:
         self.app = app
-        self._lane = lane
-        self._admit = lane.batcher.admit
+        self._sidecar = sidecar
+        self._admit = sidecar.batcher.admit
         self._name = app.name
-        self._hold = lane.cold_start.arrived
+        self._hold = sidecar.cold_start.arrived
         self._slo_s = app.slo_s
         self.count = 0
         self._surge = surge
@@ -74,29 +74,29 @@ class SendingApplication:
 
     def arrive(self, now: float) -> None:
         """One request."""
-        lane = self._lane
+        sidecar = self._sidecar
         self.count += 1
         if self._surge.arrived(now):
-            lane.urgent(now)
-        if lane.resting:
-            lane.ended_idle(now)
-        now -= lane.skipped_s
-        lane.requests = number = lane.requests + 1
+            sidecar.urgent(now)
+        if sidecar.resting:
+            sidecar.ended_idle(now)
+        now -= sidecar.skipped_s
+        sidecar.requests = number = sidecar.requests + 1
         request = Request(number, None, now, deadline=now + self._slo_s, app=self._name)
-        if not lane.least:
+        if not sidecar.least:
             self._hold(request)
         if self._admit(request, now) is not None:
-            lane.served.refused += 1
-            lane.served.miss(self._name)
+            sidecar.served.refused += 1
+            sidecar.served.miss(self._name)
             return
-        lane.waiting += 1
-        if not lane.free:
+        sidecar.waiting += 1
+        if not sidecar.free:
             due = request.deadline
-            leaves = lane.crowded(now)
+            leaves = sidecar.crowded(now)
         else:
             due = min(request.depart, request.deadline)
-            leaves = due <= now or lane.waiting >= lane.least
+            leaves = due <= now or sidecar.waiting >= sidecar.least
         if leaves:
-            lane.step(now)
-        elif due < lane.wakes_at:
-            lane.wake(due)
+            sidecar.step(now)
+        elif due < sidecar.wakes_at:
+            sidecar.wake(due)

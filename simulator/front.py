@@ -38,7 +38,7 @@ class Front:
     Args:
         run: The function.
         functions: The scaler, as its sync API has it.
-        agenda: Knows when it speaks next.
+        events: Knows when it speaks next.
         surge: Notices that more comes than was told.
 
     Attributes:
@@ -46,11 +46,11 @@ class Front:
     """
 
     def __init__(
-        self, run: FunctionRun, functions: Functions, agenda: EventQueue, surge: SurgeDetector
+        self, run: FunctionRun, functions: Functions, events: EventQueue, surge: SurgeDetector
     ) -> None:
         self._run = run
         self._functions = functions
-        self._agenda = agenda
+        self._events = events
         self.surge = surge
         self.until_s = math.inf
         self._revision = ""
@@ -90,14 +90,14 @@ class Front:
     def _speak_at(self, due_s: float) -> None:
         if due_s < self._due_s:
             self._due_s = due_s
-            self._agenda.at(due_s, self._due, due_s)
+            self._events.at(due_s, self._due, due_s)
 
     def _due(self, now: float, due_s: float) -> None:
         if due_s == self._due_s:
             self.speak(now)
 
     def _report(self, now: float) -> FrontReport:
-        run, lane = self._run, self._run.lane
+        run, sidecar = self._run, self._run.sidecar
         self._sequence += 1
         serving = [instance for instance in run.instances.values() if instance.serving]
         counts = {caller.app.name: caller.take(now) for caller in run.callers}
@@ -109,10 +109,10 @@ class Front:
             revision=self._revision,
             version=self._version,
             period_s=now - self._told_s,
-            idle_s=max(0.0, now - lane.idle_since) if lane.batcher.idle else None,
-            idle=lane.take_idle_times(),
-            queued=lane.waiting,
-            starving=lane.waiting > 0 and not serving,
+            idle_s=max(0.0, now - sidecar.idle_since) if sidecar.batcher.idle else None,
+            idle=sidecar.take_idle_times(),
+            queued=sidecar.waiting,
+            starving=sidecar.waiting > 0 and not serving,
             apps=tuple(AppReport(name, count) for name, count in counts.items() if count),
             classes=tuple(self._classes(serving)),
             instances=tuple(_seen(instance, now) for instance in serving),
@@ -151,7 +151,7 @@ class Front:
                     members.append(instance)
         self._version = plan.version
         run.version += 1
-        run.lane.replan(plan, members, now)
+        run.sidecar.replan(plan, members, now)
         if self._conditions:
             self._apply_conditions(now)
 
@@ -167,7 +167,7 @@ class Front:
                 instance.upstream.overloaded = state == State.OVERLOADED.value
                 instance.upstream.interfered = state == State.INTERFERED.value and well
         self._run.version += 1
-        self._run.lane.conditions_changed(now)
+        self._run.sidecar.conditions_changed(now)
 
 
 def _seen(instance: Instance, now: float) -> InstanceReport:

@@ -40,7 +40,7 @@ class FunctionRun(Results):
         executions: What its instances do.
         instances: Those there are, by address.
         version: Grows with every change of those that serve or load.
-        lane: Its queue.
+        sidecar: The simulated one.
         callers: One an application.
     """
 
@@ -49,7 +49,7 @@ class FunctionRun(Results):
     executions: Executions
     instances: dict[str, Instance] = field(default_factory=dict)
     version: int = 0
-    lane: SimulatedSidecar = field(init=False)
+    sidecar: SimulatedSidecar = field(init=False)
     callers: list[SendingApplication] = field(init=False)
     _messages: int = 0
     _addresses: int = 0
@@ -108,7 +108,7 @@ class FunctionRun(Results):
 
     def settle(self) -> Outcomes:
         """Add what was served since the last time to the total; returns it."""
-        served, self.lane.served = self.lane.served.settle(), Outcomes()
+        served, self.sidecar.served = self.sidecar.served.settle(), Outcomes()
         self.total.add(served)
         return served
 

@@ -52,8 +52,8 @@ class Instance:
         started: When it was placed.
         ready: When it had loaded; infinite before.
         used: When it last finished a batch, or had loaded; minus infinity before.
-        busy_until: When it will have executed what it has, by the lane's own time.
-        cold_before: Requests that arrived before this time of the lane waited for it to load.
+        busy_until: When it will have executed what it has, by the sidecar's own time.
+        cold_before: Requests that arrived before this time of the sidecar waited for it to load.
         batches, item_count, exec_s: What it has executed since the last report.
     """
 

@@ -97,8 +97,8 @@ class IntervalCache:
         if not regime.known or regime.met % _AGAIN == 0:
             self._lessons[track.function.name] = _Lesson(regime, track.version, requests)
             return False
-        track.lane.served.add(regime.served, requests / regime.requests)
-        track.lane.skip(end - start)
+        track.sidecar.served.add(regime.served, requests / regime.requests)
+        track.sidecar.skip(end - start)
         for caller, own in zip(track.callers, times, strict=True):
             caller.skips(own)
         for instance in track.serving:

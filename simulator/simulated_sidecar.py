@@ -1,7 +1,8 @@
 """One function in simulated time: the sidecar's own batcher, and instances that execute.
 
-A lane can skip a stretch of time: who waits goes on waiting, and batches run on, as if it had not
-been. So it has a time of its own, which is behind that of the agenda by all that it has skipped.
+A simulated sidecar can skip a stretch of time: requests go on waiting, and batches run on, as if it
+had not been. So it has a time of its own, which is behind that of the event queue by all that it
+has skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class SimulatedSidecar:
     Args:
         apps: Who calls it.
         instances: Its instances, by address.
-        agenda: Knows when batches will have been executed.
+        events: Knows when batches will have been executed.
         queue_max: Most requests waiting.
         urgent: Called when the scaler should hear of the requests that there are.
         way_s: What each answer takes longer than its execution.
@@ -62,7 +63,7 @@ class SimulatedSidecar:
         self,
         apps: Sequence[App],
         instances: Mapping[str, Instance],
-        agenda: EventQueue,
+        events: EventQueue,
         queue_max: float,
         urgent: Callable[[float], None],
         way_s: float = 0.0,
@@ -77,7 +78,7 @@ class SimulatedSidecar:
         self.batcher.upstreams = self._upstreams = ManyUpstreams()
         self._instances = instances
         self.cold_start = ColdStart(self.batcher, self._upstreams, lambda _: math.inf)
-        self._agenda = agenda
+        self._events = events
         self.urgent = urgent
         self._way_s = way_s
         self.slowed: Callable[[Instance], float] | None = None
@@ -146,7 +147,7 @@ class SimulatedSidecar:
         """Let so much time pass by, in which requests come and are served."""
         self.skipped_s += by_s
         self.idle_since += by_s
-        self._agenda.postpone(self, by_s)
+        self._events.postpone(self, by_s)
 
     def step(self, now: float) -> None:
         """Let every batch leave that may at ``now`` of its own time; be woken when the next may."""
@@ -178,7 +179,7 @@ class SimulatedSidecar:
     def wake(self, due: float) -> None:
         """Step at ``due`` of its own time, whatever happens before."""
         self.wakes_at = due
-        self._agenda.at(due + self.skipped_s, self._woken, due)
+        self._events.at(due + self.skipped_s, self._woken, due)
 
     def _woken(self, now: float, due: float) -> None:
         del now
@@ -210,14 +211,14 @@ class SimulatedSidecar:
         instance.busy_until = end
         if instance.budget or self.slowed:
             exec_s, cost = end - start, instance.execution.cost(end - start)
-        self._agenda.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
+        self._events.at(end + self.skipped_s, self._land, batch, instance, end, exec_s, cost)
 
     def _run_stage(self, instance: Instance, now: float) -> None:
         assert instance.device is not None  # noqa: S101  the caller has looked
         stage_s = instance.device.begin(now)
         if stage_s is not None:
             instance.busy_until = end = instance.end(now, stage_s)
-            self._agenda.at(end + self.skipped_s, self._stage_ran, instance, end)
+            self._events.at(end + self.skipped_s, self._stage_ran, instance, end)
 
     def _stage_ran(self, at_s: float, instance: Instance, now: float) -> None:
         device = instance.device

@@ -6,8 +6,8 @@ out, the sidecars that report, the callers, and the clock. Rounds come as a live
 turn, and as soon as a sidecar says something that should not wait.
 
 Arrivals are drawn and put in order beforehand, one stretch of time after the other, and need no
-entry in the agenda; everything else that happens has one. After the horizon nothing arrives and
-nothing is planned, and all that waits comes to its end.
+entry in the event queue; everything else that happens has one. After the horizon nothing arrives
+and nothing is planned, and all that waits comes to its end.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from simulator.execution import Executions
 from simulator.front import Front
 from simulator.function_run import FunctionRun, Simulated, declared
 from simulator.interval_cache import IntervalCache
-from simulator.orchestrator import Orchestrator
 from simulator.planning import SimulatedPlanning
 from simulator.reserved_cost import ReservedCost
 from simulator.settings import Settings
+from simulator.simulated_provider import SimulatedProvider
 from simulator.simulated_sidecar import SimulatedSidecar
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class Simulation:
         self._scenario = scenario
         self._settings = settings or Settings()
         self._progress = progress
-        self._agenda = agenda = EventQueue()
+        self._events = events = EventQueue()
         self._capacity = Capacity(Cluster(scenario.nodes) if scenario.nodes else None)
-        self._orchestrator = Orchestrator(agenda, self._capacity)
+        self._provider = SimulatedProvider(events, self._capacity)
         self._functions = self._scaler()
         self._fronts: list[Front] = []
         self._runs = [self._run_of(each) for each in scenario.functions]
         self._callers = [caller for run in self._runs for caller in run.callers]
-        self._orchestrator.run(self._runs)
+        self._provider.run(self._runs)
         self._outcome = Simulated(self._runs, priced=scenario.prices.given)
         self._planning = SimulatedPlanning(
             planner,
@@ -88,7 +88,7 @@ class Simulation:
             self._outcome,
             processes_known=self._settings.processes_known,
         )
-        self._rounds = Round(self._functions, self._orchestrator, self._planning.plan, Driver())
+        self._rounds = Round(self._functions, self._provider, self._planning.plan, Driver())
         self._regimes = IntervalCache() if self._settings.rate_level else None
         self._due_s = math.inf
         self._round_s = 0.0
@@ -107,8 +107,8 @@ class Simulation:
             end = min(number * stretch_s, scenario.horizon_s)
             self._stretch(start, end, arrivals.take(end))
             start = end
-        while not all(run.lane.batcher.idle for run in self._runs):
-            self._agenda.run_next()
+        while not all(run.sidecar.batcher.idle for run in self._runs):
+            self._events.run_next()
         for run in self._runs:
             run.settle()
             for instance in run.instances.values():
@@ -118,7 +118,7 @@ class Simulation:
     def _begin(self) -> None:
         """The first round; in a system that has been running its instances are there."""
         warm = not self._settings.cold
-        self._orchestrator.warm = self._planning.beginning = warm
+        self._provider.warm = self._planning.beginning = warm
         for front in self._fronts:
             front.speak(0.0)
         self._round(0.0)
@@ -127,7 +127,7 @@ class Simulation:
                 # The instances that have just become ready are told of.
                 at_once(self._rounds.act(run.controller))
                 front.speak(0.0)
-        self._orchestrator.warm = self._planning.beginning = False
+        self._provider.warm = self._planning.beginning = False
         self._due_s = math.inf
         self._round_at(self._settings.interval_s)
 
@@ -146,24 +146,24 @@ class Simulation:
 
     def _replay(self, times: Sequence[Times], end: float) -> None:
         """Let everything happen until ``end``."""
-        agenda = self._agenda
-        entries, arrivals = agenda.entries, [caller.arrive for caller in self._callers]
+        events = self._events
+        entries, arrivals = events.entries, [caller.arrive for caller in self._callers]
         for at, whose in zip(*merged(times), strict=True):
             while entries and entries[0][0] <= at:
                 when, _, call, arguments = heapq.heappop(entries)
-                agenda.now_s = when
+                events.now_s = when
                 call(when, *arguments)
             arrivals[whose](at)
-        agenda.run(end)
+        events.run(end)
 
     def _wake(self) -> None:
         """A round should not wait for its time."""
-        self._round_at(max(self._agenda.now_s, self._round_s + LEAST_PAUSE_S))
+        self._round_at(max(self._events.now_s, self._round_s + LEAST_PAUSE_S))
 
     def _round_at(self, due_s: float) -> None:
         if due_s < self._due_s:
             self._due_s = due_s
-            self._agenda.at(due_s, self._round_due, due_s)
+            self._events.at(due_s, self._round_due, due_s)
 
     def _round_due(self, now: float, due_s: float) -> None:
         if due_s == self._due_s:
@@ -189,17 +189,17 @@ class Simulation:
 
     def _scaler(self) -> Functions:
         """What the scaler knows: these functions, and no sidecar yet."""
-        settings, agenda = self._settings, self._agenda
+        settings, events = self._settings, self._events
         models = {each.name: each.model for each in self._scenario.functions}
         functions = Functions(
             Dependencies(window_s=settings.window_s, models=models, prewarm=settings.prewarm),
             Pace(settings.interval_s / _REPORTS) if settings.rate_level else Pace(),
         )
-        functions.now = functions.wall = lambda: agenda.now_s
+        functions.now = functions.wall = lambda: events.now_s
         functions.wake = self._wake
         for function in self._scenario.functions:
-            self._orchestrator.declare(declared(function))
-        functions.observe(self._orchestrator.functions())
+            self._provider.declare(declared(function))
+        functions.observe(self._provider.functions())
         return functions
 
     def _run_of(self, function: Function) -> FunctionRun:
@@ -227,18 +227,18 @@ class Simulation:
             app.name: 0.0 if settings.cold else app.arrivals.rate(0.0) for app in function.apps
         }
         surge = SurgeDetector(0.0, sum(first.values()))
-        front = Front(run, self._functions, self._agenda, surge)
+        front = Front(run, self._functions, self._events, surge)
         front.until_s = scenario.horizon_s + _RUN_OUT_S
-        run.lane = SimulatedSidecar(
+        run.sidecar = SimulatedSidecar(
             function.apps,
             run.instances,
-            self._agenda,
+            self._events,
             settings.queue_max,
             front.urgent,
             settings.way_s,
         )
-        run.lane.slowed = self._slowed if settings.loading_slows else None
-        run.callers = [SendingApplication(run.lane, app, surge) for app in function.apps]
+        run.sidecar.slowed = self._slowed if settings.loading_slows else None
+        run.callers = [SendingApplication(run.sidecar, app, surge) for app in function.apps]
         self._fronts.append(front)
         if not settings.cold:  # it has been measured before
             window_s = settings.window_s

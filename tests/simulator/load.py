@@ -178,7 +178,7 @@ def run(scenario: Scenario, policy: SupportsPlan, **settings: Any) -> dict[str, 
     result = measured(outcome)
     for track in outcome.tracks:
         assert math.isclose(track.requests, track.total.ended)
-        assert track.lane.batcher.idle
+        assert track.sidecar.batcher.idle
     return result
 
 

@@ -32,16 +32,16 @@ def executions(model: LatencyModel, noise: float = 0.0) -> Executions:
 
 def test_calls_come_in_order_and_equal_times_in_the_order_noted() -> None:
     """Those that are noted meanwhile too."""
-    agenda, made = EventQueue(), []
+    events, made = EventQueue(), []
 
     def call(now: float, name: str) -> None:
         made.append((now, name))
         if name == "first":
-            agenda.at(1.5, call, "noted meanwhile")
+            events.at(1.5, call, "noted meanwhile")
 
     for when, name in ((2.0, "second"), (1.0, "first"), (2.0, "third"), (9.0, "too late")):
-        agenda.at(when, call, name)
-    agenda.run(2.0)
+        events.at(when, call, name)
+    events.run(2.0)
     expected = [(1.0, "first"), (1.5, "noted meanwhile"), (2.0, "second"), (2.0, "third")]
     assert expected == made
 
@@ -150,11 +150,11 @@ def test_the_calls_of_one_can_be_put_off() -> None:
         def call(self, now: float) -> None:
             made.append((now, self.name))
 
-    agenda, made = EventQueue(), list[tuple[float, str]]()
+    events, made = EventQueue(), list[tuple[float, str]]()
     one, other = Named("one"), Named("other")
     for when in (1.0, 3.0):
-        agenda.at(when, one.call)
-        agenda.at(when + 1, other.call)
-    agenda.postpone(one, 2.5)
-    agenda.run(10.0)
+        events.at(when, one.call)
+        events.at(when + 1, other.call)
+    events.postpone(one, 2.5)
+    events.run(10.0)
     assert [(2.0, "other"), (3.5, "one"), (4.0, "other"), (5.5, "one")] == made

@@ -120,13 +120,13 @@ def test_an_interfered_instance_gets_nothing_until_it_is_well() -> None:
         Settings(),
     )
     track = simulation.run().tracks[0]
-    first, second = track.lane.batcher.upstreams
+    first, second = track.sidecar.batcher.upstreams
     first.interfered = True
-    track.lane.conditions_changed(4.0)
-    assert 1 == track.lane.free
+    track.sidecar.conditions_changed(4.0)
+    assert 1 == track.sidecar.free
     second.interfered, first.interfered = True, False
-    track.lane.conditions_changed(5.0)
-    assert 1 == track.lane.free
+    track.sidecar.conditions_changed(5.0)
+    assert 1 == track.sidecar.free
     second.interfered = False
-    track.lane.conditions_changed(6.0)
-    assert 2 == track.lane.free
+    track.sidecar.conditions_changed(6.0)
+    assert 2 == track.sidecar.free

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from simulator.event_queue import EventQueue
     from simulator.function_run import FunctionRun
 
-__all__ = ["Orchestrator", "Replicas"]
+__all__ = ["Replicas", "SimulatedProvider"]
 
 _LONGEST_S = 5.0  # stopping an instance does not wait for ever
 _SURGE = 1  # instances of a class that are there beyond what is wanted, while new ones replace old
 
 
-class Orchestrator:
+class SimulatedProvider:
     """Runs the instances of all functions.
 
     Args:
-        agenda: Knows the time, and when instances will have loaded.
+        events: Knows the time, and when instances will have loaded.
         capacity: Where they are.
 
     Attributes:
@@ -48,8 +48,8 @@ class Orchestrator:
         warm: Instances are ready at once, as in a system that has been running.
     """
 
-    def __init__(self, agenda: EventQueue, capacity: Capacity) -> None:
-        self._agenda = agenda
+    def __init__(self, events: EventQueue, capacity: Capacity) -> None:
+        self._events = events
         self._capacity = capacity
         self._called: dict[str, Status] = {}
         self._runs: dict[str, FunctionRun] = {}
@@ -79,11 +79,11 @@ class Orchestrator:
             ProviderError: there is no room for it; nothing is changed.
             ConfigError: a class whose latency is not known.
         """
-        name, document, now = action.name, action.document, self._agenda.now_s
+        name, document, now = action.name, action.document, self._events.now_s
         if action.verb == "deploy":
             run = self._runs[_owner(document)]
             kind = _class_of(action, run)
-            self._classes[name] = Replicas(run, self._agenda, self._capacity, kind, document)
+            self._classes[name] = Replicas(run, self._events, self._capacity, kind, document)
         elif action.verb == "update":
             kind = _class_of(action, self._runs[_owner(document)])
             self._classes[name].update(kind, document, now)
@@ -98,7 +98,7 @@ class Replicas:
 
     Args:
         run: The function.
-        agenda: Knows when they will have loaded.
+        events: Knows when they will have loaded.
         capacity: Where they are.
         kind: The class.
         document: What was deployed.
@@ -107,13 +107,13 @@ class Replicas:
     def __init__(
         self,
         run: FunctionRun,
-        agenda: EventQueue,
+        events: EventQueue,
         capacity: Capacity,
         kind: InstanceClass,
         document: Mapping[str, object],
     ) -> None:
         self._run = run
-        self._agenda = agenda
+        self._events = events
         self._capacity = capacity
         self._instances: list[Instance] = []
         self._wanted = 0
@@ -167,7 +167,7 @@ class Replicas:
         self._instances.remove(instance)
         self._run.gone(instance, now)
         self._capacity.give_back(instance.place)
-        self._agenda.at(now, self._capacity.released)
+        self._events.at(now, self._capacity.released)
 
     def _deploy(self, kind: InstanceClass, document: Mapping[str, object]) -> None:
         self._kind = replace(kind, replicas=0)
@@ -194,7 +194,7 @@ class Replicas:
         if loaded:
             self._loaded(now, instance)
         else:
-            self._agenda.at(now + self._execution.load_s, self._loaded, instance)
+            self._events.at(now + self._execution.load_s, self._loaded, instance)
         return True
 
     def _loaded(self, now: float, instance: Instance) -> None:
@@ -215,12 +215,12 @@ class Replicas:
         instance.phase = Phase.LEAVING
         self._run.announce(instance, "leaving")
         told_s = min(2 * self._run.interval_s(), _LONGEST_S)
-        self._agenda.at(now + told_s, self._told, instance)
+        self._events.at(now + told_s, self._told, instance)
 
     def _told(self, now: float, instance: Instance) -> None:
         """The fronts know: it gets nothing any more."""
         instance.phase = Phase.DRAINING
-        self._run.lane.leave(instance)
+        self._run.sidecar.leave(instance)
         if not instance.upstream.in_flight:
             self.drained(instance, now)
 
