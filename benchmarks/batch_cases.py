@@ -114,7 +114,7 @@ class _Constant:
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
         """The same, always."""
-        return PlanningResult({view.name: view.plan or self._made for view in snapshot.functions})
+        return PlanningResult({load.name: load.plan or self._made for load in snapshot.functions})
 
 
 def simulated(

@@ -121,8 +121,8 @@ def planning_ms(process: Markovian) -> float:
     }
     model = Table(rows)
     app = Application("all", 1.0, process.mean_rate, process)
-    view = FunctionLoad("f", model, 1.0, 0.95, 32, (app,))
-    snapshot = Snapshot(0.0, (view,), None, Prices(cpu_core_s=2.88e-5, call=2e-7))
+    load = FunctionLoad("f", model, 1.0, 0.95, 32, (app,))
+    snapshot = Snapshot(0.0, (load,), None, Prices(cpu_core_s=2.88e-5, call=2e-7))
     found = []
     for _ in range(5):
         policy = Guard(Batch(Batch.Params()))

@@ -167,8 +167,8 @@ def _planning_ms(model: Coefficients, count: int, rounds: int) -> dict[str, floa
             Application(f"a{n}", 0.3 + 0.7 * n / count, 5.0 * (1 + 0.01 * number))
             for n in range(count)
         )
-        view = FunctionLoad("f", model, 0.3, _PERCENTILE, _MAX_BATCH, apps, plan=plan)
-        snapshot = Snapshot(10.0 * number, (view,), None, _PRICES)
+        load = FunctionLoad("f", model, 0.3, _PERCENTILE, _MAX_BATCH, apps, plan=plan)
+        snapshot = Snapshot(10.0 * number, (load,), None, _PRICES)
         began = time.process_time()
         plan = policy.plan(snapshot).plans["f"]
         took.append((time.process_time() - began) * 1000)

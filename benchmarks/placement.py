@@ -104,12 +104,12 @@ def _few(instances: int, search: str) -> tuple[FunctionLoad, ...]:
     """Six functions that have about so many instances together."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
 
-    def views(factor: float) -> tuple[FunctionLoad, ...]:
+    def loads(factor: float) -> tuple[FunctionLoad, ...]:
         return tuple(
-            _view(name, name, _MODELS[name], rate, models) for name, rate in _rates(factor)
+            _load(name, name, _MODELS[name], rate, models) for name, rate in _rates(factor)
         )
 
-    return views(_solved(lambda factor: _count(_plan(search, views(factor))), instances))
+    return loads(_solved(lambda factor: _count(_plan(search, loads(factor))), instances))
 
 
 def _rates(factor: float) -> Iterator[tuple[str, float]]:
@@ -121,7 +121,7 @@ def _many(instances: int, search: str) -> tuple[FunctionLoad, ...]:
     """As many functions as there are tens of instances, each with an objective of its own."""
     models = {name: read_table(_SCENARIOS / f"{name}.csv") for name in _MODELS}
     names = list(_MODELS)
-    views = []
+    loads = []
     factors: dict[str, float] = {}
     for number in range(max(instances // _EACH, 1)):
         name = names[number % len(names)]
@@ -129,15 +129,15 @@ def _many(instances: int, search: str) -> tuple[FunctionLoad, ...]:
         if name not in factors:
             factors[name] = _solved(
                 lambda rate, name=name, slo_s=slo_s: _count(  # type: ignore[misc]
-                    _plan(search, (_view("f", name, slo_s, rate, models),))
+                    _plan(search, (_load("f", name, slo_s, rate, models),))
                 ),
                 _EACH,
             )
-        views.append(_view(f"f{number}", name, slo_s, factors[name], models))
-    return tuple(views)
+        loads.append(_load(f"f{number}", name, slo_s, factors[name], models))
+    return tuple(loads)
 
 
-def _view(
+def _load(
     function: str, model: str, slo_s: float, rate_rps: float, models: Mapping[str, LatencyModel]
 ) -> FunctionLoad:
     app = Application("all", slo_s, rate_rps)

@@ -78,18 +78,18 @@ class _Following:
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
         """One class, one route."""
-        return PlanningResult({view.name: self._of(view) for view in snapshot.functions})
+        return PlanningResult({load.name: self._of(load) for load in snapshot.functions})
 
-    def _of(self, view: FunctionLoad) -> Plan:
-        kind, before = self._kind, view.plan
+    def _of(self, load: FunctionLoad) -> Plan:
+        kind, before = self._kind, load.plan
         wanted = self._least
         if not self._fixed:
-            wanted = max(wanted, math.ceil(1.1 * view.rate_rps / (kind.rate_high or 1.0)))
+            wanted = max(wanted, math.ceil(1.1 * load.rate_rps / (kind.rate_high or 1.0)))
         if before and before.classes[0].replicas == wanted:
             return before
         only = InstanceClass("a", 1.0, kind.batch_size, wanted, exec_s=kind.exec_s)
         route = Route("*", {"a": 1.0}, kind.exec_s or 0.0)
-        return Plan(view.name, before.version + 1 if before else 1, "following", (only,), (route,))
+        return Plan(load.name, before.version + 1 if before else 1, "following", (only,), (route,))
 
 
 def _scenario(processes: list[ArrivalProcess], model: Linear, horizon_s: float) -> Scenario:

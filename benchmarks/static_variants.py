@@ -137,8 +137,8 @@ def _pool(
 
 def _by_cost(scenario: Scenario) -> Iterator[tuple[float, Offer, int]]:
     """Every variant that suits, with 1, 2, ... instances, the cheapest first."""
-    view = snapshot_of(scenario).functions[0]
-    offers = [o for o in Offers().of(view) if all(o.suits(app) for app in view.apps)]
+    load = snapshot_of(scenario).functions[0]
+    offers = [o for o in Offers().of(load) if all(o.suits(app) for app in load.apps)]
     heap = []
     for number, offer in enumerate(offers):
         each = scenario.prices.per_second(offer.size.resources) or offer.size.units

@@ -80,9 +80,9 @@ def bounds(scenario: Scenario, missed: Sequence[float]) -> Bounds:
 def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
     """Every function at every rate, with what instances are worth at random arrivals, if asked."""
     offers_of = Offers()
-    for function, view in zip(scenario.functions, snapshot_of(scenario).functions, strict=True):
-        regular = list(_regular(scenario, view))
-        offers = offers_of.of(view)
+    for function, load in zip(scenario.functions, snapshot_of(scenario).functions, strict=True):
+        regular = list(_regular(scenario, load))
+        offers = offers_of.of(load)
         for number in range(int(scenario.horizon_s / _STEP_S)):
             rates = tuple(_rounded(app.arrivals.rate(number * _STEP_S)) for app in function.apps)
             if missed is None:
@@ -95,17 +95,17 @@ def _stretches(scenario: Scenario, missed: float | None) -> Iterator[_Stretch]:
                 )
                 worths = tuple(
                     tuple(o.worth_rps(app, rate, rate, missed) for o in offers)
-                    for app, rate in zip(view.apps, rates, strict=True)
+                    for app, rate in zip(load.apps, rates, strict=True)
                 )
                 yield _Stretch(options, rates, worths)
 
 
-def _regular(scenario: Scenario, view: FunctionLoad) -> Iterator[tuple[Option, tuple[float, ...]]]:
+def _regular(scenario: Scenario, load: FunctionLoad) -> Iterator[tuple[Option, tuple[float, ...]]]:
     """Every variant and the most that it takes of each application."""
-    for accuracy, model in _models(view.model):
+    for accuracy, model in _models(load.model):
         shapes: dict[tuple[float, float], dict[int, float]] = {}
-        for batch, cpu, gpu in model.configurations(view.max_batch):
-            exec_s = model.predict(batch, cpu, gpu, view.percentile)
+        for batch, cpu, gpu in model.configurations(load.max_batch):
+            exec_s = model.predict(batch, cpu, gpu, load.percentile)
             if exec_s:
                 shapes.setdefault((cpu, gpu), {})[batch] = exec_s
         for (cpu, gpu), times in shapes.items():
@@ -113,7 +113,7 @@ def _regular(scenario: Scenario, view: FunctionLoad) -> Iterator[tuple[Option, t
                 max([b / t for b, t in times.items() if t <= app.slo_s], default=0.0)
                 if accuracy >= app.accuracy
                 else 0.0
-                for app in view.apps
+                for app in load.apps
             )
             cost = scenario.prices.per_second(model.resources(1, cpu, gpu))
             yield Option(max(worth), cost), worth

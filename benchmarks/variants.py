@@ -161,13 +161,13 @@ def _low(scenario: Scenario) -> None:
     """A request a second of each application, beside an instance of each variant on a GPU."""
     calm = _at_rate(scenario, 2.0)
     (function,) = calm.functions
-    view = snapshot_of(calm).functions[0]
+    load = snapshot_of(calm).functions[0]
     policies: dict[str, Any] = {"variants": Infaas(Infaas.Params())}
-    accurate = [o for o in Offers().of(view) if all(o.suits(app) for app in view.apps)]
+    accurate = [o for o in Offers().of(load) if all(o.suits(app) for app in load.apps)]
     for offer in accurate:
         name = offer.size.variant
         if offer.size.gpu and name not in policies:
-            names = tuple(app.name for app in view.apps)
+            names = tuple(app.name for app in load.apps)
             policies[name] = Static({function.name: (Pool(names, offer, 1, 0.0),)})
     print(f"low load, {function.name}, 2 requests/s:")
     _table(calm, policies)

@@ -142,37 +142,37 @@ def _is_exact(scenario: _Scenario) -> bool:
 
 
 def _check_round(snapshot: Snapshot, planning: PlanningResult) -> None:
-    views = {view.name: view for view in snapshot.functions}
+    loads = {load.name: load for load in snapshot.functions}
     for name, plan in planning.plans.items():
-        if math.isnan(views[name].rate_rps):
+        if math.isnan(loads[name].rate_rps):
             raise _Broken(SILENT, f"{name} has version {plan.version} at a rate of nan")
-        _check_plan(views[name], plan)
-    _check_honest(views, planning)
+        _check_plan(loads[name], plan)
+    _check_honest(loads, planning)
     _check_room(snapshot, planning)
 
 
-def _check_plan(view: FunctionLoad, plan: Plan) -> None:
+def _check_plan(load: FunctionLoad, plan: Plan) -> None:
     instances = sum(each.replicas for each in plan.classes)
-    if view.max_instances is not None and instances > view.max_instances:
-        raise _Broken(BOUNDED, f"{instances} of {view.name}, which may have {view.max_instances}")
+    if load.max_instances is not None and instances > load.max_instances:
+        raise _Broken(BOUNDED, f"{instances} of {load.name}, which may have {load.max_instances}")
     for each in plan.classes:
         size = (each.batch_size, each.cpu, each.gpu)
-        if model_of(view.model, each.variant).predict(*size, view.percentile) is None:
-            raise _Broken(KNOWN, f"{view.name} has no {size} of batch, cores and GPU percent")
-    before = view.plan
+        if model_of(load.model, each.variant).predict(*size, load.percentile) is None:
+            raise _Broken(KNOWN, f"{load.name} has no {size} of batch, cores and GPU percent")
+    before = load.plan
     if before is None or plan == before:
         return
     if plan.version <= before.version:
-        raise _Broken(VERSIONS, f"{view.name}: {plan.version} after {before.version}")
+        raise _Broken(VERSIONS, f"{load.name}: {plan.version} after {before.version}")
 
 
-def _check_honest(views: Mapping[str, FunctionLoad], planning: PlanningResult) -> None:
-    for name, view in views.items():
-        plan = planning.plans.get(name, view.plan)
+def _check_honest(loads: Mapping[str, FunctionLoad], planning: PlanningResult) -> None:
+    for name, load in loads.items():
+        plan = planning.plans.get(name, load.plan)
         taken_rps = _taken(plan) if plan else 0.0
         said_rps = planning.unplaced.get(name, 0.0)
-        if taken_rps + said_rps < view.rate_rps * (1 - _TOLERANCE):
-            detail = f"{name}: of {view.rate_rps} instances take {taken_rps}, unplaced {said_rps}"
+        if taken_rps + said_rps < load.rate_rps * (1 - _TOLERANCE):
+            detail = f"{name}: of {load.rate_rps} instances take {taken_rps}, unplaced {said_rps}"
             raise _Broken(HONEST, detail)
 
 
@@ -187,10 +187,10 @@ def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
     if snapshot.cluster is None:
         return
     cores = gpu = 0.0
-    for view in snapshot.functions:
-        plan = planning.plans.get(view.name, view.plan)
+    for load in snapshot.functions:
+        plan = planning.plans.get(load.name, load.plan)
         for each in plan.classes if plan else ():
-            model = model_of(view.model, each.variant)
+            model = model_of(load.model, each.variant)
             size = model.resources(each.batch_size, each.cpu, each.gpu)
             cores += each.replicas * size.cpu
             gpu += each.replicas * size.gpu
@@ -202,10 +202,10 @@ def _check_room(snapshot: Snapshot, planning: PlanningResult) -> None:
 
 def _drawn(seed: int, functions: int) -> _Scenario:
     draw = random.Random(seed)  # noqa: S311  not for secrets
-    views = tuple(_function(f"f{number}", draw) for number in range(functions))
-    changing = [{view.name: _any_rate(draw) for view in views} for _ in range(draw.randrange(1, 8))]
-    constant = [{view.name: _rate(draw) for view in views}] * _CONSTANT
-    return _Scenario(views, tuple(_nodes(draw)), (*changing, *constant))
+    loads = tuple(_function(f"f{number}", draw) for number in range(functions))
+    changing = [{load.name: _any_rate(draw) for load in loads} for _ in range(draw.randrange(1, 8))]
+    constant = [{load.name: _rate(draw) for load in loads}] * _CONSTANT
+    return _Scenario(loads, tuple(_nodes(draw)), (*changing, *constant))
 
 
 def _nodes(draw: random.Random) -> Iterator[Node]:

@@ -95,41 +95,41 @@ class Planner:
         return self._setting.policy or controller.settings.scale_policy
 
     def plan(
-        self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+        self, controllers: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
-        """One round for the functions of ``views``."""
+        """One round for the functions of ``loads``."""
         outcomes: dict[str, FunctionResult] = {}
         groups: dict[str, list[FunctionLoad]] = {}
-        for name, view in views.items():
+        for name, load in loads.items():
             policy = self.policy_of(controllers[name])
-            groups.setdefault(policy, []).append(view)
-        room = self._room(views.values())
+            groups.setdefault(policy, []).append(load)
+        room = self._room(loads.values())
         for policy, of_policy in groups.items():
             guard = self._ready(policy)
             if guard is None:
                 failure = f"its policy {policy} cannot be used: {self._wrong[policy]}"
-                outcomes.update({view.name: FunctionResult(failure=failure) for view in of_policy})
+                outcomes.update({load.name: FunctionResult(failure=failure) for load in of_policy})
                 continue
             cluster = room.copy() if room else None
             snapshot = Snapshot(now_s, tuple(of_policy), cluster, self._setting.prices)
             planning = guard.plan(snapshot)
-            for view in of_policy:
-                fault = guard.failures.get(view.name)
-                outcomes[view.name] = FunctionResult(
-                    planning.plans.get(view.name),
-                    guard.notes.get(view.name, []),
+            for load in of_policy:
+                fault = guard.failures.get(load.name)
+                outcomes[load.name] = FunctionResult(
+                    planning.plans.get(load.name),
+                    guard.notes.get(load.name, []),
                     f"its policy {policy} fails: {fault}" if fault else "",
-                    planning.unplaced.get(view.name, 0.0),
+                    planning.unplaced.get(load.name, 0.0),
                 )
         self.advice = [*crowded(room), *unwell(_by_hardware(controllers.values()))]
-        self._cast_shadow(tuple(views.values()), now_s)
+        self._cast_shadow(tuple(loads.values()), now_s)
         return outcomes
 
-    def _cast_shadow(self, views: tuple[FunctionLoad, ...], now_s: float) -> None:
+    def _cast_shadow(self, loads: tuple[FunctionLoad, ...], now_s: float) -> None:
         if self.shadow is None:
             return
         cluster = Cluster(self.nodes) if self.nodes else None
-        known = tuple(view for view in views if math.isfinite(view.rate_rps))
+        known = tuple(load for load in loads if math.isfinite(load.rate_rps))
         try:
             self.shadow.plan(Snapshot(now_s, known, cluster, self._setting.prices))
         except Exception:  # a shadow must not darken what is real
@@ -148,15 +148,15 @@ class Planner:
         policy_made = chosen_policy(policy, self._setting.policies)
         return Guard(policy_made, self._setting.limits, self._term)
 
-    def _room(self, views: Iterable[FunctionLoad]) -> Cluster | None:
+    def _room(self, loads: Iterable[FunctionLoad]) -> Cluster | None:
         """The servers with the instances that there are, wherever they may be."""
         if not self.nodes:
             return None
         cluster = Cluster(self.nodes)
-        for view in views:
-            for each in view.plan.classes if view.plan else ():
-                found = view.instances.get(each.name)
-                model = model_of(view.model, each.variant)
+        for load in loads:
+            for each in load.plan.classes if load.plan else ():
+                found = load.instances.get(each.name)
+                model = model_of(load.model, each.variant)
                 size = model.resources(each.batch_size, each.cpu, each.gpu)
                 for _ in range(found.ready + found.loading if found else 0):
                     node = cluster.best_fit(size)

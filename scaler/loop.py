@@ -163,9 +163,9 @@ class Loop(Driver):
         self.unkept = why
 
     def _plan(
-        self, by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+        self, by_name: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
         began_s = time.perf_counter()
-        outcomes = self._planner.plan(by_name, views, now_s)
+        outcomes = self._planner.plan(by_name, loads, now_s)
         self._tally.planning_s += time.perf_counter() - began_s
         return outcomes

@@ -115,12 +115,12 @@ def _document(policy: str, planning_ms: float, planning: PlanningResult) -> dict
 def _table(policy: str, planning_ms: float, snapshot: Snapshot, planning: PlanningResult) -> str:
     instances = sum(k.replicas for plan in planning.plans.values() for k in plan.classes)
     lines = [f"{policy}: {instances} instances, planned in {planning_ms:.1f} ms"]
-    for view in snapshot.functions:
-        lines += ["", f"{view.name}: {view.rate_rps:.4g} requests/s"]
-        plan = planning.plans.get(view.name)
+    for load in snapshot.functions:
+        lines += ["", f"{load.name}: {load.rate_rps:.4g} requests/s"]
+        plan = planning.plans.get(load.name)
         lines += plan_lines(plan) if plan else ["  no plan"]
-        if view.name in planning.unplaced:
-            lines.append(f"  unplaced: {planning.unplaced[view.name]:.4g} requests/s")
+        if load.name in planning.unplaced:
+            lines.append(f"  unplaced: {planning.unplaced[load.name]:.4g} requests/s")
     return "\n".join(lines) + "\n"
 
 

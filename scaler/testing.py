@@ -49,7 +49,7 @@ class Rounds:
         prices: Prices | None = None,
     ) -> None:
         self._planner = planner
-        self._views = {view.name: view for view in functions}
+        self._loads = {load.name: load for load in functions}
         self._prices = prices or Prices()
         self._placed: dict[str, dict[str, list[Placement | None]]] = {}
         self.cluster = Cluster(nodes) if nodes else None
@@ -58,14 +58,14 @@ class Rounds:
     @property
     def functions(self) -> tuple[FunctionLoad, ...]:
         """The functions as the policy will see them."""
-        return tuple(self._views.values())
+        return tuple(self._loads.values())
 
     def snapshot(self, now_s: float, rates_rps: Mapping[str, float]) -> Snapshot:
         """What the policy sees if each function has this rate, shared alike by its applications."""
         for name, rate_rps in rates_rps.items():
-            view = self._views[name]
-            apps = tuple(replace(app, rate_rps=rate_rps / len(view.apps)) for app in view.apps)
-            self._views[name] = replace(view, apps=apps)
+            load = self._loads[name]
+            apps = tuple(replace(app, rate_rps=rate_rps / len(load.apps)) for app in load.apps)
+            self._loads[name] = replace(load, apps=apps)
         return Snapshot(now_s, self.functions, self.cluster, self._prices)
 
     def plan(self, now_s: float, rates_rps: Mapping[str, float]) -> PlanningResult:
@@ -82,10 +82,10 @@ class Rounds:
         for name, plan in plans.items():
             self._start(name, plan)
             there = {each: Instances(ready=len(at)) for each, at in self._placed[name].items()}
-            self._views[name] = replace(self._views[name], plan=plan, instances=there)
+            self._loads[name] = replace(self._loads[name], plan=plan, instances=there)
 
     def _stop(self, name: str, plan: Plan) -> None:
-        before = self._views[name].plan
+        before = self._loads[name].plan
         sizes = {each.name: _size(each) for each in before.classes} if before else {}
         wanted = {
             each.name: each.replicas for each in plan.classes if sizes.get(each.name) == _size(each)
@@ -102,7 +102,7 @@ class Rounds:
         placed = self._placed[name]
         for each in plan.classes:
             there = placed.setdefault(each.name, [])
-            model = model_of(self._views[name].model, each.variant)
+            model = model_of(self._loads[name].model, each.variant)
             size = model.resources(each.batch_size, each.cpu, each.gpu)
             for missing in range(each.replicas - len(there), 0, -1):
                 placement = None

@@ -60,7 +60,7 @@ class SimulatedPlanning:
         self.beginning = False
 
     def plan(
-        self, controllers: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+        self, controllers: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
     ) -> dict[str, FunctionResult]:
         """As `scaler.live_planner.Planner.plan`."""
         del controllers
@@ -69,7 +69,7 @@ class SimulatedPlanning:
         promised, result = self._capacity.promised, self._result
         snapshot = Snapshot(
             now_s,
-            tuple(map(self._shown, views.values())) if self._processes else tuple(views.values()),
+            tuple(map(self._shown, loads.values())) if self._processes else tuple(loads.values()),
             promised.copy() if promised is not None else None,
             self._scenario.prices,
             beginning=self.beginning,

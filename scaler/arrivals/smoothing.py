@@ -31,19 +31,19 @@ class SmoothRates:
         self._seen: dict[str, tuple[float, dict[str, float]]] = {}
         self._heard_s: dict[tuple[str, str], float] = {}
 
-    def smoothed(self, view: FunctionLoad, now_s: float) -> tuple[Application, ...]:
+    def smoothed(self, load: FunctionLoad, now_s: float) -> tuple[Application, ...]:
         """The applications of a function with averaged rates; what is new is as measured."""
-        then_s, before = self._seen.get(view.name, (now_s, {}))
+        then_s, before = self._seen.get(load.name, (now_s, {}))
         aged = math.exp(-max(now_s - then_s, 0.0) / self._over_s) if self._over_s else 0.0
         apps = []
-        for app in view.apps:
+        for app in load.apps:
             measured = app.rate_rps
             rate = measured + aged * (before.get(app.name, measured) - measured)
             if measured:
-                self._heard_s[view.name, app.name] = now_s
-            heard_s = self._heard_s.get((view.name, app.name), -math.inf)
+                self._heard_s[load.name, app.name] = now_s
+            heard_s = self._heard_s.get((load.name, app.name), -math.inf)
             silent = now_s - heard_s >= _SILENT * self._over_s
             rate = measured if silent or abs(rate - measured) <= _ALIKE * measured else rate
             apps.append(replace(app, rate_rps=rate))
-        self._seen[view.name] = (now_s, {app.name: app.rate_rps for app in apps})
+        self._seen[load.name] = (now_s, {app.name: app.rate_rps for app in apps})
         return tuple(apps)

@@ -127,7 +127,7 @@ class Controller:
             if found.count
         }
 
-    def view(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:
+    def load(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:
         """What a policy sees of it; None while it has no latency model."""
         model = self.timing.model()
         if model is None:
@@ -155,11 +155,11 @@ class Controller:
         """What a policy is to plan for; without a latency model it gets a first plan, and None."""
         self.registry.forget(now_s)
         windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
-        view = self.view(now_s, windows)
-        if view is None:
+        load = self.load(now_s, windows)
+        if load is None:
             plan = with_windows(self.plan or self.first_plan(), windows)
             self.follow(numbered(plan, self.plan, self.sidecar_config.term), wall_s)
-        return view
+        return load
 
     def first_plan(self) -> Plan:
         """What runs until there is something to plan with: what runs already, if anything does."""

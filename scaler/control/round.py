@@ -205,13 +205,13 @@ class Round:
         functions = self._functions
         now_s, wall_s = functions.now(), functions.wall()
         by_name = {controller.name: controller for controller in functions}
-        views: dict[str, FunctionLoad] = {}
+        loads: dict[str, FunctionLoad] = {}
         for name, controller in by_name.items():
             await self._driver.pause()
-            view = controller.to_plan(now_s, wall_s)
-            if view is not None:
-                views[name] = view
-        outcomes = await self._driver.call(partial(self._planned, by_name, views, now_s))
+            load = controller.to_plan(now_s, wall_s)
+            if load is not None:
+                loads[name] = load
+        outcomes = await self._driver.call(partial(self._planned, by_name, loads, now_s))
         for name, outcome in outcomes.items():
             controller = by_name[name]
             if without_numbers(outcome.failure) != without_numbers(controller.failure):

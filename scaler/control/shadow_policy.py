@@ -38,19 +38,19 @@ class Held:
     cost: float = 0.0
     short_s: float = 0.0
 
-    def add(self, view: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
-        """The instances of ``view`` have been there for so long."""
+    def add(self, load: FunctionLoad, elapsed_s: float, rule: Billing) -> None:
+        """The instances of ``load`` have been there for so long."""
         taken_rps = 0.0
-        for each in view.plan.classes if view.plan else ():
-            found = view.instances.get(each.name, Instances())
+        for each in load.plan.classes if load.plan else ():
+            found = load.instances.get(each.name, Instances())
             count = found.ready + found.loading
-            size = view.model.resources(each.batch_size, each.cpu, each.gpu)
+            size = load.model.resources(each.batch_size, each.cpu, each.gpu)
             self.core_s += count * size.cpu * elapsed_s
             self.gpu_percent_s += count * size.gpu * elapsed_s
             self.cost += count * rule.lifetime(size, elapsed_s)
             if count:
                 taken_rps += count * (math.inf if each.rate_high is None else each.rate_high)
-        self.short_s += elapsed_s * (taken_rps < view.rate_rps)
+        self.short_s += elapsed_s * (taken_rps < load.rate_rps)
 
 
 class Shadow:
@@ -76,18 +76,18 @@ class Shadow:
         elapsed_s = 0.0 if self._seen_s is None else snapshot.now_s - self._seen_s
         self._seen_s = snapshot.now_s
         rule = cost.billing(snapshot.prices)
-        for view in snapshot.functions:
-            self.live.setdefault(view.name, Held()).add(view, elapsed_s, rule)
-            own = self.own.setdefault(view.name, Held())
-            own.add(self._as_planned(view), elapsed_s, rule)
-        views = tuple(self._as_planned(view) for view in snapshot.functions)
-        planning = self._planner.plan(replace(snapshot, functions=views))
+        for load in snapshot.functions:
+            self.live.setdefault(load.name, Held()).add(load, elapsed_s, rule)
+            own = self.own.setdefault(load.name, Held())
+            own.add(self._as_planned(load), elapsed_s, rule)
+        loads = tuple(self._as_planned(load) for load in snapshot.functions)
+        planning = self._planner.plan(replace(snapshot, functions=loads))
         self.plans.update(planning.plans)
 
-    def _as_planned(self, view: FunctionLoad) -> FunctionLoad:
-        plan = self.plans.get(view.name)
+    def _as_planned(self, load: FunctionLoad) -> FunctionLoad:
+        plan = self.plans.get(load.name)
         there = {name: Instances(ready=count) for name, count in _planned(plan).items()}
-        return replace(view, plan=plan, instances=there)
+        return replace(load, plan=plan, instances=there)
 
 
 def _planned(plan: Plan | None) -> dict[str, int]:

@@ -69,7 +69,7 @@ class Stabilization:
 
     def follow(
         self,
-        view: FunctionLoad,
+        load: FunctionLoad,
         plan: Plan,
         now_s: float,
         note: Callable[[str], None],
@@ -79,27 +79,27 @@ class Stabilization:
         """As much of ``plan`` as there may be now.
 
         Args:
-            view: of the function, with the plan in force.
+            load: of the function, with the plan in force.
             plan: is wanted.
             now_s: of this round.
             note: is told why it is not all of it.
             in_steps: no more new instances start than may.
         """
-        steady = self._steady(view, plan, now_s, note)
-        before = view.plan
+        steady = self._steady(load, plan, now_s, note)
+        before = load.plan
         if before is None or steady is before or plan_size.taken(steady) >= plan_size.taken(before):
-            return self._grown(view, steady, note) if in_steps else steady
-        self._history[view.name].reduced_s = now_s
-        return self._grown(view, self._part_way(before, steady, note), note)
+            return self._grown(load, steady, note) if in_steps else steady
+        self._history[load.name].reduced_s = now_s
+        return self._grown(load, self._part_way(before, steady, note), note)
 
     def _steady(
-        self, view: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
+        self, load: FunctionLoad, plan: Plan, now_s: float, note: Callable[[str], None]
     ) -> Plan:
         """Of the plans wanted in the window, that which takes the most, the latest of equals."""
-        before = view.plan
-        if view.name not in self._history:  # what is in force has been wanted, before a restart too
-            self._history[view.name] = _History(deque([(now_s, before)] if before else ()))
-        history = self._history[view.name]
+        before = load.plan
+        if load.name not in self._history:  # what is in force has been wanted, before a restart too
+            self._history[load.name] = _History(deque([(now_s, before)] if before else ()))
+        history = self._history[load.name]
         wanted = history.wanted
         while wanted and wanted[0][0] <= now_s - self._limits.window_s:
             wanted.popleft()
@@ -116,9 +116,9 @@ class Stabilization:
             return before
         return chosen
 
-    def _grown(self, view: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
+    def _grown(self, load: FunctionLoad, plan: Plan, note: Callable[[str], None]) -> Plan:
         """The plan with no more new instances than may start in one round."""
-        there = plan_size.instances(view.plan) if view.plan else 0
+        there = plan_size.instances(load.plan) if load.plan else 0
         most = there + max(self._limits.growth_least, math.floor(there * self._limits.growth))
         if plan_size.instances(plan) <= most:
             return plan

@@ -48,16 +48,16 @@ class Objective:
     rounded: bool = False
 
     @classmethod
-    def of(cls, view: FunctionLoad, offset: float, *, rounded: bool = False) -> Objective:
+    def of(cls, load: FunctionLoad, offset: float, *, rounded: bool = False) -> Objective:
         """The tightest objective of a function's applications.
 
         Args:
-            view: The function; where its model's error is known, that is the offset.
+            load: The function; where its model's error is known, that is the offset.
             offset: As the attribute, while nothing is known.
             rounded: As the attribute.
         """
-        known = offset if view.error is None else view.error
-        return cls(view.tightest_s, view.percentile, view.max_batch, known, rounded)
+        known = offset if load.error is None else load.error
+        return cls(load.tightest_s, load.percentile, load.max_batch, known, rounded)
 
 
 def sizes(

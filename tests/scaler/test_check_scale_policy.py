@@ -98,21 +98,21 @@ class Unguarded:
     heedless = False
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
-        shown = [view for view in snapshot.functions if view.rate_rps >= 0 or self.heedless]
-        plans = {view.name: self.wanted(view) for view in shown}
+        shown = [load for load in snapshot.functions if load.rate_rps >= 0 or self.heedless]
+        plans = {load.name: self.wanted(load) for load in shown}
         return PlanningResult(
-            plans, {view.name: view.rate_rps for view in snapshot.functions if view.rate_rps > 0}
+            plans, {load.name: load.rate_rps for load in snapshot.functions if load.rate_rps > 0}
         )
 
-    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
-        configuration = next(iter(view.model.configurations(1)))
+    def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
+        configuration = next(iter(load.model.configurations(1)))
         kind = InstanceClass(
             "one", cpu=configuration.cpu, gpu=configuration.gpu, batch_size=1, replicas=replicas
         )
-        plan = Plan(view.name, 1, "broken", (kind,), (Route("*", {"one": 1.0}, 0.0),))
-        if view.plan and dataclasses.replace(plan, version=view.plan.version) == view.plan:
-            return view.plan
-        return dataclasses.replace(plan, version=view.plan.version + 1 if view.plan else 1)
+        plan = Plan(load.name, 1, "broken", (kind,), (Route("*", {"one": 1.0}, 0.0),))
+        if load.plan and dataclasses.replace(plan, version=load.plan.version) == load.plan:
+            return load.plan
+        return dataclasses.replace(plan, version=load.plan.version + 1 if load.plan else 1)
 
 
 class Heedless(Unguarded):
@@ -124,26 +124,26 @@ class Heedless(Unguarded):
 class Crowds(Unguarded):
     """Minds no room."""
 
-    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
+    def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
-        return super().wanted(view, view.max_instances or 1000)
+        return super().wanted(load, load.max_instances or 1000)
 
 
 class Unbounded(Unguarded):
     """Minds no bounds of functions."""
 
-    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
+    def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
-        return super().wanted(view, 4 if view.max_instances == 3 else 0)
+        return super().wanted(load, 4 if load.max_instances == 3 else 0)
 
 
 class Invents(Unguarded):
     """Lets an unknown size through."""
 
-    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
-        if view.plan:
-            return view.plan
-        plan = super().wanted(view, replicas)
+    def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
+        if load.plan:
+            return load.plan
+        plan = super().wanted(load, replicas)
         (kind,) = plan.classes
         return dataclasses.replace(plan, classes=(dataclasses.replace(kind, batch_size=1000),))
 
@@ -158,10 +158,10 @@ class Silent(Unguarded):
 class Renumbers(Unguarded):
     """Changes plans and keeps the version."""
 
-    def wanted(self, view: FunctionLoad, replicas: int = 0) -> Plan:
+    def wanted(self, load: FunctionLoad, replicas: int = 0) -> Plan:
         del replicas
-        instances = sum(there.total for there in view.instances.values())
-        return dataclasses.replace(super().wanted(view, 1 - instances), version=1)
+        instances = sum(there.total for there in load.instances.values())
+        return dataclasses.replace(super().wanted(load, 1 - instances), version=1)
 
 
 @pytest.mark.parametrize("name", plugins.BUILT_IN["scale"])

@@ -10,7 +10,7 @@ import pytest
 from scaler.plan_command import snapshot_of
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
-from tests.scaler.views import guarded, instances
+from tests.scaler.loads import guarded, instances
 
 FOLDER = Path(__file__).parents[2] / "examples" / "scenarios"
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.yaml"))

@@ -141,9 +141,9 @@ class FunctionState:
             where = f"{kind}:{number}"
             said = Announcement("f", f"i{number:07}", 1, kind, where, "ready", 2.5)
             controller.registry.announced(said, self.now_s)
-        view = controller.view(self.now_s)
-        if view is not None and self.sequence:
-            outcome = self.planner.plan({"f": controller}, {"f": view}, self.now_s)["f"]
+        load = controller.load(self.now_s)
+        if load is not None and self.sequence:
+            outcome = self.planner.plan({"f": controller}, {"f": load}, self.now_s)["f"]
             if outcome.plan is not None:
                 controller.follow(outcome.plan, self.now_s)
         for _ in range(2):  # what was deployed is listed, and scaled, in the same round

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from carpool.latency.coefficients import Coefficients
 
-__all__ = ["CASES", "PRICES", "Case", "members", "vgg19", "vgg19_view"]
+__all__ = ["CASES", "PRICES", "Case", "members", "vgg19", "vgg19_load"]
 
 # CNY per core second, GB second, GB second of a GPU, and call.
 PRICES = Prices("function-compute", 9e-5, 9e-6, 1.1e-4, call=9e-7)
@@ -61,7 +61,7 @@ def members(slos_s: Sequence[float], rates_rps: Sequence[float]) -> list[Member]
     return [Member((f"a{place}",), slo_s, rate) for place, (slo_s, rate) in pairs]
 
 
-def vgg19_view(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionLoad:
+def vgg19_load(slos_s: Sequence[float], rates_rps: Sequence[float]) -> FunctionLoad:
     """One function that they share."""
     apps = tuple(
         Application(f"a{place}", slo_s, rate)

@@ -141,9 +141,9 @@ class Constant:
         params = self._params
         return PlanningResult(
             {
-                view.name: view.plan
-                or plan(view.name, 1, params.replicas, params.batch, params.wait_s, **self._more)
-                for view in snapshot.functions
+                load.name: load.plan
+                or plan(load.name, 1, params.replicas, params.batch, params.wait_s, **self._more)
+                for load in snapshot.functions
             }
         )
 
@@ -160,7 +160,7 @@ class Constant:
 
 
 class Scripted:
-    """Plans by a script, which is asked with the time and the function's view."""
+    """Plans by a script, which is asked with the time and the function's load."""
 
     def __init__(self, script: Callable[[float, FunctionLoad], Plan | None]) -> None:
         self._script = script
@@ -168,7 +168,7 @@ class Scripted:
 
     def plan(self, snapshot: Snapshot) -> PlanningResult:
         self.seen.append(snapshot)
-        plans = {view.name: self._script(snapshot.now_s, view) for view in snapshot.functions}
+        plans = {load.name: self._script(snapshot.now_s, load) for load in snapshot.functions}
         return PlanningResult({name: plan for name, plan in plans.items() if plan})
 
 

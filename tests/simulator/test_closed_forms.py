@@ -105,7 +105,7 @@ def test_applications_share_batches_that_leave_when_the_first_must() -> None:
     """Two applications with waits of 0.1 and 0.3 s: a batch waits 0.18428 s on average."""
     apps = [App("soon", FOREVER_S, Poisson(5.0)), App("later", FOREVER_S, Poisson(10.0))]
     waits = {"soon": 0.1, "later": 0.3}
-    policy = Scripted(lambda _, view: view.plan or plan("f", 1, PLENTY, 64, waits=waits))
+    policy = Scripted(lambda _, load: load.plan or plan("f", 1, PLENTY, 64, waits=waits))
     result = run(
         of(function(apps, linear(0.01)), horizon_s=scaled(4000)), policy, interval_s=1000.0
     )

@@ -67,10 +67,10 @@ def test_who_comes_without_any_instance_is_answered_late() -> None:
 def changed(kind: str, replicas: int = 2) -> Scripted:
     """From 10 s on, another class."""
 
-    def script(now: float, view: FunctionLoad) -> Plan | None:
+    def script(now: float, load: FunctionLoad) -> Plan | None:
         if now == 0:
             return plan("f", 1, 2)
-        return plan("f", 2, replicas, kind=kind, cpu=0.5) if now == 10 else view.plan
+        return plan("f", 2, replicas, kind=kind, cpu=0.5) if now == 10 else load.plan
 
     return Scripted(script)
 
@@ -78,10 +78,10 @@ def changed(kind: str, replicas: int = 2) -> Scripted:
 def test_executions_take_longer_while_instances_load_beside() -> None:
     """Two load from 10 s to 12 s on the server of the first, each of which takes a quarter more."""
 
-    def script(now: float, view: FunctionLoad) -> Plan | None:
-        if view.name == "g":
+    def script(now: float, load: FunctionLoad) -> Plan | None:
+        if load.name == "g":
             return plan("g", 1 + (now >= 10), 2 * (now >= 10), cpu=2.0)
-        return view.plan or plan("f", 1, cpu=2.0)
+        return load.plan or plan("f", 1, cpu=2.0)
 
     model = linear(0.4, load_s=LOAD_S)
     served = function(At((8.0, 10.5, 14.0)), model, name="f")
@@ -118,10 +118,10 @@ def test_a_class_of_the_same_name_and_another_size_is_another() -> None:
 def test_where_there_is_no_place_for_one_more_an_old_one_goes_first() -> None:
     """Two of a core on two cores are replaced by others of a core: one at a time, with a gap."""
 
-    def script(now: float, view: FunctionLoad) -> Plan | None:
+    def script(now: float, load: FunctionLoad) -> Plan | None:
         if now == 0:
             return plan("f", 1, 2)
-        return plan("f", 2, 2, batch=2) if now == 10 else view.plan
+        return plan("f", 2, 2, batch=2) if now == 10 else load.plan
 
     model, nodes = function(Every(0.1, 30.0), MODEL), [Node("n", cpu=2.0)]
     result = run(of(model, horizon_s=30.0, nodes=nodes), Scripted(script))
@@ -197,8 +197,8 @@ def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
     The first request is cold, as an idle function has no instance.
     """
 
-    def script(now: float, view: FunctionLoad) -> Plan:
-        wanted = 1 if view.rate_rps else 0
+    def script(now: float, load: FunctionLoad) -> Plan:
+        wanted = 1 if load.rate_rps else 0
         return plan("f", 1 + round(1000 * now), wanted, prewarm_s=35.0, keep_alive_s=50.0)
 
     result = run(of(function(At((1.0, 41.0)), MODEL), horizon_s=45.0), Scripted(script))
@@ -208,8 +208,8 @@ def test_an_instance_is_prewarmed_though_no_plan_asks_for_it() -> None:
 def test_a_function_at_zero_is_planned_for_when_somebody_comes() -> None:
     """Out of turn: the next round would be too late."""
 
-    def script(now: float, view: FunctionLoad) -> Plan:
-        return plan("f", 1 + round(1000 * now), 1 if view.rate_rps else 0)
+    def script(now: float, load: FunctionLoad) -> Plan:
+        return plan("f", 1 + round(1000 * now), 1 if load.rate_rps else 0)
 
     result = run(of(function(At((13.0,)), MODEL), horizon_s=20.0), Scripted(script), cold=True)
     soon_s = 0.3  # reports and rounds of a function that waits do not wait for their turn
@@ -224,10 +224,10 @@ def test_what_was_not_promised_is_refused_and_asked_for_again() -> None:
     No one starts with all at once, as the provider refuses what it cannot promise as a whole.
     """
 
-    def script(now: float, view: FunctionLoad) -> Plan:
-        if view.name == "g":
+    def script(now: float, load: FunctionLoad) -> Plan:
+        if load.name == "g":
             return plan("g", 1 + (now >= 20), 1 - (now >= 20))
-        return view.plan or plan("f", 1, 3)
+        return load.plan or plan("f", 1, 3)
 
     functions = [function(At((1.0,)), MODEL, name=name) for name in "gf"]
     nodes = [Node("n", cpu=3.0)]
@@ -246,9 +246,9 @@ def test_what_was_not_promised_is_refused_and_asked_for_again() -> None:
 def test_an_instance_waits_for_the_place_of_one_that_is_on_its_way_out() -> None:
     """What was promised to another already: its place is free when the old one is gone."""
 
-    def script(now: float, view: FunctionLoad) -> Plan:
+    def script(now: float, load: FunctionLoad) -> Plan:
         later = now >= 10
-        if view.name == "g":
+        if load.name == "g":
             return plan("g", 1 + later, 1 - later)
         return plan("f", 1 + later, 2 + later)
 
@@ -259,7 +259,7 @@ def test_an_instance_waits_for_the_place_of_one_that_is_on_its_way_out() -> None
 
 def test_a_policy_sees_what_is_placed() -> None:
     """The cluster in a snapshot holds the instances there are."""
-    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 3))
+    policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 3))
     nodes = [Node("n", cpu=4.0)]
     scenario = of(function(At((1.0,)), MODEL), horizon_s=20.0, nodes=nodes)
     run(scenario, policy, interval_s=10.0)
@@ -269,7 +269,7 @@ def test_a_policy_sees_what_is_placed() -> None:
 
 def test_a_policy_sees_measured_rates() -> None:
     """The expected rate at first, then what came in the window."""
-    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 1))
+    policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 1))
     run(of(function(Every(0.1, 30.0), MODEL), horizon_s=30.0), policy, window_s=20.0)
     first, *_, last = [snapshot.functions[0].rate_rps for snapshot in policy.seen]
     assert pytest.approx((1.0, 10.0), rel=0.02) == (first, last)

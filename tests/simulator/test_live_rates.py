@@ -13,7 +13,7 @@ def test_a_jump_is_planned_for_between_two_rounds_and_followed() -> None:
     """Rounds are in their turn before it; from then on there is one each tenth of a second."""
     calm, jump = np.arange(0.01, 10.2, 0.05), np.arange(10.2, 20.0, 0.005)
     process = At((*calm.tolist(), *jump.tolist()))
-    policy = Scripted(lambda _, view: view.plan or plan(view.name, 1, 4))
+    policy = Scripted(lambda _, load: load.plan or plan(load.name, 1, 4))
     found = run(
         scenario(function(process, Linear(0.001, 0.0)), horizon_s=20.0),
         policy,

@@ -25,7 +25,7 @@ def whim(seed: int) -> Scripted:
     """Any plans at all."""
     draw = random.Random(seed)
 
-    def script(now: float, view: FunctionLoad) -> Plan | None:
+    def script(now: float, load: FunctionLoad) -> Plan | None:
         if draw.random() < 0.2:
             return None
         names = draw.sample(["a", "b", "c"], draw.randint(1, 3))
@@ -43,7 +43,7 @@ def whim(seed: int) -> Scripted:
         prewarm_s = draw.choice([0.0, 0.5, 3.0])
         version = round(1e6 * now) + draw.randint(1, 9)
         return Plan(
-            view.name,
+            load.name,
             version,
             "whim",
             tuple(classes),

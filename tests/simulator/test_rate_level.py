@@ -27,12 +27,12 @@ BOTH_GIVE = (
 )
 
 
-def following(_: float, view: FunctionLoad) -> Plan:
+def following(_: float, load: FunctionLoad) -> Plan:
     """As many instances as the rate asks for, in batches of 4."""
-    wanted = max(1, round(view.rate_rps / 20))
-    if view.plan and view.plan.classes[0].replicas == wanted:
-        return view.plan
-    return plan("f", view.plan.version + 1 if view.plan else 1, wanted, 4, 0.1)
+    wanted = max(1, round(load.rate_rps / 20))
+    if load.plan and load.plan.classes[0].replicas == wanted:
+        return load.plan
+    return plan("f", load.plan.version + 1 if load.plan else 1, wanted, 4, 0.1)
 
 
 def waves() -> Scenario:

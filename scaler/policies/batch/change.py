@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["in_force", "loading_cost"]
 
 
-def in_force(view: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
+def in_force(load: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
     """The size of instance, batch and window of the plan in force; None if it has no such."""
-    plan = view.plan
+    plan = load.plan
     if plan is None or len(plan.classes) != 1 or not plan.routes:
         return None
     (there,) = plan.classes
@@ -28,11 +28,11 @@ def in_force(view: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, floa
     return None
 
 
-def loading_cost(view: FunctionLoad, choice: Choice, billing: Billing) -> float:
+def loading_cost(load: FunctionLoad, choice: Choice, billing: Billing) -> float:
     """What it costs to load as many instances of another size as there are now."""
-    resources, load_s = choice.kind.resources[choice.size - 1], view.model.load_s
+    resources, load_s = choice.kind.resources[choice.size - 1], load.model.load_s
     one = billing.lifetime(resources, load_s)
     if load_s and not one:
         one = billing.execution(resources, load_s)
-    there = sum(each.total for each in view.running.values())
+    there = sum(each.total for each in load.running.values())
     return max(there, 1) * one

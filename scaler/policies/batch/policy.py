@@ -107,31 +107,31 @@ class Batch:
             predicted=fleet.predicted(count, task.objective_s, load.billing),
         )
 
-    def _task(self, view: FunctionLoad, process: Markovian) -> BatchTask:
+    def _task(self, load: FunctionLoad, process: Markovian) -> BatchTask:
         """What is known of a function at its load; computed once for each."""
-        objective_s, rule = view.tightest_s, view.billing
+        objective_s, rule = load.tightest_s, load.billing
         # What a key refers to by id is kept beside the task, so that no other gets the id.
-        key = (id(view.model), process, objective_s, view.percentile, view.max_batch, id(rule))
+        key = (id(load.model), process, objective_s, load.percentile, load.max_batch, id(rule))
         if key not in self._tasks:
             if len(self._tasks) >= _KEPT:
                 self._tasks.clear()
-            task = BatchTask(self._aims, view, process, objective_s, rule)
-            self._tasks[key] = view.model, rule, task
+            task = BatchTask(self._aims, load, process, objective_s, rule)
+            self._tasks[key] = load.model, rule, task
         return self._tasks[key][2]
 
-    def _arrivals(self, view: FunctionLoad, now_s: float) -> Markovian:
+    def _arrivals(self, load: FunctionLoad, now_s: float) -> Markovian:
         """The process of all requests, as far as it is known; Poisson where only the rate is."""
-        if self._learn and all(app.arrivals is None for app in view.apps):
-            counted = self._counted.setdefault(view.name, CountedArrivals(self._learn))
-            counted.note(now_s, view.rate_rps)
-            if counted.bursty and view.rate_rps > 0:
+        if self._learn and all(app.arrivals is None for app in load.apps):
+            counted = self._counted.setdefault(load.name, CountedArrivals(self._learn))
+            counted.note(now_s, load.rate_rps)
+            if counted.bursty and load.rate_rps > 0:
                 return counted.bursty
         return superposed(
             [
                 app.arrivals
                 if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
                 else Poisson(_rounded(app.rate_rps))
-                for app in view.apps
+                for app in load.apps
             ]
         )
 
@@ -141,7 +141,7 @@ def _rounded(rate_rps: float) -> float:
     return _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
 
 
-def _alike(view: FunctionLoad) -> FunctionLoad:
+def _alike(load: FunctionLoad) -> FunctionLoad:
     """The function with one objective for all of its applications, so that they share a window."""
-    objective_s = view.tightest_s
-    return replace(view, apps=tuple(replace(app, slo_s=objective_s) for app in view.apps))
+    objective_s = load.tightest_s
+    return replace(load, apps=tuple(replace(app, slo_s=objective_s) for app in load.apps))

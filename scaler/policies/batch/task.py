@@ -69,7 +69,7 @@ class BatchTask:
 
     Args:
         aims: What is searched for.
-        view: The function; its plan, instances and queue may change from round to round.
+        load: The function; its plan, instances and queue may change from round to round.
         process: How its requests come.
         objective_s: Its latency objective.
         billing: What executions and instances cost.
@@ -78,18 +78,18 @@ class BatchTask:
     def __init__(
         self,
         aims: Aims,
-        view: FunctionLoad,
+        load: FunctionLoad,
         process: Markovian,
         objective_s: float,
         billing: Billing,
     ) -> None:
         self._aims = aims
-        self._model = view.model
+        self._model = load.model
         self._process = process
         self._objective_s = self._target_s = objective_s
-        self._percentile = view.percentile
+        self._percentile = load.percentile
         self._billing = billing
-        self._kinds = kinds(view.model, view.max_batch, view.percentile)
+        self._kinds = kinds(load.model, load.max_batch, load.percentile)
         self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
         self._known: dict[tuple[int, int, float], Choice] = {}
         self._why_not = "The latency model knows no size of instance."
@@ -102,24 +102,24 @@ class BatchTask:
         """As given."""
         return self._objective_s
 
-    def drafted(self, view: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
+    def drafted(self, load: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:
         """Instances for the function, placed into ``room`` as far as they are new.
 
         Returns:
             The draft, and what its instances do; None where no size of instance is known.
         """
-        draft = Draft(view, (), needed_rps=view.rate_rps)
+        draft = Draft(load, (), needed_rps=load.rate_rps)
         if not self._choices:
             draft.explain.append(self._why_not)
             return draft, self._idle(draft)
-        stays, why = self._stays(view)
+        stays, why = self._stays(load)
         options = [stays, *self._choices] if stays else self._choices
-        best = self._with_room(view, options[:_TRIED], room)
+        best = self._with_room(load, options[:_TRIED], room)
         size = best.fleet.size
         placed = room.place_up_to(size.resources, best.new)
         draft.sizes = (size,)
         draft.instances = Counter({size: best.got - best.new + placed})
-        draft.explain += self._said(view, best, why if best.fleet.choice is stays else "")
+        draft.explain += self._said(load, best, why if best.fleet.choice is stays else "")
         return draft, best.fleet
 
     def _find(self) -> None:
@@ -144,9 +144,9 @@ class BatchTask:
             " that it costs at least."
         )
 
-    def _stays(self, view: FunctionLoad) -> tuple[Choice | None, str]:
+    def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
         """What is in force, if it will do and a change would not pay, and why."""
-        found, best = in_force(view, self._kinds), self._choices[0]
+        found, best = in_force(load, self._kinds), self._choices[0]
         if found is None:
             return None, ""
         if found[0] is best.kind and found[1:] == (best.size, best.window_s):
@@ -157,11 +157,11 @@ class BatchTask:
             return None, ""
         if self._aims.budget is not None:
             return now, "Nothing quicker within the budget is worth a change."
-        saved = (now.cost - best.cost) * view.rate_rps
-        least = self._aims.gain * now.cost * view.rate_rps
+        saved = (now.cost - best.cost) * load.rate_rps
+        least = self._aims.gain * now.cost * load.rate_rps
         if best.kind is not now.kind or best.size != now.size:
-            load = loading_cost(view, best, self._billing)
-            least += load / self._aims.amortised_s
+            loading = loading_cost(load, best, self._billing)
+            least += loading / self._aims.amortised_s
         if saved > least:
             return None, ""
         return now, f"The best would save {saved:.3g} a second, too little for a change."
@@ -173,15 +173,15 @@ class BatchTask:
         return self._known[key]
 
     def _with_room(
-        self, view: FunctionLoad, options: Sequence[Choice], room: ClusterView
+        self, load: FunctionLoad, options: Sequence[Choice], room: ClusterView
     ) -> _Option:
         """The first of which all instances have room, or else that which takes the most."""
         found: list[_Option] = []
         for choice in options:
             fleet = self._fleet(choice)
-            wanted = self._wanted(view, fleet)
-            allowed = int(min(wanted, view.instance_limit))
-            there = min(running(view, (fleet.size,))[fleet.size], allowed)
+            wanted = self._wanted(load, fleet)
+            allowed = int(min(wanted, load.instance_limit))
+            there = min(running(load, (fleet.size,))[fleet.size], allowed)
             new = allowed - there
             new = room.fits(fleet.size.resources, new)
             found.append(_Option(fleet, wanted, there + new, new))
@@ -189,12 +189,12 @@ class BatchTask:
                 return found[-1]
         return max(found, key=lambda option: option.taken_rps)
 
-    def _wanted(self, view: FunctionLoad, fleet: BatchFleet) -> int:
-        if not (view.rate_rps > 0 or view.queued):
-            return view.min_instances
-        taking = math.ceil(view.rate_rps / fleet.size.rate_rps * (1 - 1e-12))
+    def _wanted(self, load: FunctionLoad, fleet: BatchFleet) -> int:
+        if not (load.rate_rps > 0 or load.queued):
+            return load.min_instances
+        taking = math.ceil(load.rate_rps / fleet.size.rate_rps * (1 - 1e-12))
         needed = fleet.needed(self._target_s, 1 - self._percentile)
-        return max(taking, needed, view.min_instances, 1)
+        return max(taking, needed, load.min_instances, 1)
 
     def _fleet(self, choice: Choice) -> BatchFleet:
         key = (id(choice.kind), choice.size, choice.window_s)
@@ -213,10 +213,10 @@ class BatchTask:
         draft.instances = Counter({fleet.size: 0})
         return fleet
 
-    def _said(self, view: FunctionLoad, option: _Option, why: str) -> list[str]:
+    def _said(self, load: FunctionLoad, option: _Option, why: str) -> list[str]:
         choice = option.fleet.choice
         share, target_ms = self._percentile, self._target_s * _MS_PER_S
-        asked = f"{view.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
+        asked = f"{load.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
         window_ms = choice.window_s * _MS_PER_S
         leaves = f"{window_ms:.4g} ms after their first request"
         batches = f"batches of up to {choice.size}, which leave full or {leaves}"

@@ -24,14 +24,14 @@ class Draft:
     """What a function will have.
 
     Attributes:
-        view: The function.
+        load: The function's.
         sizes: What its instances may be.
         instances: What it has, or is to get.
         needed_rps: What they must be able to take.
         explain: Sentences for an operator.
     """
 
-    view: FunctionLoad
+    load: FunctionLoad
     sizes: tuple[Size, ...]
     instances: Counter[Size] = field(default_factory=Counter)
     needed_rps: float = 0.0
@@ -46,15 +46,15 @@ class Draft:
     @property
     def unplaced_rps(self) -> float:
         """The part of the function's rate that goes with what is missing."""
-        rate_rps = self.view.rate_rps
+        rate_rps = self.load.rate_rps
         return rate_rps * self.missing_rps / self.needed_rps if self.needed_rps else 0.0
 
 
-def running(view: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
+def running(load: FunctionLoad, sizes: Sequence[Size]) -> Counter[Size]:
     """The instances there are of those sizes, whichever pool they are in."""
     own = {size: size for size in sizes}
     found: Counter[Size] = Counter()
-    for size, there in view.running.items():
+    for size, there in load.running.items():
         known = own.get(replace(size, pool=0) if size.pool else size)
         if known:
             found[known] += there.total

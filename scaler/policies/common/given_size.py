@@ -17,7 +17,7 @@ __all__ = ["given_size"]
 
 
 def given_size(
-    view: FunctionLoad,
+    load: FunctionLoad,
     cpu: float | None = None,
     gpu: float | None = None,
     batch: int | None = None,
@@ -28,13 +28,13 @@ def given_size(
     one batch, or else of all. None where the model does not know any.
     """
     sizes = [
-        size for tried in _configurations(view, cpu, gpu, batch) if (size := view.size(*tried))
+        size for tried in _configurations(load, cpu, gpu, batch) if (size := load.size(*tried))
     ]
     for executions in (2, 1, 0):
         in_time = [
             size
             for size in sizes
-            if (executions if size.batch > 1 else min(executions, 1)) * size.exec_s <= view.slo_s
+            if (executions if size.batch > 1 else min(executions, 1)) * size.exec_s <= load.slo_s
         ]
         if in_time:
             return min(in_time, key=lambda size: (size.units, -size.rate_rps, size.batch))
@@ -42,10 +42,10 @@ def given_size(
 
 
 def _configurations(
-    view: FunctionLoad, cpu: float | None, gpu: float | None, batch: int | None
+    load: FunctionLoad, cpu: float | None, gpu: float | None, batch: int | None
 ) -> Iterator[tuple[int, float, float]]:
     """What the model would try, with what is given put in."""
-    known = list(view.model.configurations(max(view.max_batch, batch or 1)))
+    known = list(load.model.configurations(max(load.max_batch, batch or 1)))
     batches = sorted({c.batch for c in known} if batch is None else {batch})
     sizes = sorted({(c.cpu if cpu is None else cpu, c.gpu if gpu is None else gpu) for c in known})
     return ((tried, *size) for size in sizes for tried in batches)

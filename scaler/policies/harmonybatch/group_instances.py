@@ -20,42 +20,42 @@ _SPARE = 1.3  # times as many instances as are wanted stay
 _ROUNDING = 1e-9
 
 
-def wanted(groups: Sequence[Group], view: FunctionLoad, waiting: float) -> list[int]:
+def wanted(groups: Sequence[Group], load: FunctionLoad, waiting: float) -> list[int]:
     """Instances for each group, for the rates measured last if those are above the average.
 
     Args:
         groups: All of the function's.
-        view: The function.
+        load: The function's.
         waiting: Share of batches that may find all instances busy.
     """
     counts = []
     for group in groups:
-        rate = max(_measured_rps(group, view), group.rate_rps)
-        if rate < _IDLE_RPS * len(view.apps):
-            counts.append(0 if view.rate_rps == 0 else 1)
+        rate = max(_measured_rps(group, load), group.rate_rps)
+        if rate < _IDLE_RPS * len(load.apps):
+            counts.append(0 if load.rate_rps == 0 else 1)
             continue
-        full_s = view.model.predict(*group.configuration, view.percentile) or math.inf
+        full_s = load.model.predict(*group.configuration, load.percentile) or math.inf
         count = enough(rate / group.mean_batch * group.mean_exec_s, waiting)
         counts.append(max(count, math.ceil(rate * full_s / group.configuration.batch)))
-    counts[0] += max(view.min_instances - sum(counts), 0)
+    counts[0] += max(load.min_instances - sum(counts), 0)
     return counts
 
 
 def placed(
-    groups: Mapping[Size, Group], counts: Sequence[int], view: FunctionLoad, room: ClusterView
+    groups: Mapping[Size, Group], counts: Sequence[int], load: FunctionLoad, room: ClusterView
 ) -> list[int]:
     """How many of those wanted there are or have room, within the function's bound.
 
     Args:
         groups: All of the function's, by the size of their instances.
         counts: How many each wants.
-        view: The function.
+        load: The function's.
         room: The servers, on which the missing ones are placed.
     """
-    left = view.instance_limit
+    left = load.instance_limit
     found = []
     for size, count in zip(groups, counts, strict=True):
-        there = view.running[size].total if size in view.running else 0
+        there = load.running[size].total if size in load.running else 0
         # A few too many are no reason to stop any.
         few = there if count < there <= _SPARE * count + 1 else count
         most = int(min(few, left))
@@ -66,15 +66,15 @@ def placed(
     return found
 
 
-def missing_rps(view: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:
+def missing_rps(load: FunctionLoad, groups: Mapping[Size, Group], counts: Sequence[int]) -> float:
     """What instances cannot take, and what no instance is fast enough for."""
-    missing = view.rate_rps - sum(
-        min(_measured_rps(group, view), count * size.rate_rps)
+    missing = load.rate_rps - sum(
+        min(_measured_rps(group, load), count * size.rate_rps)
         for (size, group), count in zip(groups.items(), counts, strict=True)
     )
-    return missing if missing > _ROUNDING * view.rate_rps else 0.0
+    return missing if missing > _ROUNDING * load.rate_rps else 0.0
 
 
-def _measured_rps(group: Group, view: FunctionLoad) -> float:
-    rates = {app.name: app.rate_rps for app in view.apps}
+def _measured_rps(group: Group, load: FunctionLoad) -> float:
+    rates = {app.name: app.rate_rps for app in load.apps}
     return sum(rates[app] for member in group.members for app in member.apps)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["groups_in", "proposal", "sized"]
 
 
-def sized(view: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
+def sized(load: FunctionLoad, groups: Sequence[Group]) -> dict[Size, Group]:
     """Each group by the size of its instances; those of one size in pools of their own."""
     pools: Counter[Configuration] = Counter()
     found = {}
     for group in groups:
-        size = view.size(*group.configuration)
+        size = load.size(*group.configuration)
         assert size is not None  # noqa: S101  the group could not have been settled
         own = replace(size, pool=pools[group.configuration], min_rps=0.0)
         found[own] = group

@@ -100,7 +100,7 @@ class HarmonyBatch:
 
     def _groups(
         self,
-        view: FunctionLoad,
+        load: FunctionLoad,
         members: Sequence[Member],
         provisioner: Provisioner,
         room: ClusterView,
@@ -108,29 +108,29 @@ class HarmonyBatch:
         """The best groups, or those in force where they are as good or others have no room."""
         best = provisioner.groups(members, self._params.grouping)
         served = [member for group in best for member in group.members]
-        if len(best) > 1 and sum(self._wanted(best, view)) > view.instance_limit:
+        if len(best) > 1 and sum(self._wanted(best, load)) > load.instance_limit:
             best = provisioner.groups(served, "together")
-        if not (best and view.plan):
+        if not (best and load.plan):
             return best
-        there = groups_in(view.plan, served, provisioner.settling)
+        there = groups_in(load.plan, served, provisioner.settling)
         if not there:
             return best
-        counts = self._wanted(best, view)
-        fit = placed(sized(view, best), counts, view, room.copy())
-        if sum(fit) < min(sum(counts), view.instance_limit) or self._stays(there, best, view):
+        counts = self._wanted(best, load)
+        fit = placed(sized(load, best), counts, load, room.copy())
+        if sum(fit) < min(sum(counts), load.instance_limit) or self._stays(there, best, load):
             return there
         return best
 
-    def _stays(self, there: Sequence[Group], best: Sequence[Group], view: FunctionLoad) -> bool:
+    def _stays(self, there: Sequence[Group], best: Sequence[Group], load: FunctionLoad) -> bool:
         """Whether the groups in force meet the objectives, and others are not worth the move."""
-        if max(group.late for group in there) > 1 - view.percentile:
+        if max(group.late for group in there) > 1 - load.percentile:
             return False
         now, then = (sum(g.cost * g.rate_rps for g in groups) for groups in (there, best))
         present: Counter[Configuration] = Counter()
-        for group, count in zip(there, self._wanted(there, view), strict=True):
+        for group, count in zip(there, self._wanted(there, load), strict=True):
             present[group.configuration] += count
-        rule, load_s, move = view.billing, view.model.load_s, 0.0
-        for group, count in zip(best, self._wanted(best, view), strict=True):
+        rule, load_s, move = load.billing, load.model.load_s, 0.0
+        for group, count in zip(best, self._wanted(best, load), strict=True):
             started = max(count - present[group.configuration], 0)
             present[group.configuration] -= min(count, present[group.configuration])
             loading = rule.execution(group.resources, load_s)
@@ -138,18 +138,18 @@ class HarmonyBatch:
         saved = now - then
         return saved <= self._params.hysteresis * now or saved * self._params.horizon_s <= move
 
-    def _wanted(self, groups: Sequence[Group], view: FunctionLoad) -> list[int]:
-        return wanted(groups, view, self._params.waiting)
+    def _wanted(self, groups: Sequence[Group], load: FunctionLoad) -> list[int]:
+        return wanted(groups, load, self._params.waiting)
 
-    def _provisioner(self, view: FunctionLoad) -> Provisioner:
-        rule, params = view.billing, self._params
-        key = (id(view.model), id(rule), view.max_batch, view.percentile)
+    def _provisioner(self, load: FunctionLoad) -> Provisioner:
+        rule, params = load.billing, self._params
+        key = (id(load.model), id(rule), load.max_batch, load.percentile)
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            miss = (1 - view.percentile) * (1 - params.spare)
-            made = Provisioner(view.model, rule, view.max_batch, miss, params.waiting)
-            self._known[key] = (view.model, rule, made)
+            miss = (1 - load.percentile) * (1 - params.spare)
+            made = Provisioner(load.model, rule, load.max_batch, miss, params.waiting)
+            self._known[key] = (load.model, rule, made)
         return self._known[key][2]
 
 

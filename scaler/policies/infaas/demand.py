@@ -61,9 +61,9 @@ class Rates:
         self._calm_s = calm_s
         self._known: dict[tuple[str, str], _Memory] = {}
 
-    def of(self, view: FunctionLoad, now_s: float) -> Demand:
+    def of(self, load: FunctionLoad, now_s: float) -> Demand:
         """What to plan for, having seen this."""
-        both = [self._seen(view.name, app.name, app.rate_rps, now_s) for app in view.apps]
+        both = [self._seen(load.name, app.name, app.rate_rps, now_s) for app in load.apps]
         return Demand(tuple(now for now, _ in both), tuple(peak for _, peak in both))
 
     def _seen(self, function: str, app: str, rate_rps: float, now_s: float) -> tuple[float, float]:

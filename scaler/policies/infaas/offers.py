@@ -70,22 +70,22 @@ class Offers:
         # A model need not be hashable. It is kept beside its offers, so no other gets its id.
         self._known: dict[object, tuple[LatencyModel, tuple[Offer, ...]]] = {}
 
-    def of(self, view: FunctionLoad) -> tuple[Offer, ...]:
+    def of(self, load: FunctionLoad) -> tuple[Offer, ...]:
         """All offers that suit at least an application's objective, whatever their accuracy."""
-        slos = frozenset(app.slo_s for app in view.apps) or frozenset({view.slo_s})
-        key = (id(view.model), slos, view.percentile, view.max_batch, view.prices)
+        slos = frozenset(app.slo_s for app in load.apps) or frozenset({load.slo_s})
+        key = (id(load.model), slos, load.percentile, load.max_batch, load.prices)
         if key not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[key] = (view.model, tuple(_offers(view, slos)))
+            self._known[key] = (load.model, tuple(_offers(load, slos)))
         return self._known[key][1]
 
 
-def _offers(view: FunctionLoad, slos: frozenset[float]) -> Iterator[Offer]:
-    for variant, accuracy, model in _variants(view.model):
+def _offers(load: FunctionLoad, slos: frozenset[float]) -> Iterator[Offer]:
+    for variant, accuracy, model in _variants(load.model):
         sizes: dict[tuple[float, float], list[Size]] = {}
-        for configuration in model.configurations(view.max_batch):
-            size = _size(view, variant, accuracy, configuration)
+        for configuration in model.configurations(load.max_batch):
+            size = _size(load, variant, accuracy, configuration)
             if size:
                 sizes.setdefault((size.cpu, size.gpu), []).append(size)
         for of_shape in sizes.values():
@@ -105,16 +105,16 @@ def _variants(model: LatencyModel) -> list[tuple[str, float, LatencyModel]]:
     return [(each.name, each.accuracy, model.of(each.name) or model) for each in model.variants]
 
 
-def single_offers(view: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
+def single_offers(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
     """Each variant for one request at a time, where that is not among the offers.
 
     No objective that is known of asks for it, but the next request may.
     """
     known = {offer.size.variant for offer in offers if offer.size.batch == 1}
     found = []
-    for variant, accuracy, model in _variants(view.model):
+    for variant, accuracy, model in _variants(load.model):
         for configuration in () if variant in known else model.configurations(1):
-            size = _size(view, variant, accuracy, configuration)
+            size = _size(load, variant, accuracy, configuration)
             if size:
                 found.append(Offer(size, accuracy, model.load_s))
     return found
@@ -130,7 +130,7 @@ def _in_time(size: Size, slo_s: float) -> bool:
 
 
 def _size(
-    view: FunctionLoad, variant: str, accuracy: float, configuration: tuple[int, float, float]
+    load: FunctionLoad, variant: str, accuracy: float, configuration: tuple[int, float, float]
 ) -> Size | None:
-    size = view.size(*configuration, variant)
+    size = load.size(*configuration, variant)
     return replace(size, accuracy=accuracy, min_rps=0.0) if size else None

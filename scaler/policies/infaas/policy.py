@@ -107,53 +107,53 @@ class Infaas:
         missing_rps = unplaced_rps(load, task, solution)
         return variant_proposal(load, offers, task, solution, missing_rps, _on_offer(load, offers))
 
-    def _ranked(self, view: FunctionLoad) -> list[Offer]:
+    def _ranked(self, load: FunctionLoad) -> list[Offer]:
         """What may run, the cheapest first."""
         offers = sorted(
-            self._offers.of(view),
+            self._offers.of(load),
             key=lambda o: (o.size.price_per_s, o.size.exec_s, -o.size.batch, o.size.variant),
         )
         if self._params.scaling == "replicate":
-            return self._only(view, offers)
+            return self._only(load, offers)
         return offers
 
-    def _only(self, view: FunctionLoad, offers: list[Offer]) -> list[Offer]:
+    def _only(self, load: FunctionLoad, offers: list[Offer]) -> list[Offer]:
         """The offer that all applications can use and that takes a request for the least."""
-        suiting = [offer for offer in offers if all(offer.suits(app) for app in view.apps)]
-        if view.name not in self._chosen and suiting:
+        suiting = [offer for offer in offers if all(offer.suits(app) for app in load.apps)]
+        if load.name not in self._chosen and suiting:
             best = min(suiting, key=_of_request)
-            self._chosen[view.name] = best.size.name
-        return [offer for offer in suiting if offer.size.name == self._chosen[view.name]]
+            self._chosen[load.name] = best.size.name
+        return [offer for offer in suiting if offer.size.name == self._chosen[load.name]]
 
-    def _task(self, view: FunctionLoad, offers: Sequence[Offer], room: ClusterView) -> Task:
+    def _task(self, load: FunctionLoad, offers: Sequence[Offer], room: ClusterView) -> Task:
         """What is to be decided: for the rates of now if they need more, else for the peak."""
         params = self._params
         options = tuple(
             Option(o.size.rate_rps, o.size.price_per_s, o.load_s, *o.size.resources[:2])
             for o in offers
         )
-        running = running_offers(view, offers)
-        demand = self._rates.of(view, view.now_s)
+        running = running_offers(load, offers)
+        demand = self._rates.of(load, load.now_s)
         free = room.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
         whole = (free[0] + used[0], free[1] + used[1])
-        task = Task(options, running, (), params.loading, whole, view.instance_limit)
+        task = Task(options, running, (), params.loading, whole, load.instance_limit)
         costs = [_of_request(o) for o in offers]
-        now = replace(task, needs=self._needs(view, offers, costs, demand.now))
+        now = replace(task, needs=self._needs(load, offers, costs, demand.now))
         if any(now.missing(now.solution(running))):
             return now
-        return replace(task, needs=self._needs(view, offers, costs, demand.peak))
+        return replace(task, needs=self._needs(load, offers, costs, demand.peak))
 
     def _needs(
         self,
-        view: FunctionLoad,
+        load: FunctionLoad,
         offers: Sequence[Offer],
         costs: Sequence[float],
         rates_rps: Sequence[float],
     ) -> tuple[Need, ...]:
-        miss = 1 - view.percentile if self._params.reserve else 1.0
+        miss = 1 - load.percentile if self._params.reserve else 1.0
         needs = []
-        for app, rate_rps in zip(view.apps, rates_rps, strict=True):
+        for app, rate_rps in zip(load.apps, rates_rps, strict=True):
             need_rps = rate_rps * self._params.slack
             worth = tuple(
                 o.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
@@ -173,7 +173,7 @@ class Infaas:
 
     def _placed(
         self,
-        view: FunctionLoad,
+        load: FunctionLoad,
         task: Task,
         solution: Solution,
         offers: Sequence[Offer],
@@ -181,8 +181,8 @@ class Infaas:
     ) -> Solution:
         """The part of it that there is room for; while some lacks room, nothing needed goes."""
         wanted = list(solution.counts)
-        if offers and sum(wanted) < view.min_instances:
-            wanted[0] += view.min_instances - sum(wanted)
+        if offers and sum(wanted) < load.min_instances:
+            wanted[0] += load.min_instances - sum(wanted)
         added = [
             room.place_up_to(offer.size.resources, count - there) if count > there else 0
             for offer, count, there in zip(offers, wanted, task.running, strict=True)
@@ -193,7 +193,7 @@ class Infaas:
         ]
         if counts != wanted and sum(task.running) + sum(added) <= task.most:
             held = [there + more for there, more in zip(task.running, added, strict=True)]
-            counts = _without_idle(task, held, wanted, view.min_instances)
+            counts = _without_idle(task, held, wanted, load.min_instances)
         return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
 
 
@@ -215,8 +215,8 @@ def _of_request(offer: Offer) -> float:
     return offer.size.price_per_s / offer.size.rate_rps
 
 
-def _on_offer(view: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:
+def _on_offer(load: FunctionLoad, offers: Sequence[Offer]) -> tuple[Size, ...]:
     """What requests may choose from: the sizes there could be, and each variant one by one."""
-    if not isinstance(view.model, VariantSet):
+    if not isinstance(load.model, VariantSet):
         return ()
-    return tuple(offer.size for offer in (*offers, *single_offers(view, offers)))
+    return tuple(offer.size for offer in (*offers, *single_offers(load, offers)))

@@ -27,7 +27,7 @@ Fleet = Counter["Offer"]
 
 
 def variant_proposal(
-    view: FunctionLoad,
+    load: FunctionLoad,
     offers: Sequence[Offer],
     task: Task,
     solution: Solution,
@@ -37,7 +37,7 @@ def variant_proposal(
     """What was decided, as a proposal.
 
     Args:
-        view: The function.
+        load: The function's.
         offers: What there is, the cheapest first; the options of the task.
         task: What was to be decided, with a need for each application.
         solution: What was.
@@ -50,14 +50,14 @@ def variant_proposal(
     ]
     targets = {
         app.name: _target(app, fleet, own, offers)
-        for app, own in zip(view.apps, shares, strict=True)
+        for app, own in zip(load.apps, shares, strict=True)
     }
     wanted = {offer.size: fleet[offer] for offer in offers if fleet[offer]}
     for target in targets.values():
         for offer in target:
             wanted.setdefault(offer.size, 0)
     explain = [
-        _said(app, need, own) for app, need, own in zip(view.apps, task.needs, shares, strict=True)
+        _said(app, need, own) for app, need, own in zip(load.apps, task.needs, shares, strict=True)
     ]
     if missing_rps:
         explain.append(f"{missing_rps:.4g} requests/s find no room, or no variant that suits them.")
@@ -71,23 +71,23 @@ def variant_proposal(
         },
         explain=explain,
         unserved_rps=missing_rps,
-        predicted=_predicted(view, task, solution),
+        predicted=_predicted(load, task, solution),
         on_offer=on_offer,
     )
 
 
-def running_offers(view: FunctionLoad, offers: Sequence[Offer]) -> Counts:
+def running_offers(load: FunctionLoad, offers: Sequence[Offer]) -> Counts:
     """Instances that there are of each offer."""
-    there = running(view, [offer.size for offer in offers])
+    there = running(load, [offer.size for offer in offers])
     return tuple(there[offer.size] for offer in offers)
 
 
-def unplaced_rps(view: FunctionLoad, task: Task, solution: Solution) -> float:
+def unplaced_rps(load: FunctionLoad, task: Task, solution: Solution) -> float:
     """Requests per second that nothing takes, of all applications."""
     missing = task.missing(solution)
     return sum(
         app.rate_rps * lacking / need.rate_rps
-        for app, need, lacking in zip(view.apps, task.needs, missing, strict=True)
+        for app, need, lacking in zip(load.apps, task.needs, missing, strict=True)
         if lacking
     )
 
@@ -98,9 +98,9 @@ def _worked(offers: Sequence[Offer], need: Need, own: Sequence[float]) -> dict[O
     return {offer: part * worth for offer, part, worth in parts if part}
 
 
-def _predicted(view: FunctionLoad, task: Task, solution: Solution) -> Predicted:
+def _predicted(load: FunctionLoad, task: Task, solution: Solution) -> Predicted:
     cost_s = sum(o.cost * n for o, n in zip(task.options, solution.counts, strict=True))
-    return Predicted(cost_per_request=cost_s / view.rate_rps if view.rate_rps else None)
+    return Predicted(cost_per_request=cost_s / load.rate_rps if load.rate_rps else None)
 
 
 def _said(app: Application, need: Need, worked: Mapping[Offer, float]) -> str:

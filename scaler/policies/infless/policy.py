@@ -100,32 +100,32 @@ class Infless:
             draft, unserved_rps = task.draft, task.draft.unplaced_rps
             self._add_least(draft, cluster)
             draft.explain += _said(draft, before.instances - after)
-            proposals[draft.view.name] = self._proposal(draft, unserved_rps)
+            proposals[draft.load.name] = self._proposal(draft, unserved_rps)
         return proposals
 
-    def _running(self, view: FunctionLoad) -> Draft:
-        objective = Objective.of(view, self._params.offset, rounded=self._params.rounded)
-        sizes = self._sizes.of(view.model, objective, view.prices)
-        return Draft(view, sizes, running(view, sizes), view.rate_rps)
+    def _running(self, load: FunctionLoad) -> Draft:
+        objective = Objective.of(load, self._params.offset, rounded=self._params.rounded)
+        sizes = self._sizes.of(load.model, objective, load.prices)
+        return Draft(load, sizes, running(load, sizes), load.rate_rps)
 
     def _kept(self, there: Draft) -> Task:
         """What is left once those with too little to do have been released."""
-        view = there.view
-        demand = Demand(view.rate_rps, view.tightest_s, 1 - view.percentile)
+        load = there.load
+        demand = Demand(load.rate_rps, load.tightest_s, 1 - load.percentile)
 
         def needed_rps(instances: Counter[Size]) -> float:
-            return demand.having(instances).needed_rps if self._priced else view.rate_rps
+            return demand.having(instances).needed_rps if self._priced else load.rate_rps
 
-        most = view.instance_limit
+        most = load.instance_limit
         instances = rate_shares.release(
-            there.instances, needed_rps, self._params.alpha, self._least(view), most
+            there.instances, needed_rps, self._params.alpha, self._least(load), most
         )
         draft = replace(there, instances=instances)
         return Task(draft, demand.having(instances), most - instances.total())
 
-    def _least(self, view: FunctionLoad) -> int:
+    def _least(self, load: FunctionLoad) -> int:
         """With a keep-alive one that is idle costs nothing, and can be woken."""
-        least = view.min_instances
+        least = load.min_instances
         return max(least, 1) if self._params.keep_alive_s is not None else least
 
     def _add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
@@ -143,7 +143,7 @@ class Infless:
         """
         if draft.sizes:
             smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_rps))
-            lacking = self._least(draft.view) - draft.instances.total()
+            lacking = self._least(draft.load) - draft.instances.total()
             placed = cluster.place_up_to(smallest.resources, lacking) if lacking > 0 else 0
             if placed or not draft.instances:
                 draft.instances[smallest] += placed
@@ -161,26 +161,26 @@ class Infless:
     def _wait_s(self, draft: Draft) -> float:
         """How long a request may wait for company; not at all where batches would not fill."""
         batching = [size.exec_s for size in draft.instances if size.batch > 1]
-        plan = draft.view.plan
+        plan = draft.load.plan
         waits = plan is not None and any(route.max_wait_s for route in plan.routes)
         share = _STILL if waits else 1.0  # or it would change with every rate near the least
-        if not batching or draft.view.rate_rps < share * rate_shares.rate_low(draft.instances):
+        if not batching or draft.load.rate_rps < share * rate_shares.rate_low(draft.instances):
             return 0.0
         executions = 2 if self._priced else 1
-        return max(draft.view.tightest_s - executions * max(batching), 0.0)
+        return max(draft.load.tightest_s - executions * max(batching), 0.0)
 
 
 def _shares(draft: Draft) -> dict[str, dict[Size, float]]:
     """What each size gets by INFless's dispatch; nothing where no instance runs."""
-    each = rate_shares.rates(draft.view.rate_rps, draft.instances)
+    each = rate_shares.rates(draft.load.rate_rps, draft.instances)
     shares = {size: each[size] * count for size, count in draft.instances.items()}
     return {"*": shares} if sum(shares.values()) > 0 else {}
 
 
 def _said(draft: Draft, released: Counter[Size]) -> list[str]:
-    view = draft.view
-    slo_ms = view.tightest_s * 1000
-    said = f"{view.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
+    load = draft.load
+    slo_ms = load.tightest_s * 1000
+    said = f"{load.rate_rps:.4g} requests/s within {slo_ms:.4g} ms: {listed(draft.instances)}"
     sentences = [f"{said}, which take {rate_shares.rate_high(draft.instances):.4g}."]
     if released:
         sentences.append(f"Released {listed(released)}, which had too little to do.")

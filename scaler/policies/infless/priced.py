@@ -194,7 +194,7 @@ class PricedSearch:
 def _billed(tasks: Sequence[Task]) -> int:
     """Where on the grid a core costs what it does on the bill, against a percent of a GPU."""
     for task in tasks:
-        prices = task.draft.view.prices
+        prices = task.draft.load.prices
         core_s = prices.per_second(Resources(1.0)) - prices.per_second(Resources(0.0))
         for size in (size for size in task.draft.sizes if size.resources.gpu):
             bare = size.resources._replace(gpu=0.0, gpu_gb=0.0)

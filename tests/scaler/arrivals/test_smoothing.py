@@ -11,7 +11,7 @@ from carpool.scaling import Application, FunctionLoad
 from scaler.arrivals.smoothing import SmoothRates
 
 
-def view(rate_rps: float) -> FunctionLoad:
+def load(rate_rps: float) -> FunctionLoad:
     """A function with one application."""
     apps = (Application("all", 1.0, rate_rps),)
     return FunctionLoad("f", Linear(0.1, 0.01), 1.0, 0.99, 8, apps)
@@ -20,7 +20,7 @@ def view(rate_rps: float) -> FunctionLoad:
 def rates(measured: list[float], over_s: float = 60.0, step_s: float = 10.0) -> list[float]:
     """What a policy sees of rates measured one after the other."""
     smooth = SmoothRates(over_s)
-    return [smooth.smoothed(view(rate), step_s * n)[0].rate_rps for n, rate in enumerate(measured)]
+    return [smooth.smoothed(load(rate), step_s * n)[0].rate_rps for n, rate in enumerate(measured)]
 
 
 def test_the_past_fades() -> None:

@@ -32,7 +32,7 @@ from scaler.control.shadow_policy import Shadow
 from scaler.control.sidecar_config import SidecarConfig
 from scaler.control.sync_pace import Pace
 from scaler.planning.cost import Prices
-from tests.scaler.views import snapshot, view
+from tests.scaler.loads import load, snapshot
 
 if TYPE_CHECKING:
     from scaler.planning.snapshot import Snapshot
@@ -339,7 +339,7 @@ def test_a_shadow_is_counted_beside_what_is_real() -> None:
     """It sees its own plans carried out at once, and both are added up over time."""
     shadow = Shadow("twice", _Twice())
     there = {"large": Instances(ready=1)}
-    live = view(20.0, name="f", plan=plan(LARGE), there=there)
+    live = load(20.0, name="f", plan=plan(LARGE), there=there)
     for now_s in (0.0, 10.0, 20.0):
         shadow.plan(replace(snapshot(live, now_s=now_s), prices=Prices("reserved", cpu_core_s=1.0)))
     assert 80.0 == shadow.live["f"].core_s

@@ -1,4 +1,4 @@
-"""One function under the scaler: views for policies, plans into actions and orders."""
+"""One function under the scaler: loads for policies, plans into actions and orders."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def deployed(controller: Controller, kind: str, replicas: int) -> dict[str, Stat
 
 
 def test_a_function_without_a_model_is_measured_first() -> None:
-    """One size, as it says of itself, until batches have been seen; then there is a view."""
+    """One size, as it says of itself, until batches have been seen; then there is a load."""
     controller = Controller(base(**{"com.carpool.scale.min": "1"}), Dependencies())
-    assert controller.view(0.0) is None
+    assert controller.load(0.0) is None
     first = controller.first_plan()
     assert ("first", 2.0, 8, 1) == (
         first.classes[0].name,
@@ -57,7 +57,7 @@ def test_a_function_without_a_model_is_measured_first() -> None:
         first.classes[0].replicas,
     )
     controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
-    seen = controller.view(1.0)
+    seen = controller.load(1.0)
     assert seen is not None
     assert MODEL == seen.model
 
@@ -66,9 +66,9 @@ def test_what_was_learned_stays_while_the_labels_do() -> None:
     """Calls are counted in what the gateway lists; that makes no other function of it."""
     controller = Controller(base(), Dependencies())
     controller.reported(report(classes=(ClassReport("first", 9, 9, 0.2, 0.02, 0.002),)), 1.0, 1.0)
-    before = controller.view(1.0)
+    before = controller.load(1.0)
     controller.observe(Status.of({**base().document, "invocationCount": 7.0}), {})
-    after = controller.view(1.0)
+    after = controller.load(1.0)
     assert before is not None
     assert after is not None
     assert before.model is after.model
@@ -90,7 +90,7 @@ def test_an_instance_is_as_large_as_labels_limits_or_nobody_say() -> None:
         assert (cores if labels else 3.0) == controller.first_plan().classes[0].cpu
 
 
-def test_a_view_shows_loads_and_bounds() -> None:
+def test_a_load_has_rates_and_bounds() -> None:
     """Rates by application, requests without one apart, instances of the plan in force."""
     labels = {"com.carpool.scale.min": "1", "com.carpool.scale.max": "9"}
     status = base(**labels)
@@ -99,7 +99,7 @@ def test_a_view_shows_loads_and_bounds() -> None:
     controller = Controller(status, Dependencies(models={"f": MODEL}))
     apps = (AppReport("web", 30), AppReport("*", 10))
     controller.reported(report(apps=apps, queued=4), 1.0, 1.0)
-    seen = controller.view(1.0)
+    seen = controller.load(1.0)
     assert seen is not None
     rates = {app.name: app.rate_rps for app in seen.apps}
     assert {"web": 0.09, "(no application)": 0.2} == {app.name: app.slo_s for app in seen.apps}

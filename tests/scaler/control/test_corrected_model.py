@@ -24,7 +24,7 @@ from scaler.control.class_function import Status
 from scaler.control.controller import Controller
 from scaler.control.dependencies import Dependencies
 from scaler.planning.sizing import Objective
-from tests.scaler.views import view
+from tests.scaler.loads import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -252,7 +252,7 @@ def test_a_wrong_form_is_bounded_too() -> None:
 
 def test_the_offset_of_a_plan_is_the_known_error() -> None:
     """Until it is known, the policy's own."""
-    unknown = view(100.0)
+    unknown = load(100.0)
     assert 0.1 == Objective.of(unknown, 0.1).offset
     assert 0.02 == Objective.of(replace(unknown, error=0.02), 0.1).offset
 
@@ -277,14 +277,14 @@ def report(factor: float, number: int, name: str = "b8-c1") -> FrontReport:
 
 
 def test_a_function_is_planned_with_what_its_batches_take() -> None:
-    """A view has the corrected model and its error; decisions and troubles name the drift."""
+    """A load has the corrected model and its error; decisions and troubles name the drift."""
     found = controller()
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
-    seen_view = found.view(10.0)
-    assert seen_view is not None
-    assert pytest.approx(1.8 * plain_s(8), rel=0.05) == seen_view.model.predict(8, 1.0, 0.0)
-    assert 0.02 == seen_view.error
+    seen_load = found.load(10.0)
+    assert seen_load is not None
+    assert pytest.approx(1.8 * plain_s(8), rel=0.05) == seen_load.model.predict(8, 1.0, 0.0)
+    assert 0.02 == seen_load.error
     found.step(10.0, 10.0)
     assert any("measure its latency model again" in note for note in found.notes)
     assert any("Measured: batches take" in decision.text for decision in found.decisions)
@@ -295,10 +295,10 @@ def test_batches_of_unknown_classes_say_nothing() -> None:
     found = controller()
     for number in range(20):
         found.reported(report(1.8, number, "gone"), number / 2, number / 2)
-    seen_view = found.view(10.0)
-    assert seen_view is not None
-    assert MODEL is seen_view.model
-    assert seen_view.error is None
+    seen_load = found.load(10.0)
+    assert seen_load is not None
+    assert MODEL is seen_load.model
+    assert seen_load.error is None
 
 
 def test_a_learned_model_is_not_corrected_twice() -> None:
@@ -306,20 +306,20 @@ def test_a_learned_model_is_not_corrected_twice() -> None:
     found = controller(named=False)
     for number in range(20):
         found.reported(report(1.8, number), number / 2, number / 2)
-        found.view(number / 2)
-    seen_view = found.view(10.0)
-    assert seen_view is not None
-    assert isinstance(seen_view.model, Linear)
-    assert 0.02 == seen_view.error
+        found.load(number / 2)
+    seen_load = found.load(10.0)
+    assert seen_load is not None
+    assert isinstance(seen_load.model, Linear)
+    assert 0.02 == seen_load.error
 
 
 def test_a_correction_is_kept_with_its_function() -> None:
-    """After a restart the first view has it."""
+    """After a restart the first load has it."""
     before, after = controller(), controller()
     for number in range(20):
         before.reported(report(1.4, number), number / 2, number / 2)
-    before.view(10.0)
+    before.load(10.0)
     after.absorb(before.to_dict(), None, 0.0)
-    seen_view = after.view(0.0)
-    assert seen_view is not None
-    assert pytest.approx(1.4 * plain_s(8), rel=0.05) == seen_view.model.predict(8, 1.0, 0.0)
+    seen_load = after.load(0.0)
+    assert seen_load is not None
+    assert pytest.approx(1.4 * plain_s(8), rel=0.05) == seen_load.model.predict(8, 1.0, 0.0)

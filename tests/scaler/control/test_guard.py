@@ -15,7 +15,7 @@ from carpool.prewarm_windows import Windows
 from carpool.scaling import Application, Instances, PerFunctionPolicy, Proposal
 from scaler.control.guard import Guard
 from scaler.control.stabilization import Limits
-from tests.scaler.views import FREE, counts, servers, size, snapshot, view
+from tests.scaler.loads import FREE, counts, load, servers, size, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,8 @@ class Wishes:
 
     def propose(self, loads: Sequence[FunctionLoad], cluster: ClusterView) -> dict[str, Proposal]:
         self.seen = [load.name for load in loads]
-        for load in loads:  # whatever it does to what it is shown
-            cluster.place_up_to(load.model.resources(1, 2.0, 0.0), 100)
+        for each in loads:  # whatever it does to what it is shown
+            cluster.place_up_to(each.model.resources(1, 2.0, 0.0), 100)
         return self.wishes
 
 
@@ -74,13 +74,13 @@ def made(proposal: Proposal, load: FunctionLoad, limits: Limits = FREE, **fields
 def in_force(plan: Plan, **others: Any) -> FunctionLoad:
     """A function with this plan and all of its instances."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
-    return dataclasses.replace(view(50), **{"plan": plan, "instances": there, **others})
+    return dataclasses.replace(load(50), **{"plan": plan, "instances": there, **others})
 
 
 def test_a_proposal_becomes_a_plan() -> None:
     """Classes are named by their sizes, large shares of GPUs first; the rest is the system's."""
     guard = Guard(Wishes(classify=wanted(3, large=1)), FREE)
-    plan = guard.plan(snapshot(view(50))).plans["classify"]
+    plan = guard.plan(snapshot(load(50))).plans["classify"]
     assert ("classify", 1, "wishes") == (plan.function, plan.version, plan.policy)
     assert [("b4-c4-g20", 1, 45.0), ("b1-c2", 3, 6.0)] == [
         (kind.name, kind.replicas, kind.rate_high) for kind in plan.classes
@@ -92,7 +92,7 @@ def test_a_proposal_becomes_a_plan() -> None:
 def test_routes_and_waits_where_the_policy_gives_none() -> None:
     """By what instances take; as long as a batch may wait for the one before it, and be sent."""
     apps = (Application("web", 0.2, 40.0), Application("mail", 0.5, 10.0))
-    plan = made(wanted(3, large=1), dataclasses.replace(view(50), apps=apps))
+    plan = made(wanted(3, large=1), dataclasses.replace(load(50), apps=apps))
     everybody, mail = plan.routes
     assert ("*", "mail") == (everybody.app, mail.app)
     assert pytest.approx({"b4-c4-g20": 45 / 63, "b1-c2": 18 / 63}) == everybody.weights
@@ -108,7 +108,7 @@ def test_routes_and_waits_of_the_policy() -> None:
         shares={"*": {SMALL: 1.0}, "mail": {LARGE: 2.0}},
         wait_s={"*": 0.0, "mail": 0.01},
     )
-    everybody, mail = made(proposal, dataclasses.replace(view(50), apps=apps)).routes
+    everybody, mail = made(proposal, dataclasses.replace(load(50), apps=apps)).routes
     assert ("*", {"b1-c2": 1.0}, 0.0) == (everybody.app, everybody.weights, everybody.max_wait_s)
     assert ("mail", {"b4-c4-g20": 1.0}, 0.01) == (mail.app, mail.weights, mail.max_wait_s)
 
@@ -116,7 +116,7 @@ def test_routes_and_waits_of_the_policy() -> None:
 def test_pools_of_one_size_are_classes_of_their_own_whose_names_stay() -> None:
     """The second is numbered, and keeps its number when the first goes."""
     second = dataclasses.replace(SMALL, pool=1)
-    first = made(Proposal({SMALL: 2, second: 3}), view(20))
+    first = made(Proposal({SMALL: 2, second: 3}), load(20))
     assert {"b1-c2": 2, "b1-c2-2": 3} == counts(first)
     later = made(Proposal({SMALL: 0, second: 3}), in_force(first))
     assert {"b1-c2-2": 3} == counts(later)
@@ -126,14 +126,14 @@ def test_pools_of_one_size_are_classes_of_their_own_whose_names_stay() -> None:
 
 def test_versions_follow_the_plan_in_force() -> None:
     """A change has the next version, no change the same plan."""
-    before = dataclasses.replace(made(wanted(3), view(50)), version=7)
+    before = dataclasses.replace(made(wanted(3), load(50)), version=7)
     assert 8 == made(wanted(4), in_force(before)).version
     assert before is made(wanted(3), in_force(before))
 
 
 def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
     """After another scaler has taken over; a plan that stays is still the other's."""
-    before = Guard(Wishes(classify=wanted(3)), FREE, 4).plan(snapshot(view(50))).plans["classify"]
+    before = Guard(Wishes(classify=wanted(3)), FREE, 4).plan(snapshot(load(50))).plans["classify"]
     assert (4, 1) == before.full_version
     policy = Wishes(classify=wanted(3))
     guard = Guard(policy, FREE, 9)
@@ -144,19 +144,19 @@ def test_a_plan_that_changes_has_the_term_of_who_made_it() -> None:
 
 def test_how_long_instances_are_kept() -> None:
     """As the policy wants; where it names no time, as the prewarm policy says of the last one."""
-    idle = dataclasses.replace(view(50), windows=Windows(60.0, 300.0))
+    idle = dataclasses.replace(load(50), windows=Windows(60.0, 300.0))
     plan = made(wanted(3), idle)
     assert (60.0, 300.0, True) == (plan.prewarm_s, plan.keep_alive_s, plan.last_only)
     named = made(dataclasses.replace(wanted(3), keep_alive_s=20.0), idle)
     assert (0.0, 20.0, False) == (named.prewarm_s, named.keep_alive_s, named.last_only)
-    neither = made(wanted(3), view(50))
+    neither = made(wanted(3), load(50))
     assert (0.0, None, False) == (neither.prewarm_s, neither.keep_alive_s, neither.last_only)
     assert neither == dataclasses.replace(made(wanted(3), in_force(plan)), version=1)
 
 
 def test_windows_that_move_make_another_plan() -> None:
     """Even where the policy fails, which has nothing to do with them; others make none."""
-    before = made(wanted(3), dataclasses.replace(view(50), windows=Windows(0.0, 300.0)))
+    before = made(wanted(3), dataclasses.replace(load(50), windows=Windows(0.0, 300.0)))
     same = in_force(before, windows=Windows(0.0, 300.0))
     assert before is made(wanted(3), same)
     for policy in (Wishes(classify=wanted(3)), Failing()):
@@ -171,7 +171,7 @@ def test_what_is_no_rate_keeps_the_plan(rate: float) -> None:
     """The policy never sees the function, and the others are planned as ever."""
     policy = Wishes(other=wanted(1))
     guard = Guard(policy, FREE)
-    planning = guard.plan(snapshot(view(rate), view(1, name="other")))
+    planning = guard.plan(snapshot(load(rate), load(1, name="other")))
     assert ["other"] == policy.seen
     assert {"other"} == set(planning.plans)
     assert "its rates are" in guard.notes["classify"][0]
@@ -180,8 +180,8 @@ def test_what_is_no_rate_keeps_the_plan(rate: float) -> None:
 def test_a_missing_model_or_objective_keeps_the_plan() -> None:
     """Neither can be planned for."""
     guard = Guard(Wishes(), FREE)
-    nothing = dataclasses.replace(view(1), model=None)  # type: ignore[arg-type]
-    late = dataclasses.replace(view(1, name="b"), apps=(Application("web", math.nan, 1.0),))
+    nothing = dataclasses.replace(load(1), model=None)  # type: ignore[arg-type]
+    late = dataclasses.replace(load(1, name="b"), apps=(Application("web", math.nan, 1.0),))
     assert {} == guard.plan(snapshot(nothing, late)).plans
     assert ["it has no latency model"] == guard.notes["classify"]
     assert "its objectives are" in guard.notes["b"][0]
@@ -190,7 +190,7 @@ def test_a_missing_model_or_objective_keeps_the_plan() -> None:
 def test_a_policy_that_raises_keeps_all_plans() -> None:
     """With the reason."""
     guard = Guard(Failing())
-    planning = guard.plan(snapshot(view(1)))
+    planning = guard.plan(snapshot(load(1)))
     assert ({}, {}) == (planning.plans, planning.unplaced)
     failure = guard.failures["classify"]
     assert re.fullmatch(r"ZeroDivisionError: 0\.0 \(test_guard\.py:\d+\)", failure)
@@ -199,7 +199,7 @@ def test_a_policy_that_raises_keeps_all_plans() -> None:
 def test_what_a_policy_raises_for_one_function_costs_the_others_nothing() -> None:
     """One that looks at one function at a time is asked for each by itself."""
     guard = Guard(Picky(Picky.Params()), FREE)
-    planning = guard.plan(snapshot(view(1, name="bad"), view(1)))
+    planning = guard.plan(snapshot(load(1, name="bad"), load(1)))
     assert {"classify"} == set(planning.plans)
     assert guard.failures["bad"].startswith("LookupError: no such thing (test_guard.py:")
 
@@ -207,7 +207,7 @@ def test_what_a_policy_raises_for_one_function_costs_the_others_nothing() -> Non
 def test_where_no_size_meets_the_objective_nobody_is_asked() -> None:
     """There is nothing to choose from; all of the rate is unplaced."""
     guard = Guard(Picky(Picky.Params()), FREE)
-    planning = guard.plan(snapshot(view(7, name="bad", slo_s=0.001)))
+    planning = guard.plan(snapshot(load(7, name="bad", slo_s=0.001)))
     assert ({}, {"bad": 7}, {}) == (planning.plans, planning.unplaced, guard.failures)
 
 
@@ -231,7 +231,7 @@ def test_where_no_size_meets_the_objective_nobody_is_asked() -> None:
 def test_what_cannot_be_a_plan_keeps_the_one_in_force(wish: object, said: str) -> None:
     """The reason is shown, and other functions are planned as ever."""
     guard = Guard(Wishes(classify=wish, other=wanted(1)), FREE)
-    planning = guard.plan(snapshot(view(1), view(1, name="other")))
+    planning = guard.plan(snapshot(load(1), load(1, name="other")))
     assert {"other"} == set(planning.plans)
     assert {"classify"} == set(guard.failures)
     assert said in guard.failures["classify"]
@@ -240,22 +240,22 @@ def test_what_cannot_be_a_plan_keeps_the_one_in_force(wish: object, said: str) -
 
 def test_bounds() -> None:
     """The least efficient go first where there are too many; the first class fills up."""
-    many = dataclasses.replace(view(50), max_instances=3)
-    few = dataclasses.replace(view(50), min_instances=5)
+    many = dataclasses.replace(load(50), max_instances=3)
+    few = dataclasses.replace(load(50), min_instances=5)
     assert {"b4-c4-g20": 2, "b1-c2": 1} == counts(made(wanted(9, large=2), many))
     assert {"b4-c4-g20": 4, "b1-c2": 1} == counts(made(wanted(1), few))
 
 
 def test_what_instances_cannot_take_is_unplaced() -> None:
     """Whatever the policy says of it."""
-    planning = Guard(Wishes(classify=wanted(2)), FREE).plan(snapshot(view(50)))
+    planning = Guard(Wishes(classify=wanted(2)), FREE).plan(snapshot(load(50)))
     assert pytest.approx(38) == planning.unplaced["classify"]
 
 
 def test_what_has_no_room_is_taken_off() -> None:
     """Eight cores hold four small instances; the rest of the rate is unplaced."""
     guard = Guard(Wishes(classify=wanted(10)), FREE)
-    planning = guard.plan(snapshot(view(60), cluster=servers(1, 8, 0)))
+    planning = guard.plan(snapshot(load(60), cluster=servers(1, 8, 0)))
     assert {"b1-c2": 4} == counts(planning.plans["classify"])
     assert pytest.approx(36) == planning.unplaced["classify"]
     assert "no room for" in guard.notes["classify"][0]
@@ -266,16 +266,16 @@ def test_what_is_there_needs_no_room() -> None:
     """Only new instances are placed: a full server keeps what it has."""
     cluster = servers(1, 8, 0)
     for _ in range(4):
-        cluster.place(view(1).model.resources(1, 2.0, 0.0), 0)
-    plan = made(wanted(4), in_force(made(wanted(4), view(50))), cluster=cluster)
+        cluster.place(load(1).model.resources(1, 2.0, 0.0), 0)
+    plan = made(wanted(4), in_force(made(wanted(4), load(50))), cluster=cluster)
     assert {"b1-c2": 4} == counts(plan)
 
 
 def test_what_begins_goes_in_no_steps() -> None:
     """Where nothing runs yet, and what is planned is there at once."""
     limits = Limits(growth_least=2)
-    assert 2 == counts(made(wanted(9), view(50), limits)).total()
-    began = dataclasses.replace(snapshot(view(50)), beginning=True)
+    assert 2 == counts(made(wanted(9), load(50), limits)).total()
+    began = dataclasses.replace(snapshot(load(50)), beginning=True)
     planning = Guard(Wishes(classify=wanted(9)), limits).plan(began)
     assert 9 == counts(planning.plans["classify"]).total()
 
@@ -291,7 +291,7 @@ def test_whatever_is_wanted_is_within_the_limits(
     """Bounds, steps and versions hold over any history."""
     policy, limits = Wishes(), Limits(window_s=15, growth=1.0, growth_least=4, shrink=shrink)
     guard = Guard(policy, limits)
-    there = dataclasses.replace(view(50), max_instances=most)
+    there = dataclasses.replace(load(50), max_instances=most)
     for number, (small, large) in enumerate(wishes):
         policy.wishes = {"classify": wanted(small, large=large)}
         planning = guard.plan(snapshot(there, now_s=10.0 * number))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scaler.control import plan_size
 from tests.scaler.control.wishes import wanted
-from tests.scaler.views import counts
+from tests.scaler.loads import counts
 
 
 def test_instances_of_all_classes_are_counted() -> None:

@@ -83,12 +83,12 @@ class Notes(Driver):
 
 
 def two(
-    by_name: Mapping[str, Controller], views: Mapping[str, FunctionLoad], now_s: float
+    by_name: Mapping[str, Controller], loads: Mapping[str, FunctionLoad], now_s: float
 ) -> dict[str, FunctionResult]:
     """Two instances, for a function without a plan."""
     del by_name, now_s
     return {
-        name: FunctionResult(plan(name, 1, 2)) for name, view in views.items() if view.plan is None
+        name: FunctionResult(plan(name, 1, 2)) for name, load in loads.items() if load.plan is None
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scaler.control.stabilization import Limits, Stabilization
 from tests.scaler.control.wishes import in_force, wanted
-from tests.scaler.views import counts, view
+from tests.scaler.loads import counts, load
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -62,7 +62,7 @@ def test_a_rise_goes_in_steps() -> None:
     limits = Limits(window_s=0, growth=1.0, growth_least=3)
     assert 5 == counts(followed(Stabilization(limits), wanted(100), in_force(wanted(2)))).total()
     assert 16 == counts(followed(Stabilization(limits), wanted(100), in_force(wanted(8)))).total()
-    assert 3 == counts(followed(Stabilization(limits), wanted(100), view(50))).total()
+    assert 3 == counts(followed(Stabilization(limits), wanted(100), load(50))).total()
 
 
 def test_a_reduction_goes_part_of_the_way() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from carpool.plan import InstanceClass, Plan, Route
 from carpool.scaling import Instances
-from tests.scaler.views import view
+from tests.scaler.loads import load
 
 if TYPE_CHECKING:
     from carpool.scaling import FunctionLoad
@@ -27,4 +27,4 @@ def wanted(replicas: int, *, large: int = 0, name: str = "classify") -> Plan:
 def in_force(plan: Plan, **others: object) -> FunctionLoad:
     """A function with this plan and all of its instances."""
     there = {kind.name: Instances(ready=kind.replicas) for kind in plan.classes}
-    return dataclasses.replace(view(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]
+    return dataclasses.replace(load(50), plan=plan, instances=there, **others)  # type: ignore[arg-type]

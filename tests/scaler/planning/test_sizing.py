@@ -91,8 +91,8 @@ def test_an_instance_without_a_core_is_none() -> None:
 def test_the_tightest_application_counts() -> None:
     """The objective is the tightest of all applications."""
     apps = (Application("web", 0.3, 1.0), Application("vr", 0.1, 1.0))
-    view = FunctionLoad("f", Linear(0.01, 0), 0.2, 0.95, 8, apps)
-    assert Objective(0.1, 0.95, 8, 0.1) == Objective.of(view, 0.1)
+    load = FunctionLoad("f", Linear(0.01, 0), 0.2, 0.95, 8, apps)
+    assert Objective(0.1, 0.95, 8, 0.1) == Objective.of(load, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from scaler.arrivals.processes import Poisson, timestamps
 from scaler.planning.cost import Prices
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.batch.batch_law import BatchLaw, Service
-from tests.scaler.views import counts, guarded, servers, view
+from tests.scaler.loads import counts, guarded, load, servers
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -63,7 +63,7 @@ def following(function: FunctionLoad, plan: Plan, rate_rps: float) -> FunctionLo
 
 def test_the_plan_meets_the_objective_by_the_exact_law() -> None:
     """With the batch and window that it says, 99 of 100 are in time; wider is too late."""
-    plan = planned(batch(), view(40, model=QUICK)).plans["classify"]
+    plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     (kind,), (route,) = plan.classes, plan.routes
     assert "batch" == plan.policy
     assert 1 < kind.batch_size
@@ -77,7 +77,7 @@ def test_the_plan_meets_the_objective_by_the_exact_law() -> None:
 
 def test_predictions_are_those_of_the_law() -> None:
     """Mean batch, quantiles and cost are in the plan."""
-    plan = planned(batch(), view(40, model=QUICK)).plans["classify"]
+    plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     law = BatchLaw(Poisson(40), plan.classes[0].batch_size, plan.routes[0].max_wait_s)
     predicted = plan.predicted
     assert pytest.approx(law.mean_size, rel=0.01) == predicted.mean_batch
@@ -95,7 +95,7 @@ def test_predictions_are_those_of_the_law() -> None:
 
 def test_explained() -> None:
     """Rate, objective, batch, window, instances and cost are in a sentence."""
-    plan = planned(batch(), view(40, model=QUICK)).plans["classify"]
+    plan = planned(batch(), load(40, model=QUICK)).plans["classify"]
     sentence = plan.explain[0]
     assert "40 requests/s, 0.99 of them within 200 ms" in sentence
     assert f"batches of up to {plan.classes[0].batch_size}" in sentence
@@ -104,7 +104,7 @@ def test_explained() -> None:
 def test_larger_sizes_for_higher_rates() -> None:
     """And costs of a request that fall."""
     rates = (1, 10, 100, 1000)
-    plans = [planned(batch(), view(rate, model=QUICK)).plans["classify"] for rate in rates]
+    plans = [planned(batch(), load(rate, model=QUICK)).plans["classify"] for rate in rates]
     costs = [plan.predicted.cost_per_request or 0.0 for plan in plans]
     assert sorted(costs, reverse=True) == costs
     assert costs[-1] < costs[0] / 3
@@ -113,8 +113,8 @@ def test_larger_sizes_for_higher_rates() -> None:
 def test_bursty_arrivals_are_planned_for_as_such() -> None:
     """Instances for the busy phase, and another window than Poisson arrivals of the mean get."""
     process = mmpp2((10, 600), (0.05, 0.05))
-    known = planned(batch(), bursty(view(305, model=QUICK), process)).plans["classify"]
-    unknown = planned(batch(), view(305, model=QUICK)).plans["classify"]
+    known = planned(batch(), bursty(load(305, model=QUICK), process)).plans["classify"]
+    unknown = planned(batch(), load(305, model=QUICK)).plans["classify"]
     assert known.routes != unknown.routes
     assert "They are planned for as MMPP(2) at 305/s" in known.explain[1]
     assert known.classes[0].replicas > unknown.classes[0].replicas
@@ -125,7 +125,7 @@ def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
     """After enough of them the plan is that of a process that is known, and rests."""
     policy, rounds = batch(learn=30, windows=32), 120
     times = timestamps(mmpp2((10, 120), (0.05, 0.05)), 10.0 * rounds, seed=1)
-    function = view(65, model=QUICK)
+    function = load(65, model=QUICK)
     plans = []
     for number in range(rounds):
         came = ((times >= 10.0 * (number - 1)) & (times < 10.0 * number)).sum() or 1
@@ -143,12 +143,12 @@ def test_bursts_are_learned_from_the_rates_of_rounds() -> None:
 
 def test_the_second_problem() -> None:
     """The more a request may cost, the sooner it is answered; never dearer than allowed."""
-    cheapest = planned(batch(), view(40, model=QUICK)).plans["classify"]
+    cheapest = planned(batch(), load(40, model=QUICK)).plans["classify"]
     least = cheapest.predicted.cost_per_request
     assert least is not None
     latencies = []
     for times in (1.05, 1.5, 2.0, 4.0):
-        plan = planned(batch(budget=least * times), view(40, model=QUICK)).plans["classify"]
+        plan = planned(batch(budget=least * times), load(40, model=QUICK)).plans["classify"]
         assert (plan.predicted.cost_per_request or 1) <= least * times
         latencies.append(plan.predicted.latency_s.p99 or math.inf)
     assert sorted(latencies, reverse=True) == latencies
@@ -157,7 +157,7 @@ def test_the_second_problem() -> None:
 
 def test_a_budget_below_every_cost() -> None:
     """Is said to be one, with the least that a request costs."""
-    planning = planned(batch(budget=1e-9), view(40, model=QUICK))
+    planning = planned(batch(budget=1e-9), load(40, model=QUICK))
     assert {"classify": 40} == planning.unplaced
     (sentence,) = planning.plans["classify"].explain
     assert "A budget of 1e-09 for a request is below the" in sentence
@@ -166,7 +166,7 @@ def test_a_budget_below_every_cost() -> None:
 
 def test_an_objective_below_the_fastest_execution() -> None:
     """Is said to be one, with the fastest execution."""
-    planning = planned(batch(), view(40, model=QUICK, slo_s=0.05))
+    planning = planned(batch(), load(40, model=QUICK, slo_s=0.05))
     assert {"classify": 40} == planning.unplaced
     (sentence,) = planning.plans["classify"].explain
     assert "No size meets 50 ms for 0.99 of the requests" in sentence
@@ -179,7 +179,7 @@ def test_an_objective_below_the_fastest_execution() -> None:
 def test_extreme_rates(rate: float, budget: float | None, billing: str) -> None:
     """Every number of the plan is one, and all of the rate is taken."""
     prices = dataclasses.replace(PAID_BY_USE, billing=billing)
-    planning = planned(batch(budget=budget), view(rate, model=QUICK), prices)
+    planning = planned(batch(budget=budget), load(rate, model=QUICK), prices)
     plan = planning.plans["classify"]
     assert {} == planning.unplaced
     taken = sum(kind.replicas * (kind.rate_high or 0) for kind in plan.classes)
@@ -189,7 +189,7 @@ def test_extreme_rates(rate: float, budget: float | None, billing: str) -> None:
 
 def test_without_a_load_nothing_runs() -> None:
     """But the class to start when a request comes is named; with a request waiting, one runs."""
-    idle = view(0.0, model=QUICK)
+    idle = load(0.0, model=QUICK)
     assert 0 == planned(batch(), idle).plans["classify"].classes[0].replicas
     waiting = dataclasses.replace(idle, queued=1)
     assert 1 == planned(batch(), waiting).plans["classify"].classes[0].replicas
@@ -197,7 +197,7 @@ def test_without_a_load_nothing_runs() -> None:
 
 def test_a_plan_stays_while_another_is_hardly_better() -> None:
     """A rate a little higher changes nothing; one ten times as high does."""
-    policy, function = batch(), view(40, model=QUICK)
+    policy, function = batch(), load(40, model=QUICK)
     plan = planned(policy, function).plans["classify"]
     there = following(function, plan, 40)
     assert plan is planned(policy, there).plans["classify"]
@@ -210,7 +210,7 @@ def test_a_plan_stays_while_another_is_hardly_better() -> None:
 
 def test_loading_has_to_pay() -> None:
     """A change of size that would pay in an hour does not in a second."""
-    function = view(40, model=dataclasses.replace(QUICK, load_s=600.0))
+    function = load(40, model=dataclasses.replace(QUICK, load_s=600.0))
     plan = planned(batch(), function).plans["classify"]
     there = following(function, plan, 150)
     hour, second = batch(amortised_s=1e9, gain=0.0), batch(amortised_s=1.0, gain=0.0)
@@ -223,7 +223,7 @@ def test_loading_has_to_pay() -> None:
 
 def test_what_no_longer_meets_the_objective_is_changed() -> None:
     """Whatever a change costs."""
-    function = view(40, model=dataclasses.replace(QUICK, load_s=600.0))
+    function = load(40, model=dataclasses.replace(QUICK, load_s=600.0))
     plan = planned(batch(), function).plans["classify"]
     tight = dataclasses.replace(following(function, plan, 40), slo_s=0.1)
     tight = dataclasses.replace(tight, apps=(dataclasses.replace(tight.apps[0], slo_s=0.1),))
@@ -236,14 +236,14 @@ def test_the_cheapest_size_of_instance() -> None:
     """Of all that the table has; with other prices another."""
     cheap_gpu = Prices(cpu_core_s=1e-3, gpu_percent_s=1e-6)
     dear_gpu = Prices(cpu_core_s=1e-6, gpu_percent_s=1e-3)
-    first = planned(batch(), view(50), cheap_gpu).plans["classify"].classes[0]
-    second = planned(batch(), view(50), dear_gpu).plans["classify"].classes[0]
+    first = planned(batch(), load(50), cheap_gpu).plans["classify"].classes[0]
+    second = planned(batch(), load(50), dear_gpu).plans["classify"].classes[0]
     assert first.gpu > second.gpu
 
 
 def test_where_there_is_no_room_another_size_is_taken_or_the_rest_said() -> None:
     """Four cores hold two of the small ones, or one large."""
-    planning = planned(batch(), view(500), cluster=servers(1, 4, 1))
+    planning = planned(batch(), load(500), cluster=servers(1, 4, 1))
     taken = sum(k.replicas * (k.rate_high or 0) for k in planning.plans["classify"].classes)
     assert counts(planning.plans["classify"]).total() >= 1
     assert pytest.approx(500) == taken + planning.unplaced["classify"]
@@ -251,15 +251,15 @@ def test_where_there_is_no_room_another_size_is_taken_or_the_rest_said() -> None
 
 def test_bounds() -> None:
     """No more instances than allowed, and no fewer."""
-    few = planned(batch(), view(500, model=QUICK, bounds=(0, 2))).plans["classify"]
+    few = planned(batch(), load(500, model=QUICK, bounds=(0, 2))).plans["classify"]
     assert 2 == few.classes[0].replicas
-    many = planned(batch(), view(1, model=QUICK, bounds=(7, None))).plans["classify"]
+    many = planned(batch(), load(1, model=QUICK, bounds=(7, None))).plans["classify"]
     assert 7 == many.classes[0].replicas
 
 
 def test_one_route_for_all_applications() -> None:
     """With the tightest objective."""
-    function = view(40, model=QUICK)
+    function = load(40, model=QUICK)
     apps = (Application("web", 0.2, 30), Application("lax", 0.6, 10))
     plan = planned(batch(), dataclasses.replace(function, apps=apps)).plans["classify"]
     alone = planned(batch(), function).plans["classify"]

@@ -17,7 +17,7 @@ from carpool.scaling import Size
 from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.rate_shares import rate_high
 from scaler.policies.infless.covering import Demand, Shop, cheapest, undominated
-from tests.scaler.views import size
+from tests.scaler.loads import size
 
 if TYPE_CHECKING:
     from tests.measured import Data

@@ -11,7 +11,7 @@ from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
 from scaler.policies.common.given_size import given_size
 from scaler.testing import Rounds
-from tests.scaler.views import CLASSIFIER, counts, guarded, instances, servers, snapshot, view
+from tests.scaler.loads import CLASSIFIER, counts, guarded, instances, load, servers, snapshot
 
 if TYPE_CHECKING:
     from scaler.control.guard import Guard
@@ -26,34 +26,34 @@ def test_as_many_as_asked_for_whatever_the_load() -> None:
     """Neither more at a high rate nor fewer at none; what they cannot take is unplaced."""
     policy = fixed(replicas=3, cpu=4.0, gpu=20.0, batch=4)
     for rate, unplaced in ((0, 0), (100, 0), (1000, 1000 - 3 * 4 / 0.088)):
-        planning = policy.plan(snapshot(view(rate)))
+        planning = policy.plan(snapshot(load(rate)))
         assert {"b4-c4-g20": 3} == counts(planning.plans["classify"])
         assert pytest.approx(unplaced) == planning.unplaced.get("classify", 0)
 
 
 def test_what_is_not_named_is_as_the_model_knows_it() -> None:
     """The smallest size, and the batch that takes most with room for the one before it."""
-    plan = fixed().plan(snapshot(view(1))).plans["classify"]
+    plan = fixed().plan(snapshot(load(1))).plans["classify"]
     assert {"b1-c2": 1} == counts(plan)
-    linear = fixed().plan(snapshot(view(1, model=Linear(0.04, 0.0099))))
+    linear = fixed().plan(snapshot(load(1, model=Linear(0.04, 0.0099))))
     assert {"b6-c1": 1} == counts(linear.plans["classify"])
 
 
 def test_a_part_of_a_size_can_be_named() -> None:
     """With 10 % of a GPU named, batches of two take the most within the objective."""
-    assert {"b2-c2-g10": 1} == counts(fixed(gpu=10.0).plan(snapshot(view(1))).plans["classify"])
+    assert {"b2-c2-g10": 1} == counts(fixed(gpu=10.0).plan(snapshot(load(1))).plans["classify"])
 
 
 def test_sizes_between_those_measured_are_interpolated() -> None:
     """35 % of a GPU lie between 20 and 50."""
-    between = given_size(view(1), cpu=4.0, gpu=35.0, batch=4)
+    between = given_size(load(1), cpu=4.0, gpu=35.0, batch=4)
     assert between is not None
     assert pytest.approx(0.080) == between.exec_s
 
 
 def test_a_late_batch_is_planned_and_told() -> None:
     """A user who asks for it gets it."""
-    plan = fixed(cpu=2.0, gpu=0.0, batch=2).plan(snapshot(view(1))).plans["classify"]
+    plan = fixed(cpu=2.0, gpu=0.0, batch=2).plan(snapshot(load(1))).plans["classify"]
     assert "A batch takes 230 ms, the objective is 200." in plan.explain
     assert 0 == plan.routes[0].max_wait_s
 
@@ -62,34 +62,34 @@ def test_the_wait_is_what_the_objective_leaves() -> None:
     """Unless one is named."""
     assert (
         pytest.approx(0.05)
-        == fixed().plan(snapshot(view(1))).plans["classify"].routes[0].max_wait_s
+        == fixed().plan(snapshot(load(1))).plans["classify"].routes[0].max_wait_s
     )
-    named = fixed(wait_s=0.01).plan(snapshot(view(1))).plans["classify"]
+    named = fixed(wait_s=0.01).plan(snapshot(load(1))).plans["classify"]
     assert 0.01 == named.routes[0].max_wait_s
 
 
 def test_a_size_the_model_does_not_know_is_unplaced() -> None:
     """There is no plan, and all of the rate is unplaced."""
-    planning = fixed(cpu=64.0).plan(snapshot(view(7)))
+    planning = fixed(cpu=64.0).plan(snapshot(load(7)))
     assert ({}, {"classify": 7}) == (planning.plans, planning.unplaced)
 
 
 def test_without_room_there_are_fewer() -> None:
     """Two of five fit on four cores."""
-    planning = fixed(replicas=5).plan(snapshot(view(30), cluster=servers(1, 4, 0)))
+    planning = fixed(replicas=5).plan(snapshot(load(30), cluster=servers(1, 4, 0)))
     assert 2 == instances(planning)
     assert "There is no room for 3 more." in planning.plans["classify"].explain
 
 
 def test_bounds_come_first() -> None:
     """The function's, not the parameter's."""
-    assert 2 == instances(fixed(replicas=9).plan(snapshot(view(1, bounds=(0, 2)))))
-    assert 4 == instances(fixed().plan(snapshot(view(1, bounds=(4, None)))))
+    assert 2 == instances(fixed(replicas=9).plan(snapshot(load(1, bounds=(0, 2)))))
+    assert 4 == instances(fixed().plan(snapshot(load(1, bounds=(4, None)))))
 
 
 def test_a_second_round_changes_nothing() -> None:
     """What is there is not placed again."""
-    rounds = Rounds(fixed(replicas=2), [view(1, model=CLASSIFIER)], servers(1, 4, 0).nodes)
+    rounds = Rounds(fixed(replicas=2), [load(1, model=CLASSIFIER)], servers(1, 4, 0).nodes)
     first = rounds.plan(0.0, {"classify": 1.0})
     assert first.plans == rounds.plan(10.0, {"classify": 100.0}).plans
 

@@ -22,8 +22,8 @@ from simulator.metrics import measured as metrics_of
 from simulator.settings import Settings
 from simulator.simulation import Simulation
 from tests.effort import scaled
-from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_view
-from tests.scaler.views import CLASSIFIER, guarded, instances, servers
+from tests.scaler.loads import CLASSIFIER, guarded, instances, servers
+from tests.scaler.vgg19 import CASES, PRICES, vgg19, vgg19_load
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -41,18 +41,18 @@ def harmonybatch(**params: object) -> Guard:
 def toy(*apps: tuple[float, float], **fields: object) -> FunctionLoad:
     """A function on the linear model with applications of these objectives and rates."""
     loads = tuple(Application(f"a{n}", slo_s, rate) for n, (slo_s, rate) in enumerate(apps))
-    view = FunctionLoad("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
-    return replace(view, **fields)  # type: ignore[arg-type]
+    load = FunctionLoad("toy", LINEAR, min(slo for slo, _ in apps), 0.99, 16, loads)
+    return replace(load, **fields)  # type: ignore[arg-type]
 
 
-def planned(view: FunctionLoad, prices: Prices = PAY, **params: object) -> Plan:
+def planned(load: FunctionLoad, prices: Prices = PAY, **params: object) -> Plan:
     """The plan of one round on endless servers."""
-    return harmonybatch(**params).plan(Snapshot(0.0, (view,), None, prices)).plans[view.name]
+    return harmonybatch(**params).plan(Snapshot(0.0, (load,), None, prices)).plans[load.name]
 
 
 def test_groups_are_classes_and_windows_are_routes() -> None:
     """VGG-19's three: the hurried on cores alone, the others share a GPU, each with its window."""
-    plan = planned(vgg19_view(CASES["three"].slos_s, CASES["three"].rates_rps), PRICES)
+    plan = planned(vgg19_load(CASES["three"].slos_s, CASES["three"].rates_rps), PRICES)
     shared, alone = plan.classes
     assert (1, 0) == (alone.batch_size, alone.gpu)
     assert pytest.approx(200 / 24) == shared.gpu
@@ -95,7 +95,7 @@ def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
 def test_a_plan_stays_while_rates_wander() -> None:
     """A few percent more or fewer requests are no reason to move anybody."""
     case = CASES["three"]
-    rounds = Rounds(harmonybatch(), [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    rounds = Rounds(harmonybatch(), [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
     for number, rate_rps in enumerate((36.0, 34.0, 37.0, 35.5)):
         later = rounds.plan(60.0 * (number + 1), {"classify": rate_rps}).plans["classify"]
@@ -105,7 +105,7 @@ def test_a_plan_stays_while_rates_wander() -> None:
 def test_another_load_is_another_plan() -> None:
     """With twenty times the requests the hurried go on a GPU too, and it is cheaper."""
     case = CASES["three"]
-    rounds = Rounds(harmonybatch(), [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    rounds = Rounds(harmonybatch(), [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
     plans = [rounds.plan(60.0 * (n + 1), {"classify": 700.0}).plans for n in range(8)]
     later = plans[-1]["classify"]
@@ -120,7 +120,7 @@ def test_what_does_not_pay_for_the_move_stays() -> None:
     """The same change with a horizon too short to earn it back, as long as nobody is late."""
     case = CASES["three"]
     slow = harmonybatch(horizon_s=0.0)
-    rounds = Rounds(slow, [vgg19_view(case.slos_s, case.rates_rps)], prices=PRICES)
+    rounds = Rounds(slow, [vgg19_load(case.slos_s, case.rates_rps)], prices=PRICES)
     first = rounds.plan(0.0, {"classify": 35.0}).plans["classify"]
     later = rounds.plan(60.0, {"classify": 20.0}).plans["classify"]
     assert first.routes == later.routes
@@ -169,7 +169,7 @@ def test_odd_loads_have_plain_plans(apps: list[tuple[float, float]], windows: in
 def test_any_share_may_have_to_be_in_time(percentile: float) -> None:
     """The more may be late the cheaper it is, and no more are planned to be."""
     case = CASES["three"]
-    usual = vgg19_view(case.slos_s, case.rates_rps)
+    usual = vgg19_load(case.slos_s, case.rates_rps)
     plan, strict = (
         planned(replace(usual, percentile=share), PRICES).predicted
         for share in (percentile, 0.9999)
@@ -198,8 +198,8 @@ def test_an_objective_below_the_fastest_service_is_told() -> None:
 
 def test_where_few_instances_are_allowed_all_share_them() -> None:
     """One group instead of several; what it cannot take is unplaced."""
-    view = vgg19_view(CASES["eight"].slos_s, CASES["eight"].rates_rps)
-    planning = harmonybatch().plan(Snapshot(0.0, (replace(view, max_instances=3),), None, PRICES))
+    load = vgg19_load(CASES["eight"].slos_s, CASES["eight"].rates_rps)
+    planning = harmonybatch().plan(Snapshot(0.0, (replace(load, max_instances=3),), None, PRICES))
     assert 3 >= instances(planning)
     assert 1 == len(planning.plans["classify"].classes)
 

@@ -17,7 +17,7 @@ from scaler.planning.snapshot import Snapshot
 from scaler.policies.infaas.policy import Infaas
 from scaler.testing import Rounds
 from tests.effort import scaled
-from tests.scaler.views import guarded
+from tests.scaler.loads import guarded
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -35,10 +35,10 @@ def function(*apps: Application, model: VariantSet = SET) -> FunctionLoad:
 
 
 def planned(
-    view: FunctionLoad, params: Infaas.Params | None = None, cluster: Cluster | None = None
+    load: FunctionLoad, params: Infaas.Params | None = None, cluster: Cluster | None = None
 ) -> Plan:
     """What one round makes of it."""
-    snapshot = Snapshot(0.0, (view,), cluster, PRICES)
+    snapshot = Snapshot(0.0, (load,), cluster, PRICES)
     return guarded(Infaas(params or Infaas.Params())).plan(snapshot).plans["vision"]
 
 
@@ -101,8 +101,8 @@ def test_what_one_application_needs_serves_the_other() -> None:
 
 def test_an_objective_that_nobody_meets_is_told() -> None:
     """Its rate is unplaced, and its route leads to what is accurate enough all the same."""
-    view = function(Application("hasty", 0.001, 5.0, accuracy=0.75), Application("a", 1.0, 5.0))
-    planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (view,), None, PRICES))
+    load = function(Application("hasty", 0.001, 5.0, accuracy=0.75), Application("a", 1.0, 5.0))
+    planning = guarded(Infaas(Infaas.Params())).plan(Snapshot(0.0, (load,), None, PRICES))
     plan = planning.plans["vision"]
     assert 5.0 == pytest.approx(planning.unplaced["vision"])
     assert "no variant that suits" in plan.explain[-1]
@@ -112,9 +112,9 @@ def test_an_objective_that_nobody_meets_is_told() -> None:
 
 def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
     """On a full server the old instances stay."""
-    view = function(Application("a", 1.0, 20.0, accuracy=0.75))
+    load = function(Application("a", 1.0, 20.0, accuracy=0.75))
     cluster = Cluster([Node("n", 4.0, 0)])
-    plan = planned(view, cluster=cluster)
+    plan = planned(load, cluster=cluster)
     for _ in range(4):
         node = cluster.best_fit(SET.resources(1, 1.0, 0.0))
         if node is not None:
@@ -130,7 +130,7 @@ def test_nothing_goes_while_what_replaces_it_has_no_room() -> None:
 
 def test_what_nobody_needs_makes_room() -> None:
     """On a full server idle instances go, though what is wanted has no room yet."""
-    view = function(Application("a", 1.0, 2.0, accuracy=0.75))
+    load = function(Application("a", 1.0, 2.0, accuracy=0.75))
     cluster = Cluster([Node("n", 2.0, 0)])
     plan = planned(function(Application("a", 1.0, 2.0)))
     (small,) = (kind for kind in plan.classes if kind.replicas)
@@ -139,7 +139,7 @@ def test_what_nobody_needs_makes_room() -> None:
         assert node is not None
         cluster.place(SET.resources(1, 1.0, 0.0), node)
     idle = replace(
-        view,
+        load,
         plan=replace(plan, classes=(replace(small, replicas=2),)),
         instances={small.name: Instances(ready=2)},
     )

@@ -17,7 +17,7 @@ from carpool.scaling import Application, FunctionLoad, Instances, resource_units
 from scaler.planning.placement import Node
 from scaler.testing import Rounds
 from tests.effort import scaled
-from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
+from tests.scaler.loads import counts, guarded, instances, load, servers, snapshot
 
 if TYPE_CHECKING:
     from carpool.plan import Plan
@@ -52,7 +52,7 @@ def running(function: FunctionLoad, plan: Plan, **there: int) -> FunctionLoad:
 @SEARCHES
 def test_a_plan_takes_the_rate(search: str) -> None:
     """The instances can take it, nothing is unplaced, and everything has a route."""
-    planning = infless(search=search).plan(snapshot(view(300)))
+    planning = infless(search=search).plan(snapshot(load(300)))
     plan = planning.plans["classify"]
     assert {} == planning.unplaced
     assert 300 <= sum(kind.replicas * (kind.rate_high or 0) for kind in plan.classes)
@@ -65,7 +65,7 @@ def test_the_better_search_saves_resources(data: Data) -> None:
     """Within 200 ms, at ten times the load of one instance and more."""
     for name in ("resnet-50", "mobilenet", "ssd"):
         model = read_table(data.table(name))
-        shown = snapshot(view(500, model=model))
+        shown = snapshot(load(500, model=model))
         ours, published = (infless(search=s).plan(shown) for s in ("priced", "published"))
         assert units(ours) <= units(published) * 1.2  # it has a reserve for random arrivals
         if name == "resnet-50":
@@ -76,8 +76,8 @@ def test_the_better_search_saves_resources(data: Data) -> None:
 def test_the_same_again_is_the_same_plan(search: str) -> None:
     """At a rate that has changed by a little nothing is changed, and the plan is the very same."""
     policy = infless(search=search)
-    plan = policy.plan(snapshot(view(300))).plans["classify"]
-    again = policy.plan(snapshot(running(view(299.9), plan)))
+    plan = policy.plan(snapshot(load(300))).plans["classify"]
+    again = policy.plan(snapshot(running(load(299.9), plan)))
     assert plan is again.plans["classify"]
 
 
@@ -85,8 +85,8 @@ def test_the_same_again_is_the_same_plan(search: str) -> None:
 def test_more_load_keeps_what_there_is(search: str) -> None:
     """Case i: instances are added to those there are, and the version grows."""
     policy = infless(search=search)
-    plan = policy.plan(snapshot(view(300))).plans["classify"]
-    grown = policy.plan(snapshot(running(view(600), plan))).plans["classify"]
+    plan = policy.plan(snapshot(load(300))).plans["classify"]
+    grown = policy.plan(snapshot(running(load(600), plan))).plans["classify"]
     assert counts(plan) <= counts(grown)
     assert (1, 2) == (plan.version, grown.version)
 
@@ -95,8 +95,8 @@ def test_more_load_keeps_what_there_is(search: str) -> None:
 def test_less_load_releases(search: str) -> None:
     """Case iii: what is left is part of what there was, and takes the rate."""
     policy = infless(search=search)
-    plan = policy.plan(snapshot(view(600))).plans["classify"]
-    left = policy.plan(snapshot(running(view(200), plan))).plans["classify"]
+    plan = policy.plan(snapshot(load(600))).plans["classify"]
+    left = policy.plan(snapshot(running(load(200), plan))).plans["classify"]
     assert counts(left) < counts(plan)
     assert 200 <= sum(kind.replicas * (kind.rate_high or 0) for kind in left.classes)
     assert any(sentence.startswith("Released ") for sentence in left.explain)
@@ -105,17 +105,17 @@ def test_less_load_releases(search: str) -> None:
 def test_a_little_less_load_releases_nothing() -> None:
     """Case ii: between theta and the most instances only share the rate anew."""
     policy = infless()
-    plan = policy.plan(snapshot(view(300))).plans["classify"]
-    after = policy.plan(snapshot(running(view(280), plan))).plans["classify"]
+    plan = policy.plan(snapshot(load(300))).plans["classify"]
+    after = policy.plan(snapshot(running(load(280), plan))).plans["classify"]
     assert counts(plan) == counts(after)
 
 
 def test_instances_that_are_gone_are_planned_again() -> None:
     """What the plan says is there and is not has to be placed once more."""
     policy = infless()
-    plan = policy.plan(snapshot(view(300))).plans["classify"]
+    plan = policy.plan(snapshot(load(300))).plans["classify"]
     (kind,) = plan.classes
-    lost = running(view(300), plan, **{kind.name.replace("-", "_"): 3})
+    lost = running(load(300), plan, **{kind.name.replace("-", "_"): 3})
     assert counts(plan) == counts(policy.plan(snapshot(lost)).plans["classify"])
     full = servers(1, 4, 0)
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_instances_that_are_gone_are_planned_again() -> None:
 
 def test_sizes_of_another_policy_are_taken_over_where_they_serve() -> None:
     """An instance of a size that meets the objective stays, one that does not goes."""
-    plan = infless().plan(snapshot(view(20))).plans["classify"]
+    plan = infless().plan(snapshot(load(20))).plans["classify"]
     good = dataclasses.replace(plan.classes[0], name="theirs", replicas=2)
     late = dataclasses.replace(good, name="late", batch_size=2)  # 230 ms within 200
     other = dataclasses.replace(
@@ -136,15 +136,15 @@ def test_sizes_of_another_policy_are_taken_over_where_they_serve() -> None:
         classes=(good, late),
         routes=(dataclasses.replace(plan.routes[0], weights={"theirs": 1.0}),),
     )
-    after = infless().plan(snapshot(running(view(20), other))).plans["classify"]
+    after = infless().plan(snapshot(running(load(20), other))).plans["classify"]
     assert {"b1-c2"} == set(counts(after))
     assert counts(after)["b1-c2"] >= 2
 
 
 def test_no_load_names_what_to_start() -> None:
     """At no rate there is a class without instances; with a keep-alive there is one instance."""
-    none = infless().plan(snapshot(view(0)))
-    asleep = infless(keep_alive_s=60.0).plan(snapshot(view(0)))
+    none = infless().plan(snapshot(load(0)))
+    asleep = infless(keep_alive_s=60.0).plan(snapshot(load(0)))
     assert ({}, 0) == (none.unplaced, instances(none))
     assert {"b1-c2": 1.0} == none.plans["classify"].routes[0].weights
     assert 1 == instances(asleep)
@@ -155,25 +155,25 @@ def test_no_load_names_what_to_start() -> None:
 def test_bounds_of_a_function(search: str) -> None:
     """The least are there without load, the most are not passed under any."""
     policy = infless(search=search)
-    least = policy.plan(snapshot(view(0, bounds=(2, None))))
-    most = policy.plan(snapshot(view(5000, bounds=(0, 3))))
+    least = policy.plan(snapshot(load(0, bounds=(2, None))))
+    most = policy.plan(snapshot(load(5000, bounds=(0, 3))))
     assert 2 == instances(least)
     assert 3 == instances(most)
     assert most.unplaced["classify"] > 0
-    after = policy.plan(snapshot(running(view(5000, bounds=(0, 2)), most.plans["classify"])))
+    after = policy.plan(snapshot(running(load(5000, bounds=(0, 2)), most.plans["classify"])))
     assert 2 == instances(after)
 
 
 @SEARCHES
 def test_an_impossible_objective_is_unplaced(search: str) -> None:
     """No size meets 1 ms: all of the rate is unplaced, and without a plan the old one stays."""
-    planning = infless(search=search).plan(snapshot(view(10, slo_s=0.001)))
+    planning = infless(search=search).plan(snapshot(load(10, slo_s=0.001)))
     assert ({}, {"classify": 10}) == (planning.plans, planning.unplaced)
 
 
 def test_a_batch_waits_as_long_as_it_may() -> None:
     """Published: the objective less an execution; ours: less two, as one may be in the way."""
-    shown = snapshot(view(300, model=Linear(0.02, 0.001, cpu=1.0)))
+    shown = snapshot(load(300, model=Linear(0.02, 0.001, cpu=1.0)))
     published = infless(search="published", offset=0.0).plan(shown).plans["classify"]
     ours = infless(offset=0.0).plan(shown).plans["classify"]
     for plan, executions in ((published, 1), (ours, 2)):
@@ -184,7 +184,7 @@ def test_a_batch_waits_as_long_as_it_may() -> None:
 def test_laxer_applications_wait_longer() -> None:
     """Sizes are for the tightest, waits are each application's own."""
     apps = (Application("web", 0.2, 100.0), Application("mail", 0.5, 100.0))
-    function = dataclasses.replace(view(1, model=Linear(0.02, 0.001)), apps=apps)
+    function = dataclasses.replace(load(1, model=Linear(0.02, 0.001)), apps=apps)
     routes = infless().plan(snapshot(function)).plans["classify"].routes
     everybody, mail = routes
     assert ("*", "mail") == (everybody.app, mail.app)
@@ -194,7 +194,7 @@ def test_laxer_applications_wait_longer() -> None:
 
 def test_rounded_rates_are_a_parameter() -> None:
     """As printed, 150 ms is six requests a second; with the offset, exactly, it is 6.06."""
-    plan = infless(search="published", rounded=True).plan(snapshot(view(6))).plans["classify"]
+    plan = infless(search="published", rounded=True).plan(snapshot(load(6))).plans["classify"]
     assert [6.0] == [kind.rate_high for kind in plan.classes]
     assert [1.0] == [kind.rate_low for kind in plan.classes]
 
@@ -236,7 +236,7 @@ def test_over_any_history_no_server_is_over_committed(
 ) -> None:
     """In total no more is planned than there is, and what is not unplaced can be taken."""
     policy = infless(search=search, aim=aim)
-    rounds = Rounds(policy, [view(0, name="a"), view(0, name="b")], nodes)
+    rounds = Rounds(policy, [load(0, name="a"), load(0, name="b")], nodes)
     cpu, gpu = sum(n.cpu for n in nodes), sum(n.gpus * 100 for n in nodes)
     for number, now in enumerate(rates):
         planning = rounds.plan(number * 10.0, now)
@@ -253,14 +253,14 @@ def test_nobody_waits_for_company_that_does_not_come() -> None:
     model = Linear(0.02, 0.002)  # a batch of 8 takes 40 ms with the offset: full in time from 50/s
 
     def wait_s(rate_rps: float, plan: Plan | None = None) -> float:
-        function = view(rate_rps, model=model, max_batch=8)
+        function = load(rate_rps, model=model, max_batch=8)
         function = running(function, plan) if plan else function
         return infless().plan(snapshot(function)).plans["classify"].routes[0].max_wait_s
 
     assert 0 == wait_s(20)
     assert 0 == wait_s(48)
     assert 0.1 < wait_s(60)
-    waiting = infless().plan(snapshot(view(60, model=model, max_batch=8))).plans["classify"]
+    waiting = infless().plan(snapshot(load(60, model=model, max_batch=8))).plans["classify"]
     assert 0.1 < wait_s(48, waiting)
     assert 0 == wait_s(40, waiting)
 
@@ -268,5 +268,5 @@ def test_nobody_waits_for_company_that_does_not_come() -> None:
 def test_the_last_instance_is_ready_for_a_burst() -> None:
     """Without load the smallest size stays that takes the most."""
     model = Linear(0.02, 0.002)
-    plan = infless().plan(snapshot(view(0, model=model, max_batch=8, bounds=(1, None))))
+    plan = infless().plan(snapshot(load(0, model=model, max_batch=8, bounds=(1, None))))
     assert {"b8-c1": 1} == counts(plan.plans["classify"])

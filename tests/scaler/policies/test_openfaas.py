@@ -9,7 +9,7 @@ import pytest
 from carpool.errors import ConfigError
 from carpool.latency.linear import Linear
 from carpool.plugins import build, resolve
-from tests.scaler.views import counts, guarded, instances, servers, snapshot, view
+from tests.scaler.loads import counts, guarded, instances, load, servers, snapshot
 
 if TYPE_CHECKING:
     from scaler.control.guard import Guard
@@ -22,12 +22,12 @@ def openfaas(**params: object) -> Guard:
 
 def ladder(policy: Guard, *steps: tuple[float, float]) -> list[int]:
     """Instances after each step of time and rate."""
-    return [instances(policy.plan(snapshot(view(rate), now_s=now_s))) for now_s, rate in steps]
+    return [instances(policy.plan(snapshot(load(rate), now_s=now_s))) for now_s, rate in steps]
 
 
 def test_instances_are_alike_and_take_one_request_each() -> None:
     """Two cores and a tenth of a GPU, as INFless gave it, kept for five minutes."""
-    plan = openfaas().plan(snapshot(view(100))).plans["classify"]
+    plan = openfaas().plan(snapshot(load(100))).plans["classify"]
     (kind,) = plan.classes
     assert (2, 10, 1) == (kind.cpu, kind.gpu, kind.batch_size)
     assert (300, 0) == (plan.keep_alive_s, plan.routes[0].max_wait_s)
@@ -65,19 +65,19 @@ def test_bounds() -> None:
     """The parameters' and the function's, whichever is tighter."""
     policy = openfaas(min_replicas=2, max_replicas=4)
     assert [2, 4] == ladder(policy, (0, 0), (1, 1000))
-    assert 3 == instances(openfaas().plan(snapshot(view(1000, bounds=(0, 3)))))
+    assert 3 == instances(openfaas().plan(snapshot(load(1000, bounds=(0, 3)))))
 
 
 def test_without_room_the_rest_is_unplaced() -> None:
     """Eight cores hold four; 60 ms each is 67 requests/s."""
-    planning = openfaas().plan(snapshot(view(150), cluster=servers(1, 8, 1)))
+    planning = openfaas().plan(snapshot(load(150), cluster=servers(1, 8, 1)))
     assert {"b1-c2-g10": 4} == counts(planning.plans["classify"])
     assert pytest.approx(150 - 4 / 0.06) == planning.unplaced["classify"]
 
 
 def test_a_size_the_model_does_not_know_is_unplaced() -> None:
     """There is no plan for it."""
-    planning = openfaas(gpu=70.0).plan(snapshot(view(10)))
+    planning = openfaas(gpu=70.0).plan(snapshot(load(10)))
     assert ({}, {"classify": 10}) == (planning.plans, planning.unplaced)
 
 
@@ -85,7 +85,7 @@ def test_functions_are_remembered_apart() -> None:
     """A round without a function forgets nothing of it."""
     policy = openfaas(stable_s=60.0)
     assert [10] == ladder(policy, (0, 150))
-    policy.plan(snapshot(view(1, name="other"), now_s=10.0))
+    policy.plan(snapshot(load(1, name="other"), now_s=10.0))
     assert [10] == ladder(policy, (20, 1))
 
 
@@ -109,9 +109,9 @@ def test_parameters_are_checked(params: dict[str, object]) -> None:
 def test_no_gpu_is_assumed_where_there_is_none() -> None:
     """Neither on servers without any, nor of a model that is not known on one."""
     (kind,) = (
-        openfaas().plan(snapshot(view(10), cluster=servers(2, gpus=0))).plans["classify"].classes
+        openfaas().plan(snapshot(load(10), cluster=servers(2, gpus=0))).plans["classify"].classes
     )
     assert (2, 0) == (kind.cpu, kind.gpu)
     model = Linear(0.02, 0.002, cpu=0.5)
-    (kind,) = openfaas().plan(snapshot(view(10, model=model))).plans["classify"].classes
+    (kind,) = openfaas().plan(snapshot(load(10, model=model))).plans["classify"].classes
     assert (0.5, 0) == (kind.cpu, kind.gpu)

@@ -14,7 +14,7 @@ from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.draft import Draft
 from scaler.policies.infless.covering import Demand
 from scaler.policies.infless.priced import PricedSearch, Task
-from tests.scaler.views import CLASSIFIER, servers, view
+from tests.scaler.loads import CLASSIFIER, load, servers
 
 if TYPE_CHECKING:
     from scaler.policies.infless.priced import Aim
@@ -25,7 +25,7 @@ SIZES = sizes(CLASSIFIER, Objective(SLO_S))
 
 def task(rate_rps: float, name: str = "f") -> Task:
     """A function with nothing yet."""
-    draft = Draft(view(rate_rps, name=name), SIZES)
+    draft = Draft(load(rate_rps, name=name), SIZES)
     return Task(draft, Demand(rate_rps, SLO_S, 0.01))
 
 
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_missing() -> None:
 
 def test_no_size_is_all_missing() -> None:
     """A function whose objective nothing meets is unplaced."""
-    one = Task(Draft(view(50), ()), Demand(50, 0.001, 0.01))
+    one = Task(Draft(load(50), ()), Demand(50, 0.001, 0.01))
     PricedSearch().add([one], servers(1))
     assert 50 == one.draft.unplaced_rps
 
@@ -132,7 +132,7 @@ def test_what_was_there_stays(rates: list[float]) -> None:
     kept = Counter({SIZES[0]: 3})
     tasks = []
     for number, rate in enumerate(rates):
-        draft = Draft(view(rate, name=f"f{number}"), SIZES, kept.copy())
+        draft = Draft(load(rate, name=f"f{number}"), SIZES, kept.copy())
         tasks.append(Task(draft, Demand(rate, SLO_S, 0.01).having(kept)))
     PricedSearch().add(tasks, Boundless())
     assert all(kept <= one.draft.instances for one in tasks)

@@ -14,7 +14,7 @@ from scaler.planning.placement import Boundless
 from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.draft import Draft
 from scaler.policies.infless.published import add_published, packing_efficiency
-from tests.scaler.views import CLASSIFIER, servers, view
+from tests.scaler.loads import CLASSIFIER, load, servers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def added(path: Path, slo_s: float, rate_rps: float) -> list[str]:
     """What is placed on three servers of 20 threads and a GPU, in order, by the printed rates."""
     table = read_table(path)
     found = sizes(table, Objective(slo_s, offset=0.0, rounded=True))
-    draft = Draft(view(rate_rps, model=table, slo_s=slo_s), found, needed_rps=rate_rps)
+    draft = Draft(load(rate_rps, model=table, slo_s=slo_s), found, needed_rps=rate_rps)
     cluster = servers(3, 20, 1)
     order = []
     for limit in range(1, 30):
@@ -81,14 +81,14 @@ def test_an_exact_fit_is_the_best() -> None:
 def test_a_batch_that_could_not_fill_is_not_taken() -> None:
     """At 30 requests/s batches of four need 35 within 200 ms, so two is the largest."""
     found = sizes(CLASSIFIER, Objective(0.2, offset=0.0))
-    draft = Draft(view(30), found, needed_rps=30)
+    draft = Draft(load(30), found, needed_rps=30)
     add_published(draft, Boundless())
     assert {1, 2} >= {size.batch for size in draft.instances}
 
 
 def test_without_room_nothing_is_added() -> None:
     """It stops, and what is missing is known."""
-    draft = Draft(view(100), sizes(CLASSIFIER, Objective(0.2)), needed_rps=100)
+    draft = Draft(load(100), sizes(CLASSIFIER, Objective(0.2)), needed_rps=100)
     add_published(draft, servers(1, 1, 0))
     assert (0, 100) == (draft.instances.total(), draft.missing_rps)
 
@@ -98,7 +98,7 @@ def test_what_is_added_is_placed(rate: float, nodes: int, gpus: int) -> None:
     """Every instance has its place; a cluster refuses what does not fit."""
     found = sizes(CLASSIFIER, Objective(0.2))
     cluster = servers(nodes, 8, gpus)
-    draft = Draft(view(rate), found, needed_rps=rate)
+    draft = Draft(load(rate), found, needed_rps=rate)
     add_published(draft, cluster)
     assert len(cluster) == draft.instances.total()
     assert draft.missing_rps == 0 or all(

@@ -29,10 +29,10 @@ __all__ = [
     "counts",
     "guarded",
     "instances",
+    "load",
     "servers",
     "size",
     "snapshot",
-    "view",
 ]
 
 CLASSIFIER = Table(
@@ -51,7 +51,7 @@ CLASSIFIER = Table(
 FREE = Limits(window_s=0.0, growth_least=10**6, shrink=1.0)
 
 
-def view(
+def load(
     rate_rps: float,
     *,
     model: LatencyModel = CLASSIFIER,
