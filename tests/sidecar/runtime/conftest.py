@@ -145,6 +145,7 @@ def sidecar(tmp_path: Path) -> Start:
                 "PYTHONPATH": str(ROOT),
                 "sidecar_listen": listen,
                 "sidecar_watchdog": "off",
+                "exec_timeout": f"{HANG_S:g}s",  # a busy machine may keep a handler waiting
                 **env,
             },
         )
