@@ -15,8 +15,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from carpool import durations
+
 UPSTREAM = urlsplit(os.environ["upstream_url"]).netloc
-TIMEOUT_S = float(os.environ.get("exec_timeout", "30s").removesuffix("s"))
+TIMEOUT_S = durations.parse(os.environ.get("exec_timeout", "30s"))
 
 
 class Proxy(BaseHTTPRequestHandler):
