@@ -11,6 +11,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from carpool import wire
 from carpool.http.client import Pool
 from tests.ports import free_port
@@ -18,8 +20,6 @@ from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.sidecar.runtime.conftest import Sidecar, Start
 
@@ -58,6 +58,7 @@ def behind_watchdog(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.xdist_group("watchdog")  # in the machine's own network there can be one
 def test_nobody_else_reaches_the_handler_and_nothing_is_logged_of_batches(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +94,7 @@ def test_batches_pass_the_watchdog_and_its_death_is_survived(
     env = behind_watchdog(tmp_path)
 
     async def run() -> None:
-        async with sidecar(**env) as running:
+        async with sidecar(isolated=True, **env) as running:
             words = [f"{number}" * 200 for number in range(100)]
             answers = await asyncio.gather(*[running.ask(word) for word in words])
             assert words == [answer.body.decode() for answer in answers]
