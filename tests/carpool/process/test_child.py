@@ -77,7 +77,6 @@ def test_what_it_gets(tmp_path: Path, loop: Callable[[Coroutine[None, None, None
             os.set_inheritable(file.fileno(), True)  # noqa: FBT003
             command = Command((*PYTHON, SURROUNDINGS), {"mine": "1"}, tmp_path)
             await process.start(command, read, with_stdout=True)
-            assert process.pid
             assert 0 == await process.ended()
         assert not process.pid
 
@@ -128,6 +127,7 @@ def test_it_is_killed_with_its_group() -> None:
         process = ChildProcess(lambda: rest.append("ended"))
         await process.start(Command((*PYTHON, DEAF)), read, with_stdout=True)
         await wait_until_async(lambda: pids, what="its words")
+        assert process.pid == pids[0]
         await process.terminate()
         await process.kill()
         assert -signal.SIGKILL == await process.ended()
