@@ -28,11 +28,16 @@ class Windows:
     keep_alive_s: float | None
 
     def __post_init__(self) -> None:
-        """Refuse what is no interval."""
-        until_s = math.inf if self.keep_alive_s is None else self.keep_alive_s
-        if 0 <= self.prewarm_s < math.inf and self.prewarm_s <= until_s:
-            return
+        """Refuse what is no interval; NumPy's numbers become Python's, as they go into plans."""
+        object.__setattr__(self, "prewarm_s", float(self.prewarm_s))
+        until_s = math.inf
         problems = Problems()
-        expected = f"at least 0 and at most keep_alive_s, which is {self.keep_alive_s}"
-        problems.add("prewarm_s", self.prewarm_s, expected)
+        if self.keep_alive_s is not None:
+            until_s = float(self.keep_alive_s)
+            object.__setattr__(self, "keep_alive_s", until_s)
+            if until_s == math.inf:
+                problems.add("keep_alive_s", until_s, "seconds, or None for an instance that stays")
+        if not (0 <= self.prewarm_s < math.inf and self.prewarm_s <= until_s):
+            expected = f"at least 0 and at most keep_alive_s, which is {self.keep_alive_s}"
+            problems.add("prewarm_s", self.prewarm_s, expected)
         problems.raise_if_any()

@@ -29,6 +29,7 @@ _LEARNED_ROUNDS = 16  # histograms are larger than the rest, and change little
 
 
 _MS_PER_S = 1000
+_TERM_MAX = 2**53 - 1  # beyond it no front would follow
 
 
 def next_term(store: Store, wall_s: float) -> int:
@@ -38,8 +39,9 @@ def next_term(store: Store, wall_s: float) -> int:
     was started on another machine, or without its store; and above what is in the store, so that a
     clock that was set back does no harm.
     """
-    kept = (int(data.get("term", 0)) for data in store.get("function").values())
-    return max(int(wall_s * _MS_PER_S), 1 + max(kept, default=0))
+    kept = [data.get("term") for data in store.get("function").values()]
+    terms = [term for term in kept if isinstance(term, int) and term < _TERM_MAX]
+    return max(int(wall_s * _MS_PER_S), 1 + max(terms, default=0))
 
 
 class Keeping:

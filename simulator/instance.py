@@ -129,3 +129,4 @@ class Instance:
         upstream = self.upstream
         upstream.batch_max, upstream.instance_class = kind.batch_size, kind.name
         upstream.exec_time = exec_time
+        upstream.overloaded = upstream.interfered = False

@@ -50,6 +50,7 @@ class ChildProcess:
 
     def __init__(self, end_rest: Callable[[], None] | None = None) -> None:
         self._end_rest = end_rest
+        self._stopped = False  # since it began to start
         self._process: asyncio.subprocess.Process | None = None
         self._pipe: asyncio.BaseTransport | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -62,7 +63,7 @@ class ChildProcess:
     async def start(
         self, command: Command, read: ReadOutput | None = None, *, with_stdout: bool = False
     ) -> None:
-        """Start it.
+        """Start it; what is to end before it has started is killed at once.
 
         Args:
             command: what to start.
@@ -72,6 +73,7 @@ class ChildProcess:
         Raises:
             OSError: it cannot be started.
         """
+        self._stopped = False
         output = await self._open_output(read) if read else None
         on_parent_death = partial(tell_on_parent_death, command.parent_death or 0)
         try:
@@ -91,6 +93,8 @@ class ChildProcess:
         finally:
             if output is not None:
                 os.close(output)
+        if self._stopped:
+            await self.kill()
 
     async def ended(self) -> int:
         """Wait for its end, end what it left behind, read its last output; the exit code."""
@@ -109,12 +113,14 @@ class ChildProcess:
 
     async def terminate(self) -> None:
         """SIGTERM to the process itself, which may finish what it has."""
+        self._stopped = True
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     async def kill(self) -> None:
         """SIGKILL to it and to everything it started."""
+        self._stopped = True
         self._end_all(self.pid)
 
     def kill_group(self) -> None:

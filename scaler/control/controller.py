@@ -44,6 +44,7 @@ _DEPOSED = (
     "its fronts follow a scaler that was started later, so this one changes nothing; "
     "a scaler that is started now takes over"
 )
+_AHEAD_MAX = 10 * 365 * 86_400_000  # ten years: terms are milliseconds
 
 
 class Controller:
@@ -187,6 +188,7 @@ class Controller:
         config = self.sidecar_config
         if self.registry.term() > config.term:
             self.notes = [_DEPOSED]
+            self.decisions.note(self.notes, wall_s)
             return []
         if self.plan is None and self._base is not None:
             self.notes = [*self._wrong, *filter(None, [self.failure])]
@@ -245,11 +247,19 @@ class Controller:
             self._formed = (self.plan, self.plan.to_dict() if self.plan else None)
         return {
             "plan": self._formed[1],
-            "term": self.sidecar_config.term,
+            "term": self._term(),
             "version": self.sidecar_config.version,
             "roll": self.registry.to_dict(),
             "correction": self.timing.correction.to_dict(),
         }
+
+    def _term(self) -> int:
+        """The latest that is known, so that a scaler that is started now has a later one.
+
+        Its fronts may follow a scaler of a clock that was ahead. What is ahead by years is no term.
+        """
+        own, reported = self.sidecar_config.term, self.registry.term()
+        return max(own, reported) if reported < own + _AHEAD_MAX else own
 
     def prewarm_dict(self) -> dict[str, Any] | None:
         """What its prewarm policy has learned; None where it has none."""

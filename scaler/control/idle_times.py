@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from carpool import log_histogram
+from scaler.control.policy_errors import PolicyFailed, raised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +45,16 @@ class IdleTimeTracker:
                 self._policy.observe(idle_s, wall_s)
 
     def windows(self, wall_s: float) -> Windows | None:
-        """When the last instance is to be there; None: as the plan says."""
-        return self._policy.windows(wall_s) if self._policy else None
+        """When the last instance is to be there; None: as the plan says.
+
+        Raises:
+            PolicyFailed: it has.
+        """
+        try:
+            return self._policy.windows(wall_s) if self._policy else None
+        except Exception as error:
+            message = f"the prewarm policy has failed: {raised(error)}"
+            raise PolicyFailed(message) from error
 
     def to_dict(self) -> dict[str, Any] | None:
         """What was learned; None where nobody learns."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-__all__ = ["place", "raised"]
+from carpool.errors import CarpoolError
+
+__all__ = ["PolicyFailed", "place", "raised"]
+
+
+class PolicyFailed(CarpoolError):
+    """A policy has raised an error."""
 
 
 def raised(error: BaseException) -> str:

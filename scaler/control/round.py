@@ -208,7 +208,11 @@ class Round:
         loads: dict[str, FunctionLoad] = {}
         for name, controller in by_name.items():
             await self._driver.pause()
-            load = controller.to_plan(now_s, wall_s)
+            try:
+                load = controller.to_plan(now_s, wall_s)
+            except CarpoolError as error:  # others are planned for all the same
+                self._driver.troubled(name, error)
+                continue
             if load is not None:
                 loads[name] = load
         outcomes = await self._driver.call(partial(self._planned, by_name, loads, now_s))

@@ -53,7 +53,9 @@ def containers(stack: str) -> list[str]:
     """The names of a stack's containers, running or not."""
     engine = from_env()
     try:
-        found = engine.containers.list(all=True, filters={"label": f"carpool.stack={stack}"})
+        found = engine.containers.list(
+            all=True, ignore_removed=True, filters={"label": f"carpool.stack={stack}"}
+        )
         return sorted(container.name for container in found)
     finally:
         engine.close()
@@ -264,7 +266,11 @@ def test_functions_outlive_their_provider(tmp_path: Path) -> None:
         assert names == containers(stack)  # the provider is gone, they are not
         journal.forget("gone", "openfaas-fn")
         engine = from_env()
-        ids = {c.id for c in engine.containers.list() if "-fn-" in c.name and c.name != victim}
+        ids = {
+            c.id
+            for c in engine.containers.list(ignore_removed=True)
+            if "-fn-" in c.name and c.name != victim
+        }
         engine.containers.get(victim).kill()
         engine.close()
         uvloop.run(second())

@@ -60,9 +60,9 @@ def test_functions_stay_until_they_are_cleared(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             assert 0 == process.wait(HANG_S)
         mine = {"filters": {"label": f"carpool.stack={command.stack}"}}
-        assert 1 == len(engine.containers.list(**mine))
+        assert 1 == len(engine.containers.list(ignore_removed=True, **mine))
         command.clear()
-        assert [] == engine.containers.list(all=True, **mine)
+        assert [] == engine.containers.list(all=True, ignore_removed=True, **mine)
         assert [] == engine.networks.list(names=[command.stack])
         with command.serving() as (_, url):
             listed = requests.get(

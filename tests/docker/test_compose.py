@@ -135,7 +135,7 @@ def compose(docker_images: None, docker_engine: Engine) -> Iterator[Compose]:  #
 def functions(stack: str) -> dict[str, str]:
     """The function containers of a stack, by name to id."""
     engine = from_env()
-    found = engine.containers.list(filters={"label": f"carpool.stack={stack}"})
+    found = engine.containers.list(ignore_removed=True, filters={"label": f"carpool.stack={stack}"})
     engine.close()
     return {container.name: container.id for container in found}
 
@@ -318,7 +318,7 @@ def keep_to_themselves(compose: Compose) -> None:
     secret = [compose.secret(name) for name in ("carpool-scaler-token", "basic-auth-password")]
     assert 20 < min(map(len, secret))
     engine = from_env()
-    for container in engine.containers.list(all=True):
+    for container in engine.containers.list(all=True, ignore_removed=True):
         shown = json.dumps(container.attrs)
         assert not any(text in shown for text in secret), container.name
     engine.close()

@@ -54,6 +54,9 @@ def test_terms_grow_from_start_to_start(path: Path) -> None:
         store.put("function", {"f": FORM, "g": {"term": 5_000}, "h": {"term": 4_000}})
     assert 5_001 == next_term(store, 1.0)
     assert 6_000 == next_term(store, 6.0)
+    with store.round():
+        store.put("function", {"f": {"term": None}, "g": {"term": "x"}, "h": {"term": 2**53 - 1}})
+    assert 6_000 == next_term(store, 6.0), "what is no term is not counted"
     store.close()
 
 

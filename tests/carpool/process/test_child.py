@@ -16,7 +16,7 @@ import uvloop
 from carpool.process import exit_status
 from carpool.process.child import ChildProcess, Command, end
 from carpool.process.lines import read_lines
-from tests.waiting import wait_until, wait_until_async
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -135,6 +135,31 @@ def test_it_is_killed_with_its_group() -> None:
     uvloop.run(scene())
     wait_until(lambda: not any(map(runs, pids)), what="the end of both")
     assert rest == ["ended", "ended"]
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_what_is_to_end_while_it_starts_ends(
+    loop: Callable[[Coroutine[None, None, None]], None],
+) -> None:
+    """A start takes several turns of the loop; a stop may come in each of them."""
+
+    async def read(output: asyncio.StreamReader) -> None:
+        await output.read()
+
+    async def scene(turns: int) -> None:
+        process = ChildProcess()
+        starting = asyncio.ensure_future(process.start(Command((*PYTHON, DEAF)), read))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await process.terminate()
+        if starting.done():
+            await process.kill()  # it may ignore the signal already
+        await starting
+        async with asyncio.timeout(HANG_S):
+            assert await process.ended() in (-signal.SIGKILL, -signal.SIGTERM)
+
+    for turns in range(1, 6):
+        loop(scene(turns))
 
 
 def test_the_end_of_a_session() -> None:

@@ -229,6 +229,9 @@ def test_a_scaler_whose_fronts_follow_a_later_one_changes_nothing() -> None:
     assert "its fronts follow a scaler that was started later" in old.notes[0]
     assert ["deploy"] == [action.verb for action in new.step(1.0, 1.0)]
     assert [] == new.notes
+    assert 5 == old.to_dict()["term"], "so that the next start has a later one"
+    old.reported(report(version=1, term=2**53 - 1), 1.0, 1.0)
+    assert 4 == old.to_dict()["term"], "what is years ahead is no term"
 
 
 def _fixed() -> FixedKeepAlive:

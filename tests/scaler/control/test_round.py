@@ -13,6 +13,8 @@ from scaler.control.dependencies import Dependencies
 from scaler.control.planning_result import FunctionResult
 from scaler.control.round import Driver, ProviderError, Round, at_once
 from scaler.functions import Functions
+from scaler.prewarm.contract import Windows
+from scaler.prewarm.fixed import FixedKeepAlive
 from tests.simulator.load import plan
 
 if TYPE_CHECKING:
@@ -92,9 +94,9 @@ def two(
     }
 
 
-def rounds(shelf: Shelf, notes: Driver) -> Round:
+def rounds(shelf: Shelf, notes: Driver, dependencies: Dependencies | None = None) -> Round:
     """A scaler of one function, at a time that stands still."""
-    functions = Functions(Dependencies(models={"f": Linear(0.01, 0.0)}))
+    functions = Functions(dependencies or Dependencies(models={"f": Linear(0.01, 0.0)}))
     functions.now = functions.wall = lambda: 0.0
     return Round(functions, shelf, two, notes)
 
@@ -108,6 +110,31 @@ def test_what_was_deployed_gets_its_instances_in_the_same_round() -> None:
     assert 2 == shelf.listed["f--a"].replicas
     at_once(found.run())
     assert 4 == len(notes.said)
+
+
+def test_a_prewarm_policy_that_fails_stops_no_other_function() -> None:
+    """Its function keeps what it has; what the policy did is told by name."""
+
+    class Broken(FixedKeepAlive):
+        """Learns, and then knows nothing."""
+
+        def windows(self, now_s: float) -> Windows:
+            """As `PrewarmPolicy.windows`."""
+            return Windows(5.0, 1.0 / (now_s - now_s))
+
+    shelf, notes = Shelf(), Notes()
+    other = {**LABELS, "com.carpool.scale.min": "1"}  # it has no use for windows
+    shelf.listed["g"] = Status("g", 1, 1, {"name": "g", "labels": other})
+    known = Dependencies(
+        models={"f": Linear(0.01, 0.0), "g": Linear(0.01, 0.0)},
+        prewarm=lambda: Broken(Broken.Params()),
+    )
+    found = rounds(shelf, notes, known)
+    at_once(found.run())
+    assert "scale g--a to 2: done" in notes.said
+    assert "f--a" not in shelf.listed
+    (said,) = [text for text in notes.said if text.startswith("f: ")]
+    assert "the prewarm policy has failed: ZeroDivisionError" in said
 
 
 def test_what_is_refused_is_told_and_nothing_else_ends() -> None:
