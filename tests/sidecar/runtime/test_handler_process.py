@@ -110,7 +110,8 @@ def test_what_it_leaves_behind_does_not_hold_it_up(tmp_path: Path, env: str, *, 
 
         script = DAEMON.format(env=env, file=str(file))
         argv = (sys.executable, "-I", "-S", "-c", script)
-        launch = Launch(argv, {**os.environ, "handler_key": "of-this-test"}, "", "of-this-test")
+        key = f"of-this-test-{os.getpid()}"  # what another process marks so would be ended, too
+        launch = Launch(argv, {**os.environ, "handler_key": key}, "", key)
         handler = HandlerProcess(launch, died)
         handler.start()
         await wait_until_async(lambda: len(deaths) >= 2, what="the second death")
