@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, settings
 
 __all__ = ["loosened", "scaled"]
 
-_PART = 20
+_PART = 10
 _COMMON = settings(
     deadline=None,  # how long an example takes is the machine's affair
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("quick", _COMMON, max_examples=10, derandomize=True)
+settings.register_profile("quick", _COMMON, max_examples=100 // _PART, derandomize=True)
 settings.register_profile(
     "thorough", _COMMON, max_examples=100, derandomize=os.environ.get("CI") == "true"
 )
