@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import random
 import socket
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["free_port"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["free_port", "watchdog_port"]
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -23,3 +29,14 @@ def free_port() -> int:
         port = draw.randrange(first // 2, first)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+
+
+@contextlib.contextmanager
+def watchdog_port() -> Iterator[None]:
+    """Hold port 8081 of the machine's own network, which every of-watchdog there binds.
+
+    Waits until no other test has it, be it of another worker or another run of the suite.
+    """
+    with (Path(tempfile.gettempdir()) / "carpool-tests-8081.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from carpool import wire
-from tests.ports import free_port
+from tests.ports import free_port, watchdog_port
 from tests.tools import require_tool
 from tests.waiting import HANG_S, wait_until
 from tests.watchdog_plugin.processes import Client
@@ -48,6 +48,7 @@ def test_batches_pass_a_real_watchdog_and_its_drain(tmp_path: Path) -> None:
         "write_timeout": "5s",
     }
     with (
+        watchdog_port(),
         (tmp_path / "log").open("wb") as log,
         subprocess.Popen(
             [watchdog], cwd=tmp_path, env=environment, stdout=log, stderr=log

@@ -151,7 +151,7 @@ def test_an_ordinary_user_is_told_what_holds() -> None:
 def test_groups_that_nobody_locks_are_removed_at_the_next_start() -> None:
     """With what still runs in them; those of a living provider are left alone."""
     living, dead = (Partitions.open(named(kind), MACHINE) for kind in ("live", "dead"))
-    not_ours = Path(living.groups[0]).with_name("carpool-prod.slice")
+    not_ours = Path(living.groups[0]).with_name(f"{named('live')}.slice")
     not_ours.mkdir()
     try:
         orphan = Running(dead, "orphan", HALF)

@@ -15,7 +15,7 @@ import pytest
 
 from carpool import wire
 from carpool.http.client import Pool
-from tests.ports import free_port
+from tests.ports import free_port, watchdog_port
 from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def behind_watchdog(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.xdist_group("watchdog")  # in the machine's own network there can be one
 def test_nobody_else_reaches_the_handler_and_nothing_is_logged_of_batches(
     sidecar: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +80,8 @@ def test_nobody_else_reaches_the_handler_and_nothing_is_logged_of_batches(
             pool.close()
             return [answer.status for answer in answers]
 
-    assert [403, 403, 403] == asyncio.run(run())
+    with watchdog_port():
+        assert [403, 403, 403] == asyncio.run(run())
     logged = [line for line in capfd.readouterr().err.splitlines() if "POST /" in line]
     assert ["403"] * len(logged) == re.findall(r"POST / - (\d+)", "\n".join(logged))
     assert not shutil.which("fwatchdog") or logged
