@@ -11,8 +11,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from carpool import wire
 from carpool.http.client import Pool
 from tests.ports import free_port, watchdog_port
@@ -20,6 +18,8 @@ from tests.sidecar.runtime.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.sidecar.runtime.conftest import Sidecar, Start
 
