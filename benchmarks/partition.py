@@ -27,7 +27,7 @@ from carpool.http.client import Pool
 from carpool.settings import FunctionSettings
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.functions import Functions
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.local.process_runner import ProcessRunner
 from faas_stack.provider.secrets import SecretStore
@@ -36,7 +36,7 @@ from faas_stack.stack.assemble import BuildContext
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from faas_stack.provider.functions import Function
+    from faas_stack.provider.local.orchestrator import LocalFunction
 
 __all__ = ["main"]
 
@@ -119,12 +119,12 @@ async def _measure(blocks: int, which: str) -> Way:
         half = await _deploy(functions, "half", {"cpu": "500m"})
         for _ in range(_QUOTA_TIMES):
             way.half_cores.append((await _load(half, span_s=_QUOTA_S))[0].cores)
-        functions.remove("half", "openfaas-fn")
+        await functions.remove("half", "openfaas-fn")
         a, b = [await _deploy(functions, name, {"cpu": "1"}) for name in ("a", "b")]
         for number in range(blocks):
             await _compare(a, b, way)
             print(f"partition {which}, {number + 1} of {blocks}: {way.kept[-2:]}", file=sys.stderr)
-        functions.remove("b", "openfaas-fn")
+        await functions.remove("b", "openfaas-fn")
         greedy = await _deploy(functions, "greedy", {}, _GREEDY)
         for _ in range(blocks):
             slices = [await _load(*who) for who in ((a,), (a, greedy), (a, greedy), (a,))]
@@ -133,9 +133,9 @@ async def _measure(blocks: int, which: str) -> Way:
     return way
 
 
-async def _compare(a: Function, b: Function, way: Way) -> None:
+async def _compare(a: LocalFunction, b: LocalFunction, way: Way) -> None:
     """One block: each alone, and both, forwards and backwards."""
-    pair: tuple[Function, ...] = (a, b)
+    pair: tuple[LocalFunction, ...] = (a, b)
     order = ((a,), pair, (b,), pair, pair, (b,), pair, (a,))
     alone: dict[str, list[float]] = {"a": [], "b": []}
     both: dict[str, list[float]] = {"a": [], "b": []}
@@ -148,7 +148,7 @@ async def _compare(a: Function, b: Function, way: Way) -> None:
 
 
 @asynccontextmanager
-async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, Functions]]:
+async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, LocalOrchestrator]]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "function").mkdir()
@@ -158,7 +158,7 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
         capacity = None if partition else Capacity()
         backend = ProcessBackend(images, secrets, watchdog=False, capacity=capacity)
         await backend.open()
-        functions = Functions(backend)
+        functions = LocalOrchestrator(backend, secrets)
         try:
             yield backend, functions
             await functions.close()
@@ -167,8 +167,11 @@ async def _provider(*, partition: bool) -> AsyncIterator[tuple[ProcessBackend, F
 
 
 async def _deploy(
-    functions: Functions, name: str, limits: dict[str, str], env: dict[str, str] | None = None
-) -> Function:
+    functions: LocalOrchestrator,
+    name: str,
+    limits: dict[str, str],
+    env: dict[str, str] | None = None,
+) -> LocalFunction:
     deployment = Deployment(name, "work", limits=limits, env_vars=env or {}, settings=_ONE_BY_ONE)
     function = await functions.deploy(deployment)
     replica = await function.replica_set.acquire(_READY_S)
@@ -176,12 +179,12 @@ async def _deploy(
     return function
 
 
-async def _load(*functions: Function, span_s: float = _SLICE_S) -> list[Measured]:
+async def _load(*functions: LocalFunction, span_s: float = _SLICE_S) -> list[Measured]:
     """Keep the functions busy, all at once, and see what each uses and answers."""
     return await asyncio.gather(*(_keep_busy(function, span_s) for function in functions))
 
 
-async def _keep_busy(function: Function, span_s: float) -> Measured:
+async def _keep_busy(function: LocalFunction, span_s: float) -> Measured:
     instance: Any = function.replica_set.replicas[0].instance
     assert isinstance(instance.runner, ProcessRunner)
     root = instance.runner.pid

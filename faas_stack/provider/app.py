@@ -1,14 +1,13 @@
-"""Puts a provider together: the edge, the REST API, the proxy, the functions and its backend."""
+"""Puts a provider together: the edge, the REST API and the proxy over an orchestrator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carpool.errors import NotFound
 from carpool.http.server import Limits, serve
 from faas_stack.provider.access_control import AccessControl, is_call
-from faas_stack.provider.functions import Functions
 from faas_stack.provider.log_route import LogRoute
 from faas_stack.provider.metrics import Metrics
 from faas_stack.provider.proxy import PREFIX, Proxy
@@ -16,11 +15,8 @@ from faas_stack.provider.routes import Routes
 
 if TYPE_CHECKING:
     from carpool.http.server import Exchange, Server
-    from faas_stack.provider.backend import Backend
     from faas_stack.provider.basic_auth_check import BasicAuth
-    from faas_stack.provider.journal import Journal
-    from faas_stack.provider.scaler_access import ScalerAccess
-    from faas_stack.provider.secrets import SecretStore
+    from faas_stack.provider.orchestrator import Orchestrator
 
 __all__ = ["Options", "Provider"]
 
@@ -34,10 +30,7 @@ class Options:
         calls: where functions call others, and nothing else is answered; empty: nowhere.
         auth: credentials for all but calls of functions; None: open.
         hosts: further names by which requests may come.
-        grace_s: how long requests may go on when their replica, or the provider, is to go.
-        patience_s: how long a request waits for a replica to become ready.
-        journal: where functions are written down, if their instances outlive the provider.
-        scaler: how sidecars reach the scaler, if there is one.
+        grace_s: how long requests may go on when the provider is to go.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -45,32 +38,21 @@ class Options:
     auth: BasicAuth | None = None
     hosts: tuple[str, ...] = ()
     grace_s: float = 10.0
-    patience_s: float = 60.0
-    journal: Journal | None = None
-    scaler: ScalerAccess | None = None
 
 
 class Provider:
-    """An OpenFaaS provider over ``backend``, which is open already and closed by the caller."""
+    """An OpenFaaS provider over an orchestrator, which `listen` opens and `drain` closes."""
 
-    def __init__(self, backend: Backend, secrets: SecretStore, options: Options) -> None:
+    def __init__(self, orchestrator: Orchestrator[Any], options: Options) -> None:
         self._options = options
-        self._draining = False
+        self._unready = "starting"
         self._servers: list[Server] = []
-        self.functions = Functions(
-            backend,
-            grace_s=options.grace_s,
-            patience_s=options.patience_s,
-            journal=options.journal,
-        )
-        self.functions.scaler = options.scaler
-        self._metrics = Metrics(self.functions, self._servers)
-        self._logs = LogRoute(self.functions)
-        self._proxy = Proxy(self.functions, self._metrics)
+        self.orchestrator = orchestrator
+        self._metrics = Metrics(orchestrator, self._servers)
+        self._logs = LogRoute(orchestrator)
+        self._proxy = Proxy(orchestrator, self._metrics)
         self._access_control = AccessControl(options.listen, options.hosts, options.auth)
-        self._routes = Routes(
-            self.functions, secrets, self._logs, self._metrics, lambda: self._draining
-        )
+        self._routes = Routes(orchestrator, self._logs, self._metrics, lambda: self._unready)
 
     @property
     def address(self) -> str:
@@ -83,10 +65,11 @@ class Provider:
         return "".join(server.address for server in self._servers[1:])
 
     async def listen(self) -> None:
-        """Start to accept requests, with the functions of the journal.
+        """Start to accept requests, for the functions that there are already.
 
         Raises:
-            ConfigError: the address is not one, or the journal cannot be read.
+            ConfigError: the address is not one.
+            CarpoolError: the orchestrator cannot be opened.
             OSError: it cannot be bound.
         """
         limits, options = Limits(), self._options
@@ -94,17 +77,18 @@ class Provider:
         if options.calls:
             calls = await serve(self._accept_call, listen=options.calls, limits=limits)
             self._servers.append(calls)
-        self.functions.restore()
+        await self.orchestrator.open()
+        self._unready = ""
 
     async def drain(self) -> None:
         """Say unready, answer what was accepted, then end the functions, unless they last."""
-        self._draining = True
+        self._unready = "draining"
         self._logs.close()
         for server in self._servers:
             server.close()
         for server in self._servers:
             await server.drain(self._options.grace_s)
-        await self.functions.close()
+        await self.orchestrator.close()
         for server in self._servers:
             await server.stop()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from carpool.errors import CarpoolError
     from carpool.http.server import Exchange
-    from faas_stack.provider.replicas import Replica
+    from faas_stack.provider.replica import Replica
 
 __all__ = ["HOP_BY_HOP", "PREFIX", "Call", "Headers", "named_by_connection"]
 

@@ -60,8 +60,12 @@ class Deployment:
     uid: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     @classmethod
-    def from_json(cls, body: bytes) -> Deployment:
+    def from_json(cls, body: bytes, default_namespace: str = DEFAULT_NAMESPACE) -> Deployment:
         """Read a FunctionDeployment.
+
+        Args:
+            body: JSON.
+            default_namespace: of one that names none.
 
         Raises:
             BadRequest: it is not a JSON object.
@@ -75,7 +79,7 @@ class Deployment:
         deployment = cls(
             service=_name(document, "service", problems),
             image=take(document, "image", "", problems),
-            namespace=_namespace(document, problems),
+            namespace=_namespace(document, default_namespace, problems),
             env_process=take(document, "envProcess", "", problems),
             env_vars=env_vars,
             constraints=_texts(document, "constraints", problems),
@@ -176,12 +180,12 @@ def take(document: Mapping[str, Any], key: str, default: T, problems: Problems) 
     return value
 
 
-def split_name(name: str, namespace: str = "") -> tuple[str, str]:
+def split_name(name: str, namespace: str = "", default: str = DEFAULT_NAMESPACE) -> tuple[str, str]:
     """Function name and namespace of ``NAME`` or ``NAME.NAMESPACE``; the last dot separates."""
     function, dot, suffix = name.rpartition(".")
     if dot:
         return function, suffix
-    return name, namespace or DEFAULT_NAMESPACE
+    return name, namespace or default
 
 
 def _name(document: Mapping[str, Any], key: str, problems: Problems) -> str:
@@ -191,9 +195,9 @@ def _name(document: Mapping[str, Any], key: str, problems: Problems) -> str:
     return value
 
 
-def _namespace(document: Mapping[str, Any], problems: Problems) -> str:
+def _namespace(document: Mapping[str, Any], default: str, problems: Problems) -> str:
     if not document.get("namespace"):
-        return DEFAULT_NAMESPACE
+        return default
     return _name(document, "namespace", problems)
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, CarpoolError
 from faas_stack.provider.deployment import split_name
+from faas_stack.provider.logs import LogQuery
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from carpool.http.server import Exchange
-    from faas_stack.provider.functions import Function, Functions
+    from faas_stack.provider.function import Function
     from faas_stack.provider.logs import LogLine
+    from faas_stack.provider.orchestrator import Orchestrator
 
 __all__ = ["LogRoute"]
 
@@ -26,27 +30,12 @@ class _Unprocessable(CarpoolError):
     status = 422
 
 
-class _Wanted(NamedTuple):
-    """The parameters of a request for logs."""
-
-    instance: str
-    since: datetime | None
-    tail: int
-    follow: bool
-
-    def has(self, line: LogLine) -> bool:
-        """Whether ``line`` was asked for."""
-        if self.instance and line.instance != self.instance:
-            return False
-        return self.since is None or line.timestamp >= self.since
-
-
 class LogRoute:
-    """Answers requests for logs; those that follow end with `close`."""
+    """Answers requests for logs, those that follow until `close`."""
 
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
-        self._followers: set[asyncio.Task[None]] = set()
+    def __init__(self, orchestrator: Orchestrator[Any]) -> None:
+        self._orchestrator = orchestrator
+        self._answers: set[asyncio.Task[None]] = set()
 
     def accept(self, exchange: Exchange, query: dict[str, str]) -> None:
         """Answer, now and while the client stays if it follows.
@@ -57,25 +46,19 @@ class LogRoute:
         if not query.get("name"):
             message = "name: expected a function's name in the query"
             raise BadRequest(message)
-        function = self._functions.find(*split_name(query["name"], query.get("namespace", "")))
-        wanted = _read(query)
-        ring = function.replica_set.log
-        lines = [line for line in ring.since(0) if wanted.has(line)]
+        default = self._orchestrator.default_namespace
+        name, namespace = split_name(query["name"], query.get("namespace", ""), default)
+        function: Function = self._orchestrator.find(name, namespace)
+        batches = self._orchestrator.lines(function, _read(query))
         exchange.start(200, [_TYPE])
-        exchange.write(_encode(lines[-wanted.tail :] if wanted.tail > 0 else lines, function))
-        if not wanted.follow:
-            exchange.end()
-            return
-        task = asyncio.get_running_loop().create_task(
-            _follow(exchange, function, wanted, ring.next)
-        )
-        self._followers.add(task)
-        task.add_done_callback(self._followers.discard)
+        task = asyncio.get_running_loop().create_task(_answer(exchange, function, batches))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
         exchange.on_gone = lambda: _cancel(task)
 
     def close(self) -> None:
-        """End the answers of those who follow."""
-        for task in self._followers:
+        """End the answers that go on."""
+        for task in self._answers:
             task.cancel()
 
 
@@ -83,20 +66,18 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _follow(exchange: Exchange, function: Function, wanted: _Wanted, position: int) -> None:
-    ring = function.replica_set.log
+async def _answer(
+    exchange: Exchange, function: Function, batches: AsyncIterator[Sequence[LogLine]]
+) -> None:
     try:
-        while not ring.closed:
-            await ring.more(position)
-            lines = [line for line in ring.since(position) if wanted.has(line)]
-            position = ring.next
+        async for lines in batches:
             exchange.write(_encode(lines, function))
             await exchange.drained()
     finally:
         exchange.end()
 
 
-def _encode(lines: list[LogLine], function: Function) -> bytes:
+def _encode(lines: Sequence[LogLine], function: Function) -> bytes:
     deployment = function.deployment
     return b"".join(
         json.dumps(
@@ -114,7 +95,7 @@ def _encode(lines: list[LogLine], function: Function) -> bytes:
     )
 
 
-def _read(query: dict[str, str]) -> _Wanted:
+def _read(query: dict[str, str]) -> LogQuery:
     since, tail = query.get("since", ""), query.get("tail", "")
     try:
         moment = datetime.fromisoformat(since) if since else None
@@ -129,4 +110,4 @@ def _read(query: dict[str, str]) -> _Wanted:
         message = f"tail = {tail!r}: expected a whole number"
         raise _Unprocessable(message) from None
     follow = query.get("follow", "").lower() in ("1", "t", "true")
-    return _Wanted(query.get("instance", ""), moment, count, follow)
+    return LogQuery(query.get("instance", ""), moment, count, follow)

@@ -11,8 +11,12 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["LogLine", "LogRing"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["LogLine", "LogQuery", "LogRing"]
 
 RING_LINES = 10_000
 RING_BYTES = 4 * 1024 * 1024
@@ -25,6 +29,33 @@ class LogLine:
     instance: str
     timestamp: datetime
     text: str
+
+
+class LogQuery(NamedTuple):
+    """Which lines are asked for.
+
+    Attributes:
+        instance: of this one alone; empty: of all.
+        since: none from before; None: from the first.
+        tail: how many of the last there are at most; 0 or less: all.
+        follow: whether lines that are still to come are wanted, too.
+    """
+
+    instance: str = ""
+    since: datetime | None = None
+    tail: int = 0
+    follow: bool = False
+
+    def has(self, line: LogLine) -> bool:
+        """Whether ``line`` is of the wanted instance and time."""
+        if self.instance and line.instance != self.instance:
+            return False
+        return self.since is None or line.timestamp >= self.since
+
+    def choose(self, lines: Iterable[LogLine]) -> list[LogLine]:
+        """Those of the lines there are already that are asked for."""
+        wanted = [line for line in lines if self.has(line)]
+        return wanted[-self.tail :] if self.tail > 0 else wanted
 
 
 class LogRing:

@@ -6,8 +6,7 @@ read them.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from carpool.http.server import Server
-    from faas_stack.provider.functions import Functions
+    from faas_stack.provider.orchestrator import Orchestrator
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -30,8 +29,8 @@ _METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"
 class _Replicas:
     """Reads the functions when it is scraped."""
 
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
+    def __init__(self, orchestrator: Orchestrator[Any]) -> None:
+        self._orchestrator = orchestrator
 
     def collect(self) -> Iterator[Metric]:
         labels = ("function_name",)
@@ -43,41 +42,14 @@ class _Replicas:
         answers = CounterMetricFamily(
             "provider_function_invocations", "Calls answered.", labels=(*labels, "code")
         )
-        for function in self._functions.all():
+        for function in self._orchestrator.all():
             name = [f"{function.deployment.service}.{function.deployment.namespace}"]
             wanted.add_metric(name, function.replicas)
-            ready.add_metric(name, function.replica_set.available)
-            in_flight.add_metric(name, sum(r.in_flight for r in function.replica_set.replicas))
+            ready.add_metric(name, function.available)
+            in_flight.add_metric(name, sum(r.in_flight for r in function.running))
             for code, count in sorted(function.answers.items()):
                 answers.add_metric([*name, str(code)], count)
         yield from (wanted, ready, in_flight, answers)
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-
-class _Machine:
-    """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
-
-    def __init__(self, functions: Functions) -> None:
-        self._backend = functions.backend
-
-    def collect(self) -> Iterator[Metric]:
-        there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
-        for name, unit, has, given in (
-            ("cores", "Cores", there.cpu, promised.cpu),
-            ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
-        ):
-            if math.isfinite(has):
-                yield GaugeMetricFamily(f"provider_{name}", f"{unit} for functions.", has)
-                about = f"{unit} that functions were promised."
-                yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
-        busy = GaugeMetricFamily(
-            "provider_gpu_busy_ratio", "Share of time in which a GPU had work.", labels=("gpu",)
-        )
-        for gpu, ratio in self._backend.busy_gpus().items():
-            busy.add_metric([gpu], ratio)
-        yield busy
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -107,15 +79,16 @@ class Metrics:
     """Counts requests by route, and renders.
 
     Args:
-        functions: those of the provider.
+        orchestrator: has the functions, and adds to what is said of them.
         servers: the listeners, as soon as there are any.
     """
 
-    def __init__(self, functions: Functions, servers: list[Server]) -> None:
+    def __init__(self, orchestrator: Orchestrator[Any], servers: list[Server]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Connections(servers))
-        self._registry.register(_Replicas(functions))
-        self._registry.register(_Machine(functions))
+        self._registry.register(_Replicas(orchestrator))
+        for collector in orchestrator.collectors:
+            self._registry.register(collector)
         self._requests = Counter(
             "provider_http_requests", "Requests answered.", _LABELS, registry=self._registry
         )

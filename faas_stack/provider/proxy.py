@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carpool import errors, wire
 from carpool.errors import CarpoolError, FunctionFault, NotFound, Overloaded
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from carpool.http.client import Pool, Response, StreamedResponse
     from carpool.http.server import Exchange
-    from faas_stack.provider.functions import Function, Functions
+    from faas_stack.provider.function import Function
     from faas_stack.provider.metrics import Metrics
+    from faas_stack.provider.orchestrator import Orchestrator
+    from faas_stack.provider.replica import Replica
 
 __all__ = ["PREFIX", "Proxy"]
 
@@ -48,8 +50,8 @@ _NOT_BEGUN = wire.NOT_BEGUN_HEADER.encode()
 class Proxy:
     """Passes requests on; one task per request, cancelled when its client leaves."""
 
-    def __init__(self, functions: Functions, metrics: Metrics) -> None:
-        self._functions = functions
+    def __init__(self, orchestrator: Orchestrator[Any], metrics: Metrics) -> None:
+        self._orchestrator = orchestrator
         self._metrics = metrics
         self._calls: dict[asyncio.Task[None], Call] = {}
         self._sweeping: asyncio.TimerHandle | None = None
@@ -108,8 +110,10 @@ class Proxy:
         if not name:
             message = "the path names no function: /function/NAME"
             raise errors.BadRequest(message)
-        function, namespace = split_name(name)
-        if deployed := self._functions.get(function, namespace):
+        default = self._orchestrator.default_namespace
+        function, namespace = split_name(name, "", default)
+        deployed: Function | None = self._orchestrator.get(function, namespace)
+        if deployed:
             return deployed
         # Anyone may call: no hint tells which functions there are.
         message = f"no function {function[:_SHOWN]!r} in namespace {namespace[:_SHOWN]!r}"
@@ -118,7 +122,7 @@ class Proxy:
     async def _forward(self, function: Function, call: Call) -> int:
         loop = asyncio.get_running_loop()
         for left in reversed(range(_TRIES)):
-            replica = await self._functions.acquire(function)
+            replica: Replica = await self._orchestrator.acquire(function)
             try:
                 call.sent_to(replica, function.call_limit_s, loop.time())
                 return await self._send(replica.pool, call, last=not left)

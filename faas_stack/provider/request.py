@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carpool.errors import BadRequest
 from carpool.validation.problems import Problems
-from faas_stack.provider.deployment import read_object, split_name, take
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, read_object, split_name, take
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,11 +26,16 @@ class Request(NamedTuple):
     exchange: Exchange
     name: str
     query: dict[str, str]
+    default_namespace: str = DEFAULT_NAMESPACE
 
     @property
     def namespace(self) -> str:
         """The namespace in the query, if it names one."""
         return self.query.get("namespace", "")
+
+    def split(self, name: str, namespace: str = "") -> tuple[str, str]:
+        """Function name and namespace of ``NAME`` or ``NAME.NAMESPACE``."""
+        return split_name(name, namespace, self.default_namespace)
 
     def body(self) -> Body:
         """The JSON object that was sent.
@@ -62,7 +67,7 @@ class Body(NamedTuple):
         problems = Problems()
         named = take(self.document, "namespace", "", problems)
         problems.raise_if_any()
-        return split_name("", named or self.request.namespace)[1]
+        return self.request.split("", named or self.request.namespace)[1]
 
     def required(self, key: str) -> str:
         """The text of a key that must be there.

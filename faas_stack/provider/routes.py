@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import carpool
 from carpool import errors
 from carpool.errors import CarpoolError
 from carpool.validation.problems import Problems
-from faas_stack.provider.deployment import Deployment, split_name, take
+from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
 from faas_stack.provider.request import Request
 from faas_stack.provider.secret_routes import SecretRoutes
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from carpool.http.server import Exchange
-    from faas_stack.provider.functions import Functions
     from faas_stack.provider.log_route import LogRoute
     from faas_stack.provider.metrics import Metrics
+    from faas_stack.provider.orchestrator import Orchestrator
     from faas_stack.provider.request import Answer
-    from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["Routes"]
 
@@ -51,17 +50,16 @@ class Routes:
 
     def __init__(
         self,
-        functions: Functions,
-        secrets: SecretStore,
+        orchestrator: Orchestrator[Any],
         logs: LogRoute,
         metrics: Metrics,
-        draining: Callable[[], bool],
+        unready: Callable[[], str],
     ) -> None:
-        self._functions = functions
-        self._secrets = SecretRoutes(secrets)
+        self._orchestrator = orchestrator
+        self._secrets = SecretRoutes(orchestrator.secrets)
         self._logs = logs
         self._metrics = metrics
-        self._draining = draining
+        self._unready = unready
         self._tasks: set[asyncio.Task[None]] = set()
         self._table = [
             _Route(re.compile(path.replace("{name}", f"(?P<name>{_NAME})")), path, answers)
@@ -97,7 +95,8 @@ class Routes:
             return 405
         query = dict(parse_qsl(exchange.query, keep_blank_values=True))  # the last one wins
         try:
-            status = await answer(Request(exchange, name, query))
+            default = self._orchestrator.default_namespace
+            status = await answer(Request(exchange, name, query, default))
         except CarpoolError as error:
             exchange.fail(error)
             return error.status
@@ -131,24 +130,30 @@ class Routes:
     # -- functions --------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> int:
-        functions = self._functions.all(request.namespace or None)
+        functions = self._orchestrator.all(request.namespace or None)
         return request.reply([function.status() for function in functions])
 
     async def _status(self, request: Request) -> int:
-        name, namespace = split_name(request.name, request.namespace)
-        return request.reply(self._functions.find(name, namespace).status())
+        name, namespace = request.split(request.name, request.namespace)
+        return request.reply(self._orchestrator.find(name, namespace).status())
 
     async def _deploy(self, request: Request) -> int:
-        await self._functions.deploy(Deployment.from_json(request.exchange.body))
+        await self._orchestrator.deploy(self._deployment(request))
         return 202
 
     async def _update(self, request: Request) -> int:
-        await self._functions.update(Deployment.from_json(request.exchange.body))
+        await self._orchestrator.update(self._deployment(request))
         return 202
+
+    def _deployment(self, request: Request) -> Deployment:
+        default = self._orchestrator.default_namespace
+        return Deployment.from_json(request.exchange.body, default)
 
     async def _remove(self, request: Request) -> int:
         body = request.body()
-        self._functions.remove(*split_name(body.required("functionName"), body.namespace))
+        await self._orchestrator.remove(
+            *request.split(body.required("functionName"), body.namespace)
+        )
         return 202
 
     async def _scale(self, request: Request) -> int:
@@ -158,27 +163,25 @@ class Routes:
             given = body.document.get("replicas", "")
             problems.add("replicas", given, "a whole number of at least 0")
         problems.raise_if_any()
-        name, namespace = split_name(request.name, body.namespace)
-        self._functions.scale(name, namespace, replicas)
+        name, namespace = request.split(request.name, body.namespace)
+        await self._orchestrator.scale(name, namespace, replicas)
         return 202
 
     # -- the provider -----------------------------------------------------------------------
 
     async def _info(self, request: Request) -> int:
         version = {"release": carpool.__version__, "sha": await asyncio.to_thread(revision)}
-        backend = self._functions.backend
-        document = {"provider": "carpool", "orchestration": backend.name, "version": version}
-        machine = backend.ledger.capacity.to_dict()
-        scaler = self._functions.scaler.address if self._functions.scaler else ""
-        more = {"machine": machine, "scaler": scaler}
-        return request.reply({**document, **{key: value for key, value in more.items() if value}})
+        return request.reply(
+            {"provider": "carpool", "version": version, **self._orchestrator.about()}
+        )
 
     async def _namespaces(self, request: Request) -> int:
-        return request.reply(self._functions.namespaces())
+        return request.reply(self._orchestrator.namespaces())
 
     async def _health(self, request: Request) -> int:
-        status, text = (503, b"draining") if self._draining() else (200, b"OK")
-        request.exchange.reply(status, text, "text/plain")
+        reason = self._unready()
+        status = 503 if reason else 200
+        request.exchange.reply(status, (reason or "OK").encode(), "text/plain")
         return status
 
     async def _render_metrics(self, request: Request) -> int:
@@ -187,10 +190,10 @@ class Routes:
 
     async def _targets(self, request: Request) -> int:
         here = request.exchange.header(b"host") or b""
-        return request.reply(targets(self._functions, here.decode("latin-1")))
+        return request.reply(targets(self._orchestrator, here.decode("latin-1")))
 
     async def _render_replica_metrics(self, request: Request) -> int:
-        metrics = await replica_metrics(self._functions, request.name)
+        metrics = await replica_metrics(self._orchestrator, request.name)
         request.exchange.reply(200, metrics, CONTENT_TYPE)
         return 200
 

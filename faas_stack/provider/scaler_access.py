@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.secrets import SecretStore
 
-__all__ = ["ScalerAccess", "is_front", "token_file"]
+__all__ = ["ScalerAccess", "as_run", "is_front", "own_token", "takes_part", "token_file"]
 
 _ADDRESS = "sidecar_scaler"
 _FUNCTION, _CLASS = (
@@ -37,6 +37,26 @@ _PLAN = {"sidecar_plan_folder": "tmp"}
 def is_front(deployment: Deployment) -> bool:
     """Whether its instances are a scaler's, and what is called is a front before them."""
     return deployment.settings.scale_policy != "fixed"
+
+
+def takes_part(deployment: Deployment) -> bool:
+    """Whether its sidecar is to be told of the scaler: a front, or one of a front's instances."""
+    env = deployment.env_vars
+    return _ADDRESS not in env and bool(is_front(deployment) or env.get(_CLASS))
+
+
+def as_run(deployment: Deployment, address: str) -> Deployment:
+    """``deployment`` with the scaler's address, and the secret that its own token is in."""
+    return replace(
+        deployment,
+        env_vars={**_PLAN, **deployment.env_vars, _ADDRESS: address},
+        secrets=tuple(dict.fromkeys((*deployment.secrets, SCALER_SECRET))),
+    )
+
+
+def own_token(token: bytes, deployment: Deployment) -> bytes:
+    """What speaks for ``deployment``'s function alone, made of the scaler's token."""
+    return function_token(token, deployment.env_vars.get(_FUNCTION) or deployment.service)
 
 
 def token_file(store: SecretStore, namespace: str = DEFAULT_NAMESPACE) -> Path:
@@ -73,17 +93,12 @@ class ScalerAccess:
         Raises:
             NoSpace: the token cannot be written.
         """
-        env = deployment.env_vars
-        if _ADDRESS in env or not (is_front(deployment) or env.get(_CLASS)):
+        if not takes_part(deployment):
             return deployment
         token = token_file(self.secrets, deployment.namespace).read_bytes().strip()
-        own = function_token(token, env.get(_FUNCTION) or deployment.service)
+        own = own_token(token, deployment)
         self.secrets.give(deployment.service, deployment.namespace, SCALER_SECRET, own)
-        return replace(
-            deployment,
-            env_vars={**_PLAN, **env, _ADDRESS: self.address},
-            secrets=tuple(dict.fromkeys((*deployment.secrets, SCALER_SECRET))),
-        )
+        return as_run(deployment, self.address)
 
     def revoke(self, deployment: Deployment) -> None:
         """Take back the token that ``deployment`` was given, if it was: it is no more."""

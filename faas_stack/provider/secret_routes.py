@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faas_stack.provider.deployment import split_name
 from faas_stack.provider.secrets import value_of
 
 if TYPE_CHECKING:
+    from faas_stack.provider.orchestrator import Secrets
     from faas_stack.provider.request import Answer, Request
-    from faas_stack.provider.secrets import SecretStore
 
 __all__ = ["SecretRoutes"]
 
 
 class SecretRoutes:
-    """Answers for one store."""
+    """Answers for one orchestrator's secrets."""
 
-    def __init__(self, secrets: SecretStore) -> None:
+    def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     @property
@@ -31,21 +30,21 @@ class SecretRoutes:
         }
 
     async def _list(self, request: Request) -> int:
-        namespace = split_name("", request.namespace)[1]
-        names = self._secrets.names(namespace)
+        namespace = request.split("", request.namespace)[1]
+        names = await self._secrets.names(namespace)
         return request.reply([{"name": name, "namespace": namespace} for name in names])
 
     async def _create(self, request: Request) -> int:
         body = request.body()
-        self._secrets.create(body.required("name"), body.namespace, value_of(body.document))
+        await self._secrets.create(body.required("name"), body.namespace, value_of(body.document))
         return 202
 
     async def _update(self, request: Request) -> int:
         body = request.body()
-        self._secrets.update(body.required("name"), body.namespace, value_of(body.document))
+        await self._secrets.update(body.required("name"), body.namespace, value_of(body.document))
         return 202
 
     async def _remove(self, request: Request) -> int:
         body = request.body()
-        self._secrets.remove(body.required("name"), body.namespace)
+        await self._secrets.remove(body.required("name"), body.namespace)
         return 202

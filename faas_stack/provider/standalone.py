@@ -16,7 +16,8 @@ from faas_stack.provider import credential_options
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.backend import Backend
 from faas_stack.provider.credential_options import Access
-from faas_stack.provider.journal import Journal
+from faas_stack.provider.local.journal import Journal
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
 from sidecar.options import SCALER_SECRET
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
 
-__all__ = ["add_flags", "check", "journal", "secrets", "serve"]
+__all__ = [
+    "add_flags",
+    "add_listen_flags",
+    "add_scaler_flag",
+    "check",
+    "journal",
+    "listen",
+    "secrets",
+    "serve",
+]
 
 
 class _Backend(Backend, Protocol):
@@ -34,13 +44,25 @@ class _Backend(Backend, Protocol):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The options that no backend needs to know."""
+    add_listen_flags(parser)
+    credential_options.add_flags(parser)
+    add = parser.add_argument
+    add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
+    add_scaler_flag(parser)
+
+
+def add_listen_flags(parser: argparse.ArgumentParser) -> None:
+    """Where a provider listens."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=8080, help="0: any free port (default: %(default)s)")
     add("--calls", default="", metavar="HOST:PORT", help="for functions: answers /function/ alone")
-    credential_options.add_flags(parser)
-    add("--state", type=Path, default=Path("carpool-state"), metavar="DIR", help="%(default)s")
-    add("--scaler", metavar="HOST:PORT", help="where functions' sidecars find the scaler")
+
+
+def add_scaler_flag(parser: argparse.ArgumentParser) -> None:
+    """Where the scaler is."""
+    find = "where functions' sidecars find the scaler"
+    parser.add_argument("--scaler", metavar="HOST:PORT", help=find)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -64,6 +86,21 @@ def journal(args: argparse.Namespace) -> Journal:
     return Journal(args.state / "functions")
 
 
+async def listen(args: argparse.Namespace, provider: Provider) -> None:
+    """Have a provider listen where the options say.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        await provider.listen()
+    except OSError as error:
+        where = " and ".join(filter(None, (f"{args.host}:{args.port}", args.calls)))
+        hint = f"{error.strerror or error}; choose another with --port"
+        problem = Problem("--host, --port", where, "a free address", hint)
+        raise ConfigError([problem]) from error
+
+
 async def serve(
     args: argparse.Namespace,
     backend: _Backend,
@@ -81,20 +118,22 @@ async def serve(
     Raises:
         ConfigError: an option cannot be used.
     """
-    listen = str(Address(args.host, args.port, ""))
-    granted = Access.of(args, listen)
+    address = str(Address(args.host, args.port, ""))
+    granted = Access.of(args, address)
     options = Options(
-        listen=listen,
+        listen=address,
         calls=args.calls,
         auth=granted.auth,
         hosts=granted.hosts,
-        journal=journal(args) if backend.lasting else None,
-        scaler=ScalerAccess(args.scaler, store) if args.scaler else None,
     )
+    orchestrator = LocalOrchestrator(
+        backend, store, journal=journal(args) if backend.lasting else None
+    )
+    orchestrator.scaler = ScalerAccess(args.scaler, store) if args.scaler else None
     await open_()
     if args.scaler:
         token_file(store)  # for the scaler to start with
-    provider = Provider(backend, store, options)
+    provider = Provider(orchestrator, options)
     work = _run(args, backend, provider, granted, store)
     return await serve_until_interrupted(work, provider.drain, backend.close)
 
@@ -106,13 +145,7 @@ async def _run(
     granted: Access,
     store: SecretStore,
 ) -> None:
-    try:
-        await provider.listen()
-    except OSError as error:
-        where = " and ".join(filter(None, (f"{args.host}:{args.port}", args.calls)))
-        hint = f"{error.strerror or error}; choose another with --port"
-        problem = Problem("--host, --port", where, "a free address", hint)
-        raise ConfigError([problem]) from error
+    await listen(args, provider)
     await backend.sweep()
     with granted.stored(provider.address):
         if args.scaler:  # who reads the credentials need not read the functions' secrets

@@ -12,7 +12,10 @@ from carpool.errors import NotFound, Overloaded
 from carpool.http.client import ConnectionFailed
 
 if TYPE_CHECKING:
-    from faas_stack.provider.functions import Functions
+    from collections.abc import Iterator
+
+    from faas_stack.provider.orchestrator import Orchestrator
+    from faas_stack.provider.replica import Replica
 
 __all__ = ["replica_metrics", "targets"]
 
@@ -21,17 +24,17 @@ _TIMEOUT_S = 5.0
 _OK = 200
 
 
-def targets(functions: Functions, here: str) -> list[dict[str, Any]]:
+def targets(orchestrator: Orchestrator[Any], here: str) -> list[dict[str, Any]]:
     """One group per ready replica.
 
     Args:
-        functions: those of the provider.
+        orchestrator: the provider's.
         here: the provider's address, as the caller knows it.
     """
     groups = []
-    for function in functions.all():
+    for function in orchestrator.all():
         name = f"{function.deployment.service}.{function.deployment.namespace}"
-        for replica in function.replica_set.replicas:
+        for replica in function.running:
             instance = replica.instance
             if not instance.ready:
                 continue
@@ -44,15 +47,15 @@ def targets(functions: Functions, here: str) -> list[dict[str, Any]]:
     return groups
 
 
-async def replica_metrics(functions: Functions, name: str) -> bytes:
+async def replica_metrics(orchestrator: Orchestrator[Any], name: str) -> bytes:
     """What a replica's sidecar counts.
 
     Raises:
         NotFound: there is no such replica, or it is not ready.
         Overloaded: it does not answer now.
     """
-    replicas = (
-        replica for function in functions.all() for replica in function.replica_set.replicas
+    replicas: Iterator[Replica] = (
+        replica for function in orchestrator.all() for replica in function.running
     )
     replica = next((r for r in replicas if r.instance.name == name and r.instance.ready), None)
     if replica is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from faas_stack.provider.functions import Function
+    from faas_stack.provider.local.orchestrator import LocalFunction
 
 __all__ = ["as_json", "as_table", "until_ready"]
 
@@ -27,7 +27,7 @@ class _StartFailed(CarpoolError):
     """A function did not become ready."""
 
 
-async def until_ready(function: Function, ready_s: float) -> None:
+async def until_ready(function: LocalFunction, ready_s: float) -> None:
     """Wait for one function, saying how it goes.
 
     Raises:
@@ -48,7 +48,7 @@ async def until_ready(function: Function, ready_s: float) -> None:
 
 
 def as_json(
-    url: str, functions: Sequence[Function], scaler: str = "", credentials: Path | None = None
+    url: str, functions: Sequence[LocalFunction], scaler: str = "", credentials: Path | None = None
 ) -> str:
     """Everything in one line of JSON.
 
@@ -66,7 +66,7 @@ def as_json(
     return json.dumps(result) + "\n"
 
 
-def as_table(url: str, functions: Sequence[Function]) -> str:
+def as_table(url: str, functions: Sequence[LocalFunction]) -> str:
     """A line for each function."""
     cells = [("FUNCTION", "URL", "REPLICAS", "BATCH", "SLO")]
     for row in (_row(url, function) for function in functions):
@@ -80,7 +80,7 @@ def as_table(url: str, functions: Sequence[Function]) -> str:
     )
 
 
-def _row(url: str, function: Function) -> dict[str, Any]:
+def _row(url: str, function: LocalFunction) -> dict[str, Any]:
     deployment, settings = function.deployment, function.deployment.settings
     default = deployment.namespace == DEFAULT_NAMESPACE
     path = deployment.service if default else f"{deployment.service}.{deployment.namespace}"

@@ -29,6 +29,7 @@ from faas_stack.provider import credential_options, plugin_command
 from faas_stack.provider.app import Options, Provider
 from faas_stack.provider.credential_options import Access
 from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.scaler_access import ScalerAccess, token_file
 from faas_stack.provider.secrets import SecretStore
@@ -45,7 +46,7 @@ from faas_stack.stack.scaler_process import (
 from faas_stack.stack.variant_copy import keep_current, variant_copy
 
 if TYPE_CHECKING:
-    from faas_stack.provider.functions import Function
+    from faas_stack.provider.local.orchestrator import LocalFunction
     from faas_stack.stack.assemble import BuildContext
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
@@ -148,7 +149,8 @@ class _Session:
         listen = str(Address(args.host, args.port, ""))
         self._access = Access.of(args, listen)
         options = Options(listen=listen, auth=self._access.auth, hosts=self._access.hosts)
-        self._provider = Provider(self._backend, secrets, options)
+        self._orchestrator = LocalOrchestrator(self._backend, secrets)
+        self._provider = Provider(self._orchestrator, options)
         self._secrets = secrets
         self._scaler: ScalerProcess | None = None
         self._variant_copies: list[VariantCopy] = []
@@ -193,13 +195,13 @@ class _Session:
             raise ConfigError([Problem("--host, --port", where, expected, hint)]) from error
 
     async def _deploy(self, ready_s: float) -> None:
-        functions = self._provider.functions
         deployed = []
         if any(is_scaled(function) for function in self._stack.functions):
-            functions.scaler = ScalerAccess(await self._start_scaler(), self._secrets)
+            address = await self._start_scaler()
+            self._orchestrator.scaler = ScalerAccess(address, self._secrets)
         for function in self._stack.functions:
             request = json.dumps(deploy_request(function)).encode()
-            deployed.append(await functions.deploy(Deployment.from_json(request)))
+            deployed.append(await self._orchestrator.deploy(Deployment.from_json(request)))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         try:
             await asyncio.gather(*waits)
@@ -231,7 +233,7 @@ class _Session:
     def _url(self) -> str:
         return f"http://{self._provider.address}"
 
-    def _show(self, functions: list[Function]) -> None:
+    def _show(self, functions: list[LocalFunction]) -> None:
         scaler = self._scaler.url if self._scaler else ""
         if self._args.json:
             folder = self._access.folder(self._provider.address)

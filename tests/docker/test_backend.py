@@ -14,8 +14,8 @@ import uvloop
 from docker.client import from_env
 
 from carpool.errors import ConfigError
-from faas_stack.provider.journal import Journal
 from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
+from faas_stack.provider.local.journal import Journal
 from faas_stack.provider.secrets import SecretStore
 from tests.docker.stage import DockerStage
 from tests.faas_stack.rig import IMAGE, Rig, provider, story

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faas_stack.provider.journal import Journal
+from faas_stack.provider.local.journal import Journal
 from tests.docker.stage import DockerStage
 from tests.docker.test_backend import containers, stack_of
 from tests.faas_stack.rig import IMAGE, Rig, story

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from faas_stack.provider.journal import Journal
+from faas_stack.provider.local.journal import Journal
 from tests.docker.stage import DockerStage
 from tests.docker.test_backend import cleared, container_of, inspect
 from tests.faas_stack.rig import IMAGE, provider, story

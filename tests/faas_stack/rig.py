@@ -6,10 +6,11 @@ its parameter (`conftest.py`). What differs between them is in a `Stage` each.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +18,9 @@ import uvloop
 
 from carpool.http.client import Pool, Response
 from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
+from faas_stack.provider.logs import LogQuery
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack.assemble import BuildContext
 from tests.waiting import HANG_S, wait_until_async
@@ -25,9 +28,6 @@ from tests.waiting import HANG_S, wait_until_async
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
-
-    from faas_stack.provider.functions import Function
-    from faas_stack.provider.local.supervised_instance import SupervisedInstance
 
 __all__ = ["IMAGE", "INSTANCE", "ProcessStage", "Rig", "Stage", "story"]
 
@@ -70,8 +70,9 @@ class ProcessStage:
 class Rig:
     """What a test holds of a running provider."""
 
-    def __init__(self, provider: Provider, backend: Any, folder: Path) -> None:
+    def __init__(self, provider: Provider, orchestrator: Any, backend: Any, folder: Path) -> None:
         self.provider = provider
+        self.orchestrator = orchestrator
         self.backend = backend
         self.folder = folder
         self.client = Pool(provider.address)
@@ -107,38 +108,36 @@ class Rig:
 
     async def ready(self, name: str, replicas: int = 1) -> None:
         """Wait until ``replicas`` of a function are ready."""
-        replica_set = self.function(name).replica_set
-        what = f"{name} ready"
-        await wait_until_async(lambda: replica_set.available == replicas, what=what)
+        function = self.function(name)
+        await wait_until_async(lambda: function.available == replicas, what=f"{name} ready")
 
-    def function(self, name: str) -> Function:
+    def function(self, name: str) -> Any:
         """The function as the provider holds it."""
-        return self.provider.functions.find(name)
+        return self.orchestrator.find(name, self.orchestrator.default_namespace)
 
-    def instances(self, name: str) -> list[SupervisedInstance]:
+    def instances(self, name: str) -> list[Any]:
         """The instances of a function that are not on their way out."""
-        replicas = self.function(name).replica_set.replicas
-        return [r.instance for r in replicas if not r.draining]  # type: ignore[misc]
+        return [r.instance for r in self.function(name).running if not r.draining]
 
     async def printed(self, name: str, text: str, times: int = 1) -> None:
         """Wait until a function's log has a line, so often."""
-        log = self.function(name).replica_set.log
-
-        def said() -> bool:
-            return [line.text for line in log.since(0)].count(text) >= times
-
-        await wait_until_async(said, what=f"{text!r} in the log {times} times")
+        await self._until(name, lambda lines: lines.count(text) >= times)
 
     async def told(self, name: str, part: str) -> str:
         """Wait until a line of a function's log has ``part`` in it; the first such line."""
-        log, found = self.function(name).replica_set.log, list[str]()
+        lines = await self._until(name, lambda lines: any(part in line for line in lines))
+        return next(line for line in lines if part in line)
 
-        def said() -> bool:
-            found[:] = [line.text for line in log.since(0) if part in line.text]
-            return bool(found)
-
-        await wait_until_async(said, what=f"{part!r} in the log")
-        return found[0]
+    async def _until(self, name: str, enough: Callable[[list[str]], bool]) -> list[str]:
+        """Follow a function's log until there is enough of it."""
+        printed: list[str] = []
+        batches = self.orchestrator.lines(self.function(name), LogQuery(follow=True))
+        async with asyncio.timeout(HANG_S), aclosing(batches):
+            async for lines in batches:
+                printed += [line.text for line in lines]
+                if enough(printed):
+                    return printed
+        raise AssertionError(printed)
 
     async def logs(self, name: str, query: str = "") -> list[str]:
         """The lines a function has printed."""
@@ -149,17 +148,25 @@ class Rig:
 
 @asynccontextmanager
 async def provider(stage: Stage, folder: Path, **options: Any) -> AsyncIterator[Rig]:
-    """A provider on a stage; options of the backend and of the provider."""
-    known = inspect.signature(Options).parameters
-    of_backend = {key: options.pop(key) for key in list(options) if key not in known}
+    """A provider on a stage; options of the backend, the orchestrator and the provider."""
+    of_provider = _taken(options, Options)
+    of_orchestrator = _taken(options, LocalOrchestrator)
+    of_orchestrator["grace_s"] = of_provider.get("grace_s", Options().grace_s)
     secrets = SecretStore(folder / "secrets")
-    async with stage.open(folder, secrets, **of_backend) as backend:
-        made = Provider(backend, secrets, Options(listen="127.0.0.1:0", **options))
+    async with stage.open(folder, secrets, **options) as backend:
+        orchestrator = LocalOrchestrator(backend, secrets, **of_orchestrator)
+        made = Provider(orchestrator, Options(listen="127.0.0.1:0", **of_provider))
         await made.listen()
-        rig = Rig(made, backend, folder)
+        rig = Rig(made, orchestrator, backend, folder)
         yield rig
         rig.client.close()
         await made.drain()
+
+
+def _taken(options: dict[str, Any], by: Callable[..., object]) -> dict[str, Any]:
+    """The options that ``by`` takes, no longer among the others."""
+    known = inspect.signature(by).parameters
+    return {key: options.pop(key) for key in list(options) if key in known}
 
 
 def story(

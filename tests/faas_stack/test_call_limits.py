@@ -61,13 +61,13 @@ async def test_answers_may_be_as_large_as_the_sidecar_lets_them(rig: Rig) -> Non
     for most, expected in ((2**20, 2**26), (2**30, 2**30)):
         env = {"sidecar_answer_max_bytes": str(most)}
         await rig.deploy(f"fn{most}", envVars=env)
-        (replica,) = rig.function(f"fn{most}").replica_set.replicas
+        (replica,) = rig.function(f"fn{most}").running
         assert expected == replica.pool.answer_bytes
 
 
 async def begun(rig: Rig, path: str, **headers: str) -> asyncio.Future[Response]:
     """A call that a replica has."""
-    replicas = rig.function("fn").replica_set.replicas
+    replicas = rig.function("fn").running
     before = sum(replica.in_flight for replica in replicas)
     named = [(name.replace("_", "-"), value) for name, value in headers.items()]
     call = asyncio.ensure_future(rig.call("GET", f"/function/fn{path}", headers=named))
@@ -87,12 +87,12 @@ async def test_a_call_that_takes_too_long_is_504(rig: Rig) -> None:
     await rig.deploy("fn")
     call = await begun(rig, "/hang")
     await swept(rig, LIMIT_S - 1)
-    assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
+    assert 1 == rig.function("fn").running[0].in_flight
     await swept(rig, LIMIT_S)
     answer = await call
     assert (504, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
     assert "did not answer within 91 s" in answer.body.decode()
-    assert 0 == rig.function("fn").replica_set.replicas[0].in_flight
+    assert 0 == rig.function("fn").running[0].in_flight
     await rig.printed("fn", "the client left")
     assert 1 == rig.function("fn").answers[504]
 
@@ -113,7 +113,7 @@ async def test_x_timeout_limits_a_call(rig: Rig) -> None:
     await rig.deploy("fn")
     call = await begun(rig, "/hang", x_timeout="5s")
     await swept(rig, 5)
-    assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
+    assert 1 == rig.function("fn").running[0].in_flight
     await swept(rig, 6)
     answer = await call
     assert 504 == answer.status
@@ -142,7 +142,7 @@ async def test_an_answer_in_pieces_is_limited_from_piece_to_piece(rig: Rig) -> N
         chunks = answer.chunks()
         assert b"data: 1\n\n" == await anext(chunks)
         await swept(rig, LIMIT_S - 1)
-        assert 1 == rig.function("fn").replica_set.replicas[0].in_flight
+        assert 1 == rig.function("fn").running[0].in_flight
         await swept(rig, LIMIT_S)
         with pytest.raises(ConnectionFailed):
             await anext(chunks)
@@ -176,7 +176,7 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
     await rig.ready("fn", 2)
     stopped, other = rig.instances("fn")
-    pid, other_pid = stopped.runner.pid, other.runner.pid  # type: ignore[attr-defined]
+    pid, other_pid = stopped.runner.pid, other.runner.pid
     with patch.object(supervised_instance, "_SILENCE_S", math.inf):  # or it is replaced
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -221,7 +221,7 @@ async def test_a_replica_that_accepts_no_more_calls_keeps_what_it_has(rig: Rig) 
     call = await begun(rig, "/hang")
     await rig.printed("fn", "hanging")
     (instance,) = rig.instances("fn")
-    os.kill(instance.runner.pid, signal.SIGTERM)  # type: ignore[attr-defined]
+    os.kill(instance.runner.pid, signal.SIGTERM)
     await wait_until_async(lambda: instance._silence.probes > supervised_instance._SILENT_PROBES)
     await swept(rig, 0)
     assert not instance.silent

@@ -17,12 +17,12 @@ from carpool.validation.problems import Problems
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.docker_command import _gpus
-from faas_stack.provider.journal import Entry, Journal
 from faas_stack.provider.local.containers import engine
 from faas_stack.provider.local.containers.engine import EngineError, refusal
 from faas_stack.provider.local.containers.mounts import SecretMounts
 from faas_stack.provider.local.containers.spec import Place, document
 from faas_stack.provider.local.containers.state import State
+from faas_stack.provider.local.journal import Entry, Journal
 from faas_stack.provider.secrets import SecretStore
 from faas_stack.provider.storage import NoSpace
 

@@ -169,7 +169,7 @@ async def test_client_that_leaves_the_gateway(rig: Rig) -> None:
     await rig.printed("fn", "hanging")
     writer.close()
     await rig.printed("fn", "the client left")
-    replica = rig.function("fn").replica_set.replicas[0]
+    replica = rig.function("fn").running[0]
     await wait_until_async(lambda: replica.in_flight == 0)
 
 

@@ -126,7 +126,7 @@ async def test_bad_deployments(rig: Rig) -> None:
     answer = await rig.call("PUT", "/system/functions", {"service": "old", "image": "none"})
     assert 400 == answer.status
     assert IMAGE == rig.function("old").deployment.image
-    assert 1 == len(rig.provider.functions.all())
+    assert 1 == len(rig.orchestrator.all())
 
 
 @story()
@@ -144,10 +144,10 @@ async def test_scale(rig: Rig) -> None:
     for name, document in calls:
         assert (202, b"") == (await rig.call("POST", path + name, document))[::2]
     await rig.ready("fn", 2)
-    team = rig.provider.functions.find("fn2", "team")
+    team = rig.orchestrator.find("fn2", "team")
     assert (2, 1) == (rig.function("fn").replicas, team.replicas)
     assert 202 == (await rig.call("POST", path + "fn", {"replicas": 0})).status
-    await wait_until_async(lambda: not rig.function("fn").replica_set.replicas)
+    await wait_until_async(lambda: not rig.function("fn").running)
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (0, 0) == (status["replicas"], status["availableReplicas"])
 
@@ -341,4 +341,4 @@ async def test_where_functions_call_others_there_is_nothing_else(rig: Rig) -> No
     body = json.dumps(document).encode()
     assert 404 == (await client.request("POST", "/system/functions", (), body)).status
     client.close()
-    assert ["fn"] == [each.deployment.service for each in rig.provider.functions.all()]
+    assert ["fn"] == [each.deployment.service for each in rig.orchestrator.all()]

@@ -10,8 +10,9 @@ import uvloop
 
 from carpool.errors import BadRequest, ConfigError
 from faas_stack.provider.deployment import Deployment, split_name
+from faas_stack.provider.local.replica_set import rollout_step
 from faas_stack.provider.logs import LogRing
-from faas_stack.provider.replicas import Replica, rollout_step
+from faas_stack.provider.replica import Replica
 
 # -- documents --------------------------------------------------------------------------------
 

@@ -155,7 +155,7 @@ async def test_client_that_leaves_cancels_the_call(rig: Rig) -> None:
     """When a client disconnects, so does the provider from the function, and nothing leaks."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
-    replica = rig.function("fn").replica_set.replicas[0]
+    replica = rig.function("fn").running[0]
     await wait_until_async(lambda: replica.in_flight == 1)
     call.cancel()
     await wait_until_async(lambda: replica.in_flight == 0)
@@ -210,7 +210,7 @@ async def test_every_call_is_answered_while_replicas_are_killed(rig: Rig) -> Non
     for _ in range(3):
         reached = len(statuses) + 60
         await wait_until_async(lambda reached=reached: len(statuses) >= reached)  # type: ignore[misc]
-        await wait_until_async(lambda: rig.function("fn").replica_set.available > 0)
+        await wait_until_async(lambda: rig.function("fn").available > 0)
         victim = next(instance for instance in rig.instances("fn") if instance.ready)
         await victim.runner.kill()
     await calls
@@ -230,7 +230,7 @@ async def test_scaled_to_zero(rig: Rig) -> None:
         started_ns = int(seen(answer)["headers"]["x-start-time"])
         assert began_ns + 0.3e9 < started_ns < time.time_ns()
         assert str(started_ns).encode() == answer.header(b"x-start-time")
-    assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").replica_set.available)
+    assert (1, 1) == (rig.function("fn").replicas, rig.function("fn").available)
 
 
 @story(patience_s=0.3)
@@ -263,7 +263,7 @@ async def test_least_busy_replica_gets_the_call(rig: Rig) -> None:
     await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})
     await rig.ready("fn", 3)
     calls = [asyncio.ensure_future(rig.call("GET", "/function/fn/hang")) for _ in range(9)]
-    replicas = rig.function("fn").replica_set.replicas
+    replicas = rig.function("fn").running
     await wait_until_async(lambda: sum(replica.in_flight for replica in replicas) == 9)
     assert [3, 3, 3] == [replica.in_flight for replica in replicas]
     for call in calls:
@@ -295,14 +295,14 @@ async def test_no_call_fails_during_an_update(rig: Rig) -> None:
     """A rolling update goes unnoticed by callers."""
 
     async def update() -> None:
-        replica_set = rig.function("fn").replica_set
+        function = rig.function("fn")
         before = {instance.name for instance in rig.instances("fn")}
         document = {"service": "fn", "image": IMAGE, "envVars": {"ready_after": "0.2"}}
         assert 202 == (await rig.call("PUT", "/system/functions", document)).status
         await wait_until_async(
             lambda: (
-                len(replica_set.replicas) == 2
-                and not before & {r.instance.name for r in replica_set.replicas}
+                len(function.running) == 2
+                and not before & {r.instance.name for r in function.running}
             ),
             60,
         )
@@ -318,7 +318,7 @@ async def test_no_call_fails_while_replicas_come_and_go(rig: Rig) -> None:
         for replicas in (1, 3, 1):
             await rig.call("POST", "/system/scale-function/fn", {"replicas": replicas})
             await wait_until_async(
-                lambda n=replicas: len(rig.function("fn").replica_set.replicas) == n,  # type: ignore[misc]
+                lambda n=replicas: len(rig.function("fn").running) == n,  # type: ignore[misc]
                 60,
             )
 
@@ -331,10 +331,10 @@ async def test_update_that_never_gets_ready_takes_nothing_away(rig: Rig) -> None
     await rig.deploy("fn")
     document = {"service": "fn", "image": IMAGE, "envVars": {"refuse": "1"}}
     await rig.call("PUT", "/system/functions", document)
-    replica_set = rig.function("fn").replica_set
-    await wait_until_async(lambda: any(r.instance.failing for r in replica_set.replicas))
+    function = rig.function("fn")
+    await wait_until_async(lambda: any(r.instance.failing for r in function.running))
     assert "refuse" not in seen(await rig.call("GET", "/function/fn"))["env"]
-    assert 1 == replica_set.available
+    assert 1 == function.available
 
 
 @story()
@@ -342,7 +342,7 @@ async def test_removal_lets_calls_finish(rig: Rig) -> None:
     """A removed function is gone at once, and answers what it had accepted."""
     await rig.deploy("fn")
     call = asyncio.ensure_future(rig.call("GET", "/function/fn/slow?s=0.3"))
-    replica = rig.function("fn").replica_set.replicas[0]
+    replica = rig.function("fn").running[0]
     await wait_until_async(lambda: replica.in_flight == 1)
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
     assert 503 == (await rig.call("GET", "/function/fn")).status
@@ -355,10 +355,10 @@ async def test_a_call_does_not_bring_back_what_was_removed(rig: Rig) -> None:
     await rig.deploy("fn")
     function = rig.function("fn")
     await rig.call("DELETE", "/system/functions", {"functionName": "fn"})
-    await wait_until_async(lambda: not function.replica_set.replicas, what="the end of the replica")
+    await wait_until_async(lambda: not function.running, what="the end of the replica")
     with pytest.raises(NotFound, match="'fn' was removed"):
-        await rig.provider.functions.acquire(function)
-    assert [] == function.replica_set.replicas
+        await rig.orchestrator.acquire(function)
+    assert [] == function.running
     await rig.deploy("fn")  # another one of that name
     with pytest.raises(NotFound, match="'fn' was removed"):
-        await rig.provider.functions.acquire(function)
+        await rig.orchestrator.acquire(function)

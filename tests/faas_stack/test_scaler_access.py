@@ -85,7 +85,7 @@ def test_functions_are_given_tokens_of_their_own(tmp_path: Path) -> None:
 @story()
 async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
     """The bounds are those of its instances; what it is given is seen inside and nowhere else."""
-    rig.provider.functions.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
+    rig.orchestrator.scaler = ScalerAccess("127.0.0.1:9", SecretStore(rig.folder / "secrets"))
     await rig.deploy("fn", labels=POLICY)
     status = json.loads((await rig.call("GET", "/system/function/fn")).body)
     assert (1, POLICY) == (status["replicas"], status["labels"])
@@ -104,7 +104,7 @@ async def test_a_front_is_one_and_shows_what_was_deployed(rig: Rig) -> None:
 async def test_a_token_goes_with_its_function(rig: Rig) -> None:
     """Removed, no longer scaled, or refused: it keeps no token; the others keep theirs."""
     store = SecretStore(rig.folder / "secrets")
-    rig.provider.functions.scaler = ScalerAccess("127.0.0.1:9", store)
+    rig.orchestrator.scaler = ScalerAccess("127.0.0.1:9", store)
 
     def holders() -> list[str]:
         return [name for name in "abc" if store.path(SECRET, "openfaas-fn", name) != master]

@@ -138,7 +138,7 @@ async def scaler(
 
 def replicas(rig: Rig) -> dict[str, int]:
     """What the provider is to run."""
-    found = rig.provider.functions.all()
+    found = rig.orchestrator.all()
     return {function.deployment.service: function.replicas for function in found}
 
 

@@ -85,7 +85,7 @@ class Instance:
 
     def secret_files(self) -> list[Path]:
         folder = Path(os.environ.get("secret_mount_path", "/nowhere"))
-        return sorted(folder.iterdir()) if folder.is_dir() else []
+        return sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
 
     def stream(self, exchange: Exchange) -> None:
         if exchange.path == "/events":

@@ -152,17 +152,18 @@ import asyncio, sys
 from pathlib import Path
 from faas_stack.stack.assemble import BuildContext
 from faas_stack.provider.deployment import Deployment
-from faas_stack.provider.functions import Functions
+from faas_stack.provider.local.orchestrator import LocalOrchestrator
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.provider.secrets import SecretStore
 
 async def main(folder):
     images = {"img": BuildContext("img", folder, "x")}
-    backend = ProcessBackend(images, SecretStore(folder), command=sys.argv[2:])
+    secrets = SecretStore(folder)
+    backend = ProcessBackend(images, secrets, command=sys.argv[2:])
     await backend.open()
     limits = {"cpu": "100m", "memory": "128Mi"}
     deployment = Deployment("fn", "img", limits=limits, env_vars={"spawn": "1", "deaf": "1"})
-    function = await Functions(backend).deploy(deployment)
+    function = await LocalOrchestrator(backend, secrets).deploy(deployment)
     while not function.replica_set.available:
         await asyncio.sleep(0.01)
     print(backend.run_dir, backend._keeper.pid, flush=True)

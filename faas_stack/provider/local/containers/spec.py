@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from faas_stack.partition.threads import environment as threads
+from faas_stack.provider import container_environment
+from faas_stack.provider.container_environment import PORT, SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["LABEL", "PORT", "SECRETS", "Place", "document"]
 
 LABEL = "carpool."
-PORT = 8080
-SECRETS = "/var/openfaas/secrets"
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where CUDA looks for the daemon's pipe
 _NANO = 10**9
 _SHARES_PER_CORE = 1024  # the weight that Docker gives a container by default
@@ -104,19 +103,10 @@ def document(
 
 def _env(deployment: Deployment, resources: Resources, place: Place) -> Mapping[str, str]:
     """What is added to the image's own environment."""
-    env = threads(resources)
+    defaults = {}
     if place.gpus:
-        env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{resources.gpu_percent:g}"
-    env.update(deployment.settings.to_env())
-    env.update(deployment.env_vars)
-    if deployment.env_process:
-        env["fprocess"] = deployment.env_process
-    env.update(
-        secret_mount_path=SECRETS,
-        OPENFAAS_NAME=deployment.service,
-        OPENFAAS_NAMESPACE=deployment.namespace,
-    )
-    return env
+        defaults["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{resources.gpu_percent:g}"
+    return container_environment.of(deployment, resources, defaults)
 
 
 def _limits(resources: Resources, place: Place) -> dict[str, Any]:

@@ -15,71 +15,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from carpool.errors import NotFound, Overloaded
-from carpool.http.client import ANSWER_BYTES, Pool
 from faas_stack.provider.logs import LogRing
+from faas_stack.provider.replica import Replica
 
 if TYPE_CHECKING:
-    from faas_stack.provider.backend import Backend, Instance
+    from faas_stack.provider.backend import Backend
     from faas_stack.provider.deployment import Deployment
 
-__all__ = ["Replica", "ReplicaSet", "rollout_step"]
+__all__ = ["ReplicaSet", "rollout_step"]
 
 _SURGE = 1
 _MAX_HELD = 4096  # requests waiting for a replica to become ready
-_CONNECTIONS = 4096  # to one replica: as many as one edge accepts
-
-
-class Replica:
-    """An instance, what it was started for and how much it has to do.
-
-    Args:
-        instance: the instance.
-        revision: of the deployment that it was started for.
-        answer_bytes: the largest answer that is taken from it whole.
-    """
-
-    def __init__(self, instance: Instance, revision: int, answer_bytes: int = ANSWER_BYTES) -> None:
-        self.instance = instance
-        self.revision = revision
-        self._answer_bytes = max(answer_bytes, ANSWER_BYTES)  # its metrics are an answer, too
-        self.in_flight = 0
-        self.draining = False
-        self._pool: Pool | None = None
-        self._idle: asyncio.Event | None = None
-
-    @property
-    def pool(self) -> Pool:
-        """Connections to where the instance is now: started again, it may have moved."""
-        if self._pool is None or self._pool.address != self.instance.address:
-            self.close()
-            self._pool = Pool(
-                self.instance.address,
-                max_connections=_CONNECTIONS,
-                answer_bytes=self._answer_bytes,
-            )
-        return self._pool
-
-    @property
-    def ready(self) -> bool:
-        """Whether it may be sent a request."""
-        return self.instance.ready and not self.draining
-
-    def release(self) -> None:
-        """A request is over."""
-        self.in_flight -= 1
-        if self._idle and not self.in_flight:
-            self._idle.set()
-
-    async def idle(self) -> None:
-        """Wait until it has no request; only sensible when it gets no new ones."""
-        if self.in_flight:
-            self._idle = asyncio.Event()
-            await self._idle.wait()
-
-    def close(self) -> None:
-        """Close the connections to it."""
-        if self._pool:
-            self._pool.close()
 
 
 def rollout_step(

@@ -10,76 +10,67 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
 from carpool.validation.problems import nearest
 from faas_stack.partition.allocation import Promise
-from faas_stack.provider.call_limit import call_limit_s
-from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
-from faas_stack.provider.journal import Entry
-from faas_stack.provider.replicas import Replica, ReplicaSet
-from faas_stack.provider.scaler_access import ScalerAccess, is_front
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from faas_stack.provider.function import Function, initial_replicas
+from faas_stack.provider.local.journal import Entry
+from faas_stack.provider.local.machine_metrics import MachineMetrics
+from faas_stack.provider.local.replica_set import ReplicaSet
+from faas_stack.provider.local.secrets import LocalSecrets
 from faas_stack.provider.storage import NoSpace
 
 if TYPE_CHECKING:
-    from faas_stack.provider.backend import Backend
-    from faas_stack.provider.journal import Journal
+    from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["Function", "Functions"]
+    from faas_stack.provider.backend import Backend
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.local.journal import Journal
+    from faas_stack.provider.logs import LogLine, LogQuery
+    from faas_stack.provider.replica import Replica
+    from faas_stack.provider.scaler_access import ScalerAccess
+    from faas_stack.provider.secrets import SecretStore
+
+__all__ = ["LocalFunction", "LocalOrchestrator"]
 
 log = logging.getLogger(__name__)
 
-_DIGITS = 9  # of a number in a label: more is too many anywhere
 
+class LocalFunction(Function):
+    """One deployed function, with the replicas that run it."""
 
-@dataclass(slots=True)
-class Function:
-    """One deployed function.
+    def __init__(self, entry: Entry, replica_set: ReplicaSet) -> None:
+        super().__init__(entry.deployment, entry.replicas, entry.created)
+        self.replica_set = replica_set
 
-    Attributes:
-        call_limit_s: how long a call may take, from its leaving for a replica.
-    """
+    @property
+    def running(self) -> list[Replica]:
+        """Its replicas."""
+        return self.replica_set.replicas
 
-    deployment: Deployment
-    replicas: int
-    replica_set: ReplicaSet
-    created: datetime
-    invocations: int = 0
-    answers: Counter[int] = field(default_factory=Counter)  # by status
-    call_limit_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.call_limit_s = call_limit_s(self.deployment)
+    @property
+    def remarks(self) -> Mapping[str, Any]:
+        """What holds its replicas to their limits."""
+        confined = self.replica_set.confined
+        return {"partition": confined} if confined else {}
 
     def update(self, deployment: Deployment, as_run: Deployment, replicas: int) -> None:
         """Become another deployment, which the scaler's additions make ``as_run``."""
-        self.deployment = deployment
-        self.call_limit_s = call_limit_s(deployment)
+        self.become(deployment)
         self.replicas = replicas
         self.replica_set.update(as_run, replicas)
 
-    def status(self) -> dict[str, Any]:
-        """OpenFaaS's FunctionStatus."""
-        return {
-            "name": self.deployment.service,
-            **self.deployment.to_json(),
-            "replicas": self.replicas,
-            "availableReplicas": self.replica_set.available,
-            "invocationCount": self.invocations,
-            "createdAt": self.created.isoformat(),
-            **({"partition": confined} if (confined := self.replica_set.confined) else {}),
-        }
 
-
-class Functions:
-    """All functions of a provider.
+class LocalOrchestrator:
+    """All functions of a provider whose instances are this machine's.
 
     Args:
         backend: what runs them.
+        store: their secrets.
         grace_s: how long a replica that is taken away may go on with its requests.
         patience_s: how long a request waits for a replica to become ready.
         journal: where to write down what there should be, if instances outlive the provider.
@@ -88,23 +79,28 @@ class Functions:
         scaler: what decides how many instances functions with a scaling policy have; None: nobody.
     """
 
+    default_namespace = DEFAULT_NAMESPACE
+
     def __init__(
         self,
         backend: Backend,
+        store: SecretStore,
         *,
         grace_s: float = 10.0,
         patience_s: float = 60.0,
         journal: Journal | None = None,
     ) -> None:
         self.backend = backend
+        self.secrets = LocalSecrets(store)
+        self.collectors = [MachineMetrics(backend)]
         self.scaler: ScalerAccess | None = None
         self._journal = journal
         self._grace_s = grace_s
         self._patience_s = patience_s
-        self._functions: dict[tuple[str, str], Function] = {}
+        self._functions: dict[tuple[str, str], LocalFunction] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function:
+    def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> LocalFunction:
         """The function of that name.
 
         Raises:
@@ -116,11 +112,11 @@ class Functions:
         message = f"no function {name!r} in namespace {namespace!r}"
         raise NotFound(f"{message}; {hint}" if hint else message)
 
-    def get(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> Function | None:
+    def get(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> LocalFunction | None:
         """The function of that name, if there is one."""
         return self._functions.get((name, namespace))
 
-    def all(self, namespace: str | None = None) -> list[Function]:
+    def all(self, namespace: str | None = None) -> list[LocalFunction]:
         """The functions of a namespace, or all; in order of name."""
         by_name = sorted(self._functions.items())
         return [f for (_, ns), f in by_name if namespace is None or ns == namespace]
@@ -129,8 +125,19 @@ class Functions:
         """The default namespace and every other that holds a function."""
         return sorted({DEFAULT_NAMESPACE} | {namespace for _, namespace in self._functions})
 
-    def restore(self) -> None:
-        """Add the functions of the journal, as they were when the last provider ended."""
+    def about(self) -> dict[str, Any]:
+        """The backend, what the machine has for functions and where the scaler is."""
+        machine = self.backend.ledger.capacity.to_dict()
+        more = {"machine": machine, "scaler": self.scaler.address if self.scaler else ""}
+        known = {key: value for key, value in more.items() if value}
+        return {"orchestration": self.backend.name, **known}
+
+    async def open(self) -> None:
+        """Add the functions of the journal, as they were when the last provider ended.
+
+        Raises:
+            ConfigError: the journal cannot be read.
+        """
         for entry in list(self._journal.entries()) if self._journal else ():
             try:
                 self._promise(entry)
@@ -140,7 +147,7 @@ class Functions:
                 self.backend.ledger.record(_owner(entry.deployment), Promise(each, entry.replicas))
             self._add(entry)
 
-    async def deploy(self, deployment: Deployment) -> Function:
+    async def deploy(self, deployment: Deployment) -> LocalFunction:
         """Add a function.
 
         Raises:
@@ -178,7 +185,7 @@ class Functions:
             self._revoke(deployment)
         function.update(deployment, as_run, replicas)
 
-    def scale(self, name: str, namespace: str, replicas: int) -> None:
+    async def scale(self, name: str, namespace: str, replicas: int) -> None:
         """Set how many replicas a function has.
 
         Raises:
@@ -195,7 +202,7 @@ class Functions:
         function.replicas = replicas
         function.replica_set.scale(replicas)
 
-    def remove(self, name: str, namespace: str) -> None:
+    async def remove(self, name: str, namespace: str) -> None:
         """Take a function away; its replicas answer what they have.
 
         Raises:
@@ -212,7 +219,7 @@ class Functions:
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def acquire(self, function: Function) -> Replica:
+    async def acquire(self, function: LocalFunction) -> Replica:
         """A replica for one request, started first if the function is scaled to zero.
 
         The caller must ``release`` it.
@@ -235,6 +242,17 @@ class Functions:
             function.replica_set.scale(replicas)
         return await function.replica_set.acquire(self._patience_s)
 
+    async def lines(self, function: LocalFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
+        """The kept lines, then each as it is printed, until the function is removed."""
+        ring = function.replica_set.log
+        position = ring.next
+        yield query.choose(ring.since(0))
+        while query.follow and not ring.closed:
+            await ring.more(position)
+            lines = [line for line in ring.since(position) if query.has(line)]
+            position = ring.next
+            yield lines
+
     async def close(self) -> None:
         """Drain every function and wait until its replicas are gone, unless they are to last."""
         if self.backend.lasting:
@@ -242,7 +260,7 @@ class Functions:
                 function.replica_set.leave()
             return
         for name, namespace in list(self._functions):
-            self.remove(name, namespace)
+            await self.remove(name, namespace)
         while self._leaving:
             await asyncio.wait(self._leaving)
 
@@ -267,10 +285,10 @@ class Functions:
         owner = _owner(entry.deployment)
         return self.backend.ledger.promise(owner, each, entry.replicas)
 
-    def _add(self, entry: Entry) -> Function:
+    def _add(self, entry: Entry) -> LocalFunction:
         deployment = entry.deployment
         replica_set = ReplicaSet(self.backend, self._as_run(deployment), self._grace_s)
-        function = Function(deployment, entry.replicas, replica_set, entry.created)
+        function = LocalFunction(entry, replica_set)
         self._functions[deployment.service, deployment.namespace] = function
         replica_set.scale(entry.replicas)
         return function
@@ -283,19 +301,10 @@ class Functions:
             self.scaler.revoke(deployment)
 
     def _initial_replicas(self, deployment: Deployment) -> int:
-        """Of a front one, as the bounds are those of its instances."""
-        return 1 if self.scaler and is_front(deployment) else _least_replicas(deployment)
+        return initial_replicas(deployment, scaled=self.scaler is not None)
 
 
 def _owner(deployment: Deployment) -> str:
     """What the ledger calls a function."""
     default = deployment.namespace == DEFAULT_NAMESPACE
     return deployment.service if default else f"{deployment.service}.{deployment.namespace}"
-
-
-def _least_replicas(deployment: Deployment) -> int:
-    """Carpool's label, else the gateway's own, else one."""
-    if deployment.settings.scale_min != 1:
-        return deployment.settings.scale_min
-    text = deployment.labels.get("com.openfaas.scale.min", "")
-    return max(1, int(text[:_DIGITS])) if text.isascii() and text.isdecimal() else 1

@@ -1,0 +1,39 @@
+"""The environment that a container of a function gets beside its image's own, wherever it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faas_stack.partition.threads import environment as threads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.partition.resources import Resources
+    from faas_stack.provider.deployment import Deployment
+
+__all__ = ["PORT", "SECRETS", "of"]
+
+PORT = 8080
+SECRETS = "/var/openfaas/secrets"
+
+
+def of(deployment: Deployment, resources: Resources, defaults: Mapping[str, str]) -> dict[str, str]:
+    """The variables of an instance.
+
+    Args:
+        deployment: what it is an instance of.
+        resources: what it may use, which its threads are to fit.
+        defaults: further variables, which the deployment's settings and its own go before.
+    """
+    env = {**threads(resources), **defaults}
+    env.update(deployment.settings.to_env())
+    env.update(deployment.env_vars)
+    if deployment.env_process:
+        env["fprocess"] = deployment.env_process
+    env.update(
+        secret_mount_path=SECRETS,
+        OPENFAAS_NAME=deployment.service,
+        OPENFAAS_NAMESPACE=deployment.namespace,
+    )
+    return env

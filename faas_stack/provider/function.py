@@ -1,0 +1,87 @@
+"""A deployed function as the REST API, the proxy and the metrics see it, whatever runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.scaler_access import is_front
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.replica import Replica
+
+__all__ = ["Function", "initial_replicas"]
+
+_DIGITS = 9  # of a number in a label: more is too many anywhere
+
+
+class Function(ABC):
+    """One deployed function.
+
+    Attributes:
+        deployment: as it was deployed.
+        replicas: how many there should be.
+        created: when it was deployed first.
+        call_limit_s: how long a call may take, from its leaving for a replica.
+        invocations: how often it was called.
+        answers: how often it answered, by status.
+    """
+
+    def __init__(self, deployment: Deployment, replicas: int, created: datetime) -> None:
+        self.become(deployment)
+        self.replicas = replicas
+        self.created = created
+        self.invocations = 0
+        self.answers: Counter[int] = Counter()
+
+    def become(self, deployment: Deployment) -> None:
+        """Be another deployment from now on."""
+        self.deployment = deployment
+        self.call_limit_s = call_limit_s(deployment)
+
+    @property
+    @abstractmethod
+    def running(self) -> Sequence[Replica]:
+        """The replicas that there are, ready or not, those on their way out too."""
+
+    @property
+    def available(self) -> int:
+        """Replicas that can be sent requests."""
+        return sum(replica.ready for replica in self.running)
+
+    @property
+    def remarks(self) -> Mapping[str, Any]:
+        """What its status says beyond OpenFaaS's fields."""
+        return {}
+
+    def status(self) -> dict[str, Any]:
+        """OpenFaaS's FunctionStatus."""
+        return {
+            "name": self.deployment.service,
+            **self.deployment.to_json(),
+            "replicas": self.replicas,
+            "availableReplicas": self.available,
+            "invocationCount": self.invocations,
+            "createdAt": self.created.isoformat(),
+            **self.remarks,
+        }
+
+
+def initial_replicas(deployment: Deployment, *, scaled: bool) -> int:
+    """How many replicas a function starts with, and has at least when it is called.
+
+    Carpool's label says it, else the gateway's own, else it is one. Where there is a scaler
+    (``scaled``), a front has one: the bounds are those of its instances.
+    """
+    if scaled and is_front(deployment):
+        return 1
+    if deployment.settings.scale_min != 1:
+        return deployment.settings.scale_min
+    text = deployment.labels.get("com.openfaas.scale.min", "")
+    return max(1, int(text[:_DIGITS])) if text.isascii() and text.isdecimal() else 1

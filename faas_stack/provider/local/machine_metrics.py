@@ -1,0 +1,47 @@
+"""What the machine has for functions and what they were promised, as metrics."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from faas_stack.provider.backend import Backend
+
+__all__ = ["MachineMetrics"]
+
+
+class MachineMetrics(Collector):
+    """Reads the ledger and the GPUs when it is scraped; nothing where nothing is counted."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges."""
+        there, promised = self._backend.ledger.capacity, self._backend.ledger.promised()
+        for name, unit, has, given in (
+            ("cores", "Cores", there.cpu, promised.cpu),
+            ("memory_bytes", "Memory", there.memory_bytes, promised.memory_bytes),
+        ):
+            if math.isfinite(has):
+                yield GaugeMetricFamily(f"provider_{name}", f"{unit} for functions.", has)
+                about = f"{unit} that functions were promised."
+                yield GaugeMetricFamily(f"provider_promised_{name}", about, given)
+        busy = GaugeMetricFamily(
+            "provider_gpu_busy_ratio", "Share of time in which a GPU had work.", labels=("gpu",)
+        )
+        for gpu, ratio in self._backend.busy_gpus().items():
+            busy.add_metric([gpu], ratio)
+        yield busy
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what there is depends on the machine."""
+        return ()
