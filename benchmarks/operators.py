@@ -21,6 +21,8 @@ from benchmarks.machine import commit
 from benchmarks.operator_measuring import measure
 from benchmarks.operator_models import MODELS, build
 from benchmarks.operator_report import Point, Speed, report
+from benchmarks.operators_unseen import LISTS, measure_unseen, unseen_points
+from benchmarks.unseen_report import unseen_report
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor.cross_validation import measured_errors
 from carpool.predictor.fit import ThreadsAndGpu
@@ -30,6 +32,7 @@ from carpool.predictor.profile import Setting
 from carpool.predictor.profile_database import read_profiles
 from carpool.predictor.profile_file import default_database
 from carpool.predictor.regression import Samples
+from watchdog_plugin.profiling.profiler import origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +57,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", help="measure these alone, separated by commas")
     parser.add_argument("--rounds", type=int, default=4, help="of each measurement (4)")
     parser.add_argument("--out", type=Path, default=_RESULTS)
+    parser.add_argument(
+        "--unseen", action="store_true", help="models composed of operators measured alone"
+    )
+    parser.add_argument("--note", default="", help="about the machine, for the report")
     flags = parser.parse_args(argv)
+    if flags.unseen:
+        return _unseen(flags)
     if flags.measure:
         only = flags.only.split(",") if flags.only else None
         measure(flags.database, flags.models, only, flags.rounds)
@@ -65,6 +74,19 @@ def main(argv: list[str]) -> int:
     text = report(points, speeds, profiles[0].origin, len(profiles), commit())
     flags.out.parent.mkdir(parents=True, exist_ok=True)
     flags.out.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def _unseen(flags: argparse.Namespace) -> int:
+    """Measure, unless it is only to be reported, and report on the models nobody has seen."""
+    database = flags.models.parent / "operators-unseen.sqlite"
+    if flags.measure:
+        measure_unseen(database, flags.models, flags.only.split(",") if flags.only else None)
+    points = list(unseen_points(database, flags.models))
+    text = unseen_report(points, LISTS, origin(), commit(), flags.note)
+    out = flags.out if flags.out != _RESULTS else _RESULTS.with_stem("operators_unseen")
+    out.write_text(text)
     sys.stdout.write(text)
     return 0
 
@@ -81,7 +103,8 @@ def _points(name: str, samples: Samples, folder: Path) -> Iterable[Point]:
     known = _known([profiles[at] for at in others])
     plain = OperatorLatencyModel(graph, fit, known)
     measured_s = {run.setting: run.median_s for run in own.runs}
-    settled = OperatorLatencyModel(graph, fit, known, {_CALIBRATION: measured_s[_CALIBRATION]})
+    runs = {_CALIBRATION: measured_s[_CALIBRATION]}
+    settled = OperatorLatencyModel(graph, fit, known, runs=runs)
     for run in own.runs:
         batch, threads, gpu = run.setting
         predicted_s = plain.predict(batch, threads, gpu)

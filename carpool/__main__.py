@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("faas_stack.doctor.command:main", "find conflicting settings and suggest fixes"),
     "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
     "predict": (
-        "carpool.predictor.predict_command:main",
+        "watchdog_plugin.profiling.predict_command:main",
         "predict a model's latency, without running it",
     ),
     "profile": ("watchdog_plugin.profiling.command:main", "measure a model and its operators"),
@@ -46,7 +46,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})
 _EXTRAS = {"faas_stack": "stack,scaler", "watchdog_plugin": "onnx"}
-_ABOUT_MODELS = frozenset({"carpool.predictor.predict_command"})
 _OF_ONNX = frozenset({"onnx", "onnxruntime"})  # scenarios and demos may have models of operators
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
@@ -97,7 +96,7 @@ def _run(name: str, argv: list[str]) -> int:
 def extras(module_name: str, package: str) -> str:
     """The extras that a command's module needs, and one that has a package that it lacks."""
     part = module_name.partition(".")[0]
-    named = "onnx" if module_name in _ABOUT_MODELS else _EXTRAS.get(part, "scaler")
+    named = _EXTRAS.get(part, "scaler")
     return f"{named},onnx" if package in _OF_ONNX and named != "onnx" else named
 
 

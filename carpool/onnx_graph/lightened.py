@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnx import NodeProto, TensorProto, helper
 
-from carpool.onnx_graph.parts import without_value
+from carpool.onnx_graph.parts import taken, without_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ def lightened(graph: GraphProto) -> tuple[list[NodeProto], list[TensorProto]]:
     """The graph's nodes and constants, with others of the same forms where an operator remains."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     nodes = _sharing(_adding(graph, tensors), tensors)
-    used = {name for node in nodes for name in node.input}
+    used = {name for node in nodes for name in taken(node)}
     used |= {value.name for value in graph.output}
     return nodes, [tensor for name, tensor in tensors.items() if name in used]
 
 
 def _adding(graph: GraphProto, tensors: dict[str, TensorProto]) -> list[NodeProto]:
     """Normalisations that follow a convolution as additions; the tensors gain what they add."""
-    readers = Counter(name for node in graph.node for name in node.input)
+    readers = Counter(name for node in graph.node for name in taken(node))
     readers.update(value.name for value in graph.output)
     convolved = {
         node.output[0] for node in graph.node if _is(node, "Conv") and readers[node.output[0]] == 1
@@ -60,7 +60,7 @@ def _sharing(nodes: Sequence[NodeProto], tensors: Mapping[str, TensorProto]) -> 
 
     Those of one input keep different ones: alike, they would be taken for one convolution.
     """
-    readers = Counter(name for node in nodes for name in node.input)
+    readers = Counter(name for node in nodes for name in taken(node))
     seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
     first: defaultdict[tuple[int, tuple[int, ...], int], list[str]] = defaultdict(list)
     found = []

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
+    from carpool.onnx_graph.parts import Dim
+
 __all__ = ["BATCH", "read_onnx", "refuse_control_flow"]
 
 BATCH = "batch"
+_UNNAMED = "?"  # what exporters write that know no name
 _GIT_LFS = b"version https://git-lfs"
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _IR_VERSION_LEAST = 4  # before, weights had to be inputs too
@@ -136,9 +139,10 @@ def _names(graph: GraphProto) -> Iterator[str]:
 def _give_sizes(path: Path, graph: GraphProto, sizes: Mapping[str, int]) -> None:
     problems = Problems()
     free = list(dict.fromkeys(name for value in graph.input for name in _free(value)))
+    named = {name for value in graph.input for name in _other_names(value)}
     for value in graph.input:
         _give_size(path, value, sizes, problems)
-    for name in sorted(set(sizes) - set(free)):
+    for name in sorted(set(sizes) - set(free) - named):
         listed = ", ".join(free) or "none"
         problems.add(
             f"{path}: dimension", name, f"a free dimension of the model, which has {listed}"
@@ -147,12 +151,24 @@ def _give_sizes(path: Path, graph: GraphProto, sizes: Mapping[str, int]) -> None
 
 
 def _free(value: ValueInfoProto) -> list[str]:
-    """The names under which its free dimensions may have sizes."""
-    return [
-        dim if isinstance(dim, str) else f"{value.name}.{at}"
-        for at, dim in enumerate(dims(value) or ())
-        if not isinstance(dim, int) or (dim <= 0 and not at)
-    ]
+    """The names of its free dimensions; ``?`` is no name, and its place stands for it."""
+    return [_dim_name(dim, value, at) for at, dim in _free_dims(value)]
+
+
+def _other_names(value: ValueInfoProto) -> list[str]:
+    """Names that are understood too: every place, and what stands in the file."""
+    free = list(_free_dims(value))
+    return [*(f"{value.name}.{at}" for at, _ in free), *(str(dim) for _, dim in free)]
+
+
+def _free_dims(value: ValueInfoProto) -> Iterator[tuple[int, Dim]]:
+    for at, dim in enumerate(dims(value) or ()):
+        if not isinstance(dim, int) or (dim <= 0 and not at):
+            yield at, dim
+
+
+def _dim_name(dim: Dim, value: ValueInfoProto, at: int) -> str:
+    return dim if isinstance(dim, str) and dim != _UNNAMED else f"{value.name}.{at}"
 
 
 def _give_size(
@@ -168,11 +184,12 @@ def _give_size(
         problems.add(name, f"datatype {form.elem_type}", "a datatype of ONNX's", "export it again")
         return
     for at, (dim, place) in enumerate(zip(known, form.shape.dim, strict=True)):
-        free = dim if isinstance(dim, str) else f"{value.name}.{at}"
+        free = _dim_name(dim, value, at)
         if isinstance(dim, int) and (dim > 0 or at):
             continue
-        if free in sizes:
-            place.dim_value = sizes[free]
+        size = sizes.get(f"{value.name}.{at}", sizes.get(free, sizes.get(str(dim))))
+        if size is not None:
+            place.dim_value = size
         elif at == 0:
             place.dim_param = BATCH
         else:

@@ -11,20 +11,21 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import onnx
 from onnx import ValueInfoProto
 
 from carpool.errors import ConfigError, Problem
+from carpool.onnx_graph.control_flow import refuse_open_ends, unrolled, ways
 from carpool.onnx_graph.lightened import lightened
-from carpool.onnx_graph.model_file import BATCH, read_onnx, refuse_control_flow
+from carpool.onnx_graph.model_file import BATCH, read_onnx
 from carpool.onnx_graph.parts import (
     DATATYPES,
     as_input,
-    attributes,
     dims,
     in_file,
+    inputs_of,
     is_inline,
     replaced,
     size_bytes,
@@ -34,17 +35,29 @@ from carpool.predictor.graph import Graph, Operator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
     from carpool.predictor.graph import SymbolicShape
 
-__all__ = ["graph_of", "model_name", "read_graph"]
+__all__ = ["Optimised", "graph_of", "model_name", "optimised", "read_graph"]
 
 _BATCHES = (2, 5, 3)  # two make the line, the third has to lie on it
 _ERRORS_ONLY = 4
 _WEIGHTS, _NOWHERE = "weights", "nowhere"
 _PREFIXES = {"": "", "ai.onnx": "", "com.microsoft.nchwc": "nchwc."}
 _Shapes = dict[str, tuple[str, tuple[int, ...]]]
+
+
+class Optimised(NamedTuple):
+    """A model as the runtime executes it.
+
+    Attributes:
+        graph: Its operators, in the order of the model's nodes.
+        model: What the runtime's optimiser made; large constants have no values.
+    """
+
+    graph: Graph
+    model: ModelProto
 
 
 def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> Graph:
@@ -66,7 +79,15 @@ def graph_of(path: Path, model: ModelProto) -> Graph:
     Raises:
         ConfigError: its time cannot be told from its operators.
     """
-    refuse_control_flow(path, model.graph)
+    return optimised(path, model).graph
+
+
+def optimised(path: Path, model: ModelProto) -> Optimised:
+    """As `graph_of`, with the model that has these operators.
+
+    Raises:
+        ConfigError: its time cannot be told from its operators.
+    """
     folder = Path("/dev/shm")  # noqa: S108  a file of zeros, in a directory of its own
     with tempfile.TemporaryDirectory(dir=folder if folder.is_dir() else None) as name:
         best = _optimised(path, model, Path(name))
@@ -74,7 +95,9 @@ def graph_of(path: Path, model: ModelProto) -> Graph:
     fixed = next((dim for dim in first if isinstance(dim, int)), None)
     batches = _BATCHES if fixed is None else (fixed,)
     shapes = [_inferred(path, best, model.graph.input, batch) for batch in batches]
-    return Graph(model_name(path), _operators(path, best.graph, shapes, batches), fixed)
+    refuse_open_ends(path, best)
+    operators = _operators(path, best.graph, shapes, batches)
+    return Optimised(Graph(model_name(path), operators, fixed), best)
 
 
 def model_name(path: Path) -> str:
@@ -109,6 +132,7 @@ def _inferred(
     names = dict.fromkeys(name for node in graph.node for name in node.output if name)
     asked = replaced(
         best,
+        node=[simple for node in graph.node for simple in unrolled(node)],
         input=[*(_of_batch(value, batch) for value in inputs), *large],
         output=[known.get(name) or ValueInfoProto(name=name) for name in names],
         initializer=[tensor for tensor in graph.initializer if is_inline(tensor)],
@@ -164,17 +188,20 @@ def _operators(
         datatype = shapes[0][name][0]
         return datatype, _linear([known[name][1] for known in shapes], batches), False
 
-    return [
-        Operator(
+    def operator(node: NodeProto) -> Operator:
+        texts = [json.dumps(dict(sorted(w.items())), separators=(",", ":")) for w in ways(node)]
+        names = inputs_of(node)
+        return Operator(
             node.name,
             _PREFIXES.get(node.domain, f"{node.domain}.") + node.op_type,
-            json.dumps(dict(sorted(attributes(node).items())), separators=(",", ":")),
-            tuple(data(name) for name in node.input),
+            texts[0],
+            tuple(data(name) for name in names),
             tuple(data(name) for name in node.output if name),
-            tuple(sorted({made[name] for name in node.input if name in made})),
+            tuple(sorted({made[name] for name in names if name in made})),
+            *texts[1:],
         )
-        for node in graph.node
-    ]
+
+    return [operator(node) for node in graph.node]
 
 
 def _linear(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> SymbolicShape:

@@ -5,13 +5,14 @@ Knows no runtime.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
 from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, helper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from onnx import AttributeProto, NodeProto, ValueInfoProto
 
@@ -21,11 +22,16 @@ __all__ = [
     "Dim",
     "as_input",
     "attributes",
+    "digest",
     "dims",
+    "graph_digests",
     "in_file",
+    "inputs_of",
     "is_inline",
     "replaced",
     "size_bytes",
+    "subgraphs",
+    "taken",
     "without_value",
 ]
 
@@ -71,6 +77,54 @@ def attributes(node: NodeProto) -> dict[str, Attribute]:
     """A node's attributes by name, except for tensors, graphs and lists of texts."""
     found = {each.name: _attribute(each) for each in node.attribute}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs of a branch or a loop."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def taken(node: NodeProto) -> Iterator[str]:
+    """The names of all tensors that a node takes, those within its graphs included."""
+    yield from filter(None, node.input)
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            yield from taken(inner)
+        yield from (value.name for value in graph.output)
+
+
+def inputs_of(node: NodeProto) -> list[str]:
+    """What a node takes, in order: its inputs, and what its graphs take from around them."""
+    made = {name for graph in subgraphs(node) for name in _made(graph)}.union(node.input)
+    return [*node.input, *dict.fromkeys(name for name in taken(node) if name not in made)]
+
+
+def digest(graph: GraphProto) -> str:
+    """What tells the graph of a branch or a loop from others, whatever its tensors are called."""
+    nodes = [
+        (node.domain, node.op_type, sorted(attributes(node).items()), graph_digests(node))
+        for node in graph.node
+    ]
+    forms = [(tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer]
+    return hashlib.sha256(repr((nodes, forms)).encode()).hexdigest()[:12]
+
+
+def graph_digests(node: NodeProto) -> dict[str, str]:
+    """The digests of a node's graphs, by attribute."""
+    return {each.name: digest(each.g) for each in node.attribute if each.HasField("g")}
+
+
+def _made(graph: GraphProto) -> Iterator[str]:
+    """The names of all tensors that exist within a graph and no other."""
+    yield from (value.name for value in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    for node in graph.node:
+        yield from node.output
+        for inner in subgraphs(node):
+            yield from _made(inner)
 
 
 def size_bytes(tensor: TensorProto) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from carpool.predictor.graph import Case, Shape
 
-__all__ = ["Sized", "sized"]
+__all__ = ["Sized", "is_like_others", "sized"]
 
 _PIXEL_AXES = 4  # batch, channels, height, width
 _BLOCK = 16  # channels that a blocked convolution takes at once
@@ -34,6 +34,23 @@ _ROWS = frozenset(
         *("InstanceNormalization", "SimplifiedLayerNormalization"),
     }
 )
+_ELEMENTWISE = frozenset(
+    {
+        *("Abs", "Add", "And", "Ceil", "Clip", "Cos", "DequantizeLinear", "Div", "Elu", "Equal"),
+        *("Erf", "Exp", "FastGelu", "Floor", "Gelu", "Greater", "GreaterOrEqual", "HardSigmoid"),
+        *("HardSwish", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Mean", "Min", "Mod"),
+        *("Mul", "Neg", "Not", "Or", "PRelu", "Pow", "QuantizeLinear", "QuickGelu", "Reciprocal"),
+        *("Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Sum"),
+        *("Swish", "Tanh", "Where", "Xor", "BatchNormalization", "BiasGelu", "BiasAdd"),
+        *("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "Size", "Range"),
+        *("ConstantOfShape", "DynamicQuantizeLinear", "ThresholdedRelu", "HardTanh", "Mish"),
+    }
+)
+_NO_PREFIX = ("nchwc.", "com.microsoft.")
+# Products of whole numbers: where their other matrix is among the inputs.
+_WHOLE_PRODUCTS = {"MatMulInteger": 1, "DynamicQuantizeMatMul": 1, "MatMulIntegerToFloat": 1}
+_WHOLE_PRODUCTS |= {"QLinearMatMul": 3, "QGemm": 3}
+_WHOLE_CONVOLUTIONS = {"ConvInteger": 1, "QLinearConv": 3}
 _NOTHING = Form("", ())
 
 
@@ -55,10 +72,28 @@ def sized(case: Case) -> Sized:
     """The class and sizes of an operator; every operator has some."""
     if case.kind in _CONVOLUTIONS and len(case.inputs[0].shape) in (_PIXEL_AXES - 1, _PIXEL_AXES):
         return _blocked(case) if case.kind.startswith("nchwc.") else _unblocked(case)
+    name = _name(case.kind)
+    if name in _WHOLE_CONVOLUTIONS and len(case.inputs[0].shape) >= _PIXEL_AXES - 1:
+        return _products_of(case, case.inputs[_WHOLE_CONVOLUTIONS[name]], "conv whole")
+    if name == "ConvTranspose":
+        return _transposed(case)
+    if name in _WHOLE_PRODUCTS:
+        return _multiplied(case, case.inputs[_WHOLE_PRODUCTS[name]], "dense whole")
     for kinds, size in _SIZED:
         if case.kind in kinds:
             return size(case)
     return _elementwise(case)
+
+
+def is_like_others(case: Case) -> bool:
+    """Whether a law of its family tells its time, so that it need not have been measured."""
+    family = sized(case).family
+    return family != "elementwise" or _name(case.kind) in _ELEMENTWISE
+
+
+def _name(kind: str) -> str:
+    """An operator's name without the domain of the runtime's own."""
+    return kind.removeprefix(_NO_PREFIX[0]).removeprefix(_NO_PREFIX[1])
 
 
 def _blocked(case: Case) -> Sized:
@@ -108,9 +143,40 @@ def _unblocked(case: Case) -> Sized:
     return Sized("unfolded", f"conv {kind} plain{form}", tuple(map(float, sizes)))
 
 
+def _products_of(case: Case, weights: Form, kind: str) -> Sized:
+    """Convolutions that are products whatever their window: as `_unblocked`."""
+    image, result, groups = case.inputs[0], case.outputs[0], case.given.get("group", 1)
+    out, inside, *window = weights.shape
+    taps, columns = math.prod(window), math.prod(result.shape[2:])
+    calls, depth = result.shape[0] * groups, inside * taps
+    unfolded = calls * depth * columns if taps > 1 else 0
+    runs = unfolded / max(1, result.shape[-1])
+    ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
+    sizes = (calls, out // groups, columns, depth, unfolded, runs, *ends)
+    return Sized("unfolded", kind, tuple(map(float, sizes)))
+
+
+def _transposed(case: Case) -> Sized:
+    """Transposed convolutions: a product, and its columns added up; as `_unblocked`."""
+    image, weights, result = case.inputs[0], case.inputs[1], case.outputs[0]
+    groups = case.given.get("group", 1)
+    inside, out, *window = weights.shape
+    columns, rows = math.prod(image.shape[2:]), out * math.prod(window)
+    calls = image.shape[0] * groups
+    unfolded = calls * rows * columns
+    ends = (image.size_bytes, weights.size_bytes, result.size_bytes)
+    runs = unfolded / max(1, image.shape[-1])
+    sizes = (calls, rows, columns, inside // groups, unfolded, runs, *ends)
+    return Sized("unfolded", "conv transposed", tuple(map(float, sizes)))
+
+
 def _dense(case: Case) -> Sized:
     """Matrix products: (calls, rows, columns, depth, bytes of A, B and C)."""
-    left, right, result = case.inputs[0], case.inputs[1], case.outputs[0]
+    return _multiplied(case, case.inputs[1], "")
+
+
+def _multiplied(case: Case, right: Form, kind: str) -> Sized:
+    left, result = case.inputs[0], case.outputs[0]
     flipped = bool(case.given.get("transB"))
     columns = result.shape[-1] if result.shape else 1
     depth = right.shape[-1] if flipped else right.shape[-2] if len(right.shape) > 1 else 1
@@ -119,7 +185,7 @@ def _dense(case: Case) -> Sized:
     if not right.constant and len(right.shape) > 2:  # noqa: PLR2004  a stack of matrices
         calls = right.elements // max(1, columns * depth)
         rows //= max(1, calls)
-    kind = "dense" if right.constant else "product"
+    kind = kind or ("dense" if right.constant else "product")
     ends = (left.size_bytes, right.size_bytes, result.size_bytes)
     return Sized("dense", kind, tuple(map(float, (calls, rows, columns, depth, *ends))))
 
@@ -213,6 +279,7 @@ def _moved_bytes(case: Case) -> float:
 
 _COPIES = frozenset(
     {
+        *("DepthToSpace", "SpaceToDepth", "GatherElements", "Trilu", "Reverse", "Upsample"),
         *("Transpose", "Concat", "Slice", "Split", "Gather", "Expand", "Tile", "Pad", "Cast"),
         *("nchwc.ReorderInput", "nchwc.ReorderOutput", "nchwc.Upsample", "Resize", "GatherND"),
     }

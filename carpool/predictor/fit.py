@@ -7,7 +7,7 @@ it is learnt is `regression`'s business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,9 +16,11 @@ from carpool.predictor.roofline_terms import terms
 from carpool.predictor.thread_scaling import shared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
+
+    from carpool.predictor.profile import Overhead
 
     Array = NDArray[np.float64]
 
@@ -113,6 +115,39 @@ class Fit:
     def units(self) -> list[ThreadsAndGpu]:
         """What is known at all."""
         return sorted(self.per_run_s)
+
+    def on_machine(self, overheads: Mapping[int, Overhead], batches: Iterable[int] = ()) -> Fit:
+        """The fit with what runs cost on a machine, and with batch sizes that were measured there.
+
+        A number of threads that no profile has takes the laws of the nearest one.
+        """
+        laws, per_run_s, per_operator_s = (
+            dict(self.laws),
+            dict(self.per_run_s),
+            dict(self.per_operator_s),
+        )
+        for threads, overhead in overheads.items():
+            unit = ThreadsAndGpu(threads)
+            if unit not in per_run_s and self.per_run_s:
+                nearest = min(
+                    self.per_run_s, key=lambda known: (known.gpu, abs(known.threads - threads))
+                )
+                laws |= {
+                    (kind, unit): law
+                    for (kind, known), law in self.laws.items()
+                    if known == nearest
+                }
+            per_run_s[unit], per_operator_s[unit] = overhead
+        every = tuple(sorted({*self.batches, *batches}))
+        return replace(
+            self, laws=laws, per_run_s=per_run_s, per_operator_s=per_operator_s, batches=every
+        )
+
+    def with_laws_of(self, other: Fit) -> Fit:
+        """The fit with the laws of another one for classes that it has none for."""
+        units = set(self.per_run_s)
+        lent = {key: law for key, law in other.laws.items() if key[1] in units}
+        return replace(self, laws=lent | dict(self.laws))
 
     def operator_seconds(
         self, kind: str, family: str, unit: ThreadsAndGpu, sizes: Array, cold: Array

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
+from carpool.predictor.composition import composed
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_json import from_json, to_json
 from carpool.predictor.latency_model import OperatorLatencyModel
+from carpool.predictor.measured_operators import measured_batches, read_alone, read_overheads
+from carpool.predictor.operator_groups import Groups
 from carpool.predictor.profile import Origin, Setting
 from carpool.predictor.profile_database import case_id
 from carpool.predictor.profile_file import default_database, opened
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from carpool.predictor.fit import Fit
-    from carpool.predictor.graph import Case, Graph
+    from carpool.predictor.graph import Case, Graph, Operator
 
 __all__ = ["is_learnt", "own_database", "read_model", "usual_database", "write_fit"]
 
@@ -68,9 +73,7 @@ def is_learnt(path: Path, origin: Origin) -> bool:
 
 
 def read_model(
-    path: Path,
-    graph: Graph,
-    hardware: str = "",
+    path: Path, graph: Graph, hardware: str = "", runtime: str = "", *, alone: bool = False
 ) -> tuple[OperatorLatencyModel, Origin]:
     """The latency model of a graph, and what the database's times were measured on.
 
@@ -78,15 +81,67 @@ def read_model(
         path: A profile database.
         graph: The model.
         hardware: The processor to predict for, where the database has several.
+        runtime: Likewise the runtime; empty: the one that the times are of.
+        alone: Whether operators count that were measured alone, and none in other models.
 
     Raises:
         ConfigError: the file is no profile database, or nothing was learnt from it.
     """
     with opened(path) as connection:
         origin, fit = _best_fit(connection, path, hardware)
-        known = dict(_known(connection, origin, graph, fit))
+        target = Origin(hardware or origin.hardware, runtime or origin.runtime)
+        overheads = read_overheads(connection, target)
+        cases = _cases(graph, {*fit.batches, *measured_batches(connection, target)})
+        rows = list(read_alone(connection, target, cases))
+        known = {} if alone else _known(connection, origin, cases)
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
-    return OperatorLatencyModel(graph, fit, known, runs, load_s, memory_mb), origin
+    here = origin == target
+    groups = Groups(graph)
+    fit = _complete(fit, groups, path).on_machine(overheads, {row.setting.batch for row in rows})
+    own = composed(groups, rows) | (known if here else {})
+    measured = {unit.threads for unit in fit.units} if here else overheads
+    rest = (None if here else known, frozenset(measured), runs, load_s, memory_mb)
+    slower, quicker = _ways(graph, own)
+    model = OperatorLatencyModel(slower, fit, own, *rest)
+    if quicker != slower:
+        model = replace(model, least=OperatorLatencyModel(quicker, fit, own, *rest))
+    return model, origin
+
+
+def _ways(graph: Graph, known: Mapping[tuple[Case, ThreadsAndGpu], float]) -> tuple[Graph, Graph]:
+    """The graph where each branch goes the slower way, and where it goes the quicker one."""
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    for (case, _), seconds in known.items():
+        spent_s[case.attributes] += seconds
+    slower, quicker = (
+        replace(graph, operators=[pick(o.ways, key=_spent(spent_s)) for o in graph.operators])
+        for pick in (max, min)
+    )
+    return slower, quicker
+
+
+def _spent(spent_s: Mapping[str, float]) -> Callable[[Operator], float]:
+    return lambda operator: spent_s[operator.attributes]
+
+
+def _complete(fit: Fit, groups: Groups, path: Path) -> Fit:
+    """The fit, with the package's laws for classes of the graph that it has none for."""
+    default = default_database()
+    units = fit.units
+    kinds = {(group.kind, unit) for group in groups.all for unit in units}
+    if kinds <= set(fit.laws) or path == default:
+        return fit
+    with opened(default) as connection:
+        _, other = _best_fit(connection, default, "")
+    return fit.with_laws_of(other)
+
+
+def _cases(graph: Graph, batches: Iterable[int]) -> dict[Case, int]:
+    """Each operator of a graph once for each batch size that the graph admits."""
+    every = [way for operator in graph.operators for way in operator.ways]
+    alike = {(o.kind, o.attributes, o.inputs, o.outputs): o for o in every}
+    admitted = [batch for batch in sorted(batches) if graph.admits(batch)]
+    return {operator.at(batch): batch for batch in admitted for operator in alike.values()}
 
 
 def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tuple[Origin, Fit]:
@@ -108,23 +163,20 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
 
 
 def _known(
-    connection: sqlite3.Connection, origin: Origin, graph: Graph, fit: Fit
-) -> Iterable[tuple[tuple[Case, ThreadsAndGpu], float]]:
+    connection: sqlite3.Connection, origin: Origin, cases: Mapping[Case, int]
+) -> dict[tuple[Case, ThreadsAndGpu], float]:
+    """Seconds of operators in place, in whatever models have them."""
     query = (
         "SELECT threads, gpu, sum(o.count * o.median_ns) / sum(o.count) FROM operators o"
         ' JOIN models m ON m.id = o.model WHERE o."case" = ? AND batch = ?'
         " AND (hardware, runtime, device) = (?, ?, ?) GROUP BY threads, gpu"
     )
-    cases = {
-        operator.at(batch): batch
-        for batch in fit.batches
-        if graph.admits(batch)
-        for operator in graph.operators
-    }
+    found = {}
     for case, batch in cases.items():
         number = case_id(connection, case, batch)
         for *unit, ns in connection.execute(query, (number, batch, *origin)):
-            yield (case, ThreadsAndGpu(*unit)), ns / _NS_PER_S
+            found[case, ThreadsAndGpu(*unit)] = ns / _NS_PER_S
+    return found
 
 
 def _runs(

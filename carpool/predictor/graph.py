@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -126,6 +126,7 @@ class Operator:
         inputs: Datatype, sizes, and whether it is constant.
         outputs: Likewise.
         after: Positions of the operators whose outputs it takes.
+        otherwise: Of a branch, the attributes where it goes the other way.
     """
 
     name: str
@@ -134,6 +135,14 @@ class Operator:
     inputs: tuple[tuple[str, SymbolicShape, bool], ...]
     outputs: tuple[tuple[str, SymbolicShape, bool], ...]
     after: tuple[int, ...] = ()
+    otherwise: str = ""
+
+    @property
+    def ways(self) -> tuple[Operator, ...]:
+        """The operator for each way that a run may take."""
+        if not self.otherwise:
+            return (self,)
+        return self, replace(self, attributes=self.otherwise, otherwise=self.attributes)
 
     def at(self, batch: int) -> Case:
         """The operator in a batch of this size."""

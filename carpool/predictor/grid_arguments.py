@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-__all__ = ["add_arguments", "counts", "numbers", "sizes"]
+from carpool import durations
+
+__all__ = ["add_arguments", "counts", "numbers", "seconds", "sizes"]
 
 _MOST = 1e6  # no machine has as many cores
 
@@ -51,6 +53,14 @@ def numbers(text: str) -> list[float]:
         msg = f"{text!r}: expected numbers above 0 and below a million, such as 1,2,4"
         raise argparse.ArgumentTypeError(msg)
     return found
+
+
+def seconds(text: str) -> float:
+    """A duration in seconds, refused as argparse wants it."""
+    try:
+        return durations.parse(text)
+    except durations.DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _size(text: str) -> tuple[str, int]:

@@ -2,22 +2,33 @@
 
 ONNX Runtime's sequential executor runs one operator after the other, each on all threads, so a run
 takes the sum of its operators and a little for each; with its parallel executor, branches overlap
-and the longest path is what no run undercuts. Operators that a database knows are taken from there;
-all others follow from their class's law. One measured run of the model settles most of the rest.
+and the longest path is what no run undercuts. Operators that were measured, in other models or
+alone, are taken from there; all others follow from their class's law. One measured run of the model
+settles most of the rest.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from carpool.latency.model import Configuration, Resources
+from carpool.predictor.corrections import Corrections
 from carpool.predictor.fit import ThreadsAndGpu
+from carpool.predictor.intervals import (
+    FOREIGN,
+    GUESSED,
+    LEVELLED,
+    MEASURED,
+    Part,
+    combined,
+    from_far,
+)
 from carpool.predictor.operator_groups import Groups
 
 if TYPE_CHECKING:
@@ -31,7 +42,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["Interval", "OperatorLatencyModel"]
+__all__ = ["Interval", "OperatorLatencyModel", "Source"]
 
 _NORMAL = NormalDist()
 _BEYOND = 2  # batches up to so many times the largest measured one
@@ -43,6 +54,24 @@ class Interval(NamedTuple):
 
     low_s: float
     high_s: float
+
+
+class Source(NamedTuple):
+    """Where the time of equal operators of a graph is from.
+
+    Attributes:
+        kind: Of the operators.
+        shapes: Of their inputs and outputs.
+        number: How many there are.
+        seconds: All of them together.
+        source: ``measured``, on the machine that is predicted for, or ``predicted``.
+    """
+
+    kind: str
+    shapes: str
+    number: int
+    seconds: float
+    source: str
 
 
 class _RunError(NamedTuple):
@@ -60,37 +89,40 @@ class OperatorLatencyModel:
     Attributes:
         graph: Its operators.
         fit: What is known of operators.
-        known: Seconds of operators that were measured, by case and unit.
+        known: Seconds of operators that were measured on the machine that is predicted for, by
+            case and unit.
+        elsewhere: Likewise on another machine, which the fit is from; None: it is from this one.
+        overheads: Numbers of threads for which it was measured here what a run costs besides.
         runs: Runs of the model itself that were measured, in seconds.
         load_s: Seconds to load an instance.
         memory_mb: Memory of an instance.
         parallel: Whether branches run in parallel.
+        least: The model where each If goes the quicker way; this one is where it goes the other.
     """
 
     graph: Graph
     fit: Fit
     known: Mapping[tuple[Case, ThreadsAndGpu], float] = field(default_factory=dict)
+    elsewhere: Mapping[tuple[Case, ThreadsAndGpu], float] | None = None
+    overheads: frozenset[int] = frozenset()
     runs: Mapping[Setting, float] = field(default_factory=dict)
     load_s: float = 0.0
     memory_mb: float = 0.0
     parallel: bool = False
+    least: OperatorLatencyModel | None = None
 
     def __post_init__(self) -> None:
         """Prepare what every prediction needs."""
         groups = Groups(self.graph)
-        corrections = _Corrections(groups, self.fit, self.known)
+        corrections = Corrections(groups, self.fit, self.elsewhere, self.known)
         cached = lru_cache(maxsize=1024)(self._uncalibrated)
         object.__setattr__(self, "_groups", groups)
         object.__setattr__(self, "_corrections", corrections)
         object.__setattr__(self, "_plain_s", cached)
-        object.__setattr__(self, "_errors", self._run_errors())
 
     _groups: Groups = field(init=False, repr=False, compare=False)
-    _corrections: _Corrections = field(init=False, repr=False, compare=False)
+    _corrections: Corrections = field(init=False, repr=False, compare=False)
     _plain_s: Callable[[ThreadsAndGpu, int], float | None] = field(
-        init=False, repr=False, compare=False
-    )
-    _errors: Mapping[ThreadsAndGpu, Sequence[_RunError]] = field(
         init=False, repr=False, compare=False
     )
 
@@ -113,7 +145,9 @@ class OperatorLatencyModel:
             return None
         unit = ThreadsAndGpu(max(1, round(cpu)), gpu)
         _, (low, high) = self._told(unit, batch, self._plain_s(unit, batch) or middle_s)
-        return Interval(middle_s * math.exp(low), middle_s * math.exp(high))
+        least = self.least.interval(batch, cpu, gpu) if self.least else None
+        low_s = middle_s * math.exp(low)
+        return Interval(min(low_s, least.low_s) if least else low_s, middle_s * math.exp(high))
 
     def resources(self, batch: int, cpu: float, gpu: float) -> Resources:
         """As `LatencyModel.resources`."""
@@ -128,18 +162,71 @@ class OperatorLatencyModel:
                     yield Configuration(batch, float(unit.threads), unit.gpu)
 
     def guessed(self) -> list[str]:
-        """Kinds of operators that no profile has, so that others of their family stand in."""
-        return self._groups.unknown(self.fit)
+        """Kinds of operators that nobody measured, so that others of their family stand in."""
+        return self._lacking(self._groups.guessed)
+
+    def untold(self) -> list[str]:
+        """Kinds of operators that nothing tells the time of."""
+        return self._lacking(self._groups.untold)
+
+    def sources(self, batch: int, cpu: float) -> list[Source]:
+        """Where the times of the operators are from, the longest first."""
+        unit = ThreadsAndGpu(max(1, round(cpu)))
+        found = []
+        doublings = self._corrections.doublings(unit, batch)
+        times = zip(self._seconds(unit, batch), doublings, self._groups.all, strict=True)
+        for seconds, apart, group in times:
+            for at, operator in enumerate(group.operators):
+                spent_s = float(seconds[at] * group.counts[at])
+                source = "measured" if math.isfinite(apart[at]) else "predicted"
+                case = operator.at(batch)
+                found.append(Source(case.kind, case.shapes, int(group.counts[at]), spent_s, source))
+        return sorted(found, key=lambda each: -each.seconds)
+
+    def unmeasured(self, settings: Sequence[Setting]) -> list[tuple[int, list[Setting]]]:
+        """Positions of operators, one of equal ones, and where they were not measured here.
+
+        Those that are predicted to take longest come first.
+        """
+        found: dict[tuple[int, int], tuple[float, int, list[Setting]]] = {}
+        seconds = {s: self._seconds(ThreadsAndGpu(*s[1:]), s.batch) for s in settings}
+        for position, operator in enumerate(self.graph.operators):
+            place = self._groups.place(position)
+            if place in found:
+                continue
+            missing = [
+                s
+                for s in settings
+                for unit in [ThreadsAndGpu(*s[1:])]
+                if any((way.at(s.batch), unit) not in self.known for way in operator.ways)
+            ]
+            spent_s = sum(float(seconds[s][place[0]][place[1]]) for s in missing)
+            found[place] = (spent_s, position, missing)
+        ordered = sorted(found.values(), key=lambda each: -each[0])
+        return [(position, missing) for _, position, missing in ordered if missing]
+
+    def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
+        """Kinds of groups for which it is so on some unit, and which were not measured there."""
+        found: dict[str, None] = {}
+        for unit in self.fit.units:
+            groups = zip(
+                self._groups.all, how(self.fit, unit), self._corrections.told(unit), strict=True
+            )
+            for group, lacks, told in groups:
+                if lacks and not told.all():
+                    found[group.kind] = None
+        return list(found)
 
     def _admits(self, batch: int) -> bool:
         most = _BEYOND * max(self.fit.batches, default=0)
         return self.graph.admits(batch) and batch <= most
 
     def _uncalibrated(self, unit: ThreadsAndGpu, batch: int) -> float | None:
-        seconds = self._groups.seconds(self.fit, unit, batch)
-        if seconds is None:
+        told = self._corrections.told(unit)
+        untold = self._groups.untold(self.fit, unit)
+        if any(lacks and not known.all() for lacks, known in zip(untold, told, strict=True)):
             return None
-        seconds = self._corrections.apply(seconds, unit, batch)
+        seconds = self._seconds(unit, batch)
         count = len(self.graph.operators)
         if self.parallel:
             return self.fit.run_s(unit, self._groups.longest_path_s(seconds), count)
@@ -147,7 +234,42 @@ class OperatorLatencyModel:
         kernels_s = sum(float(each @ group.counts) for each, group in pairs)
         return self.fit.run_s(unit, kernels_s, count)
 
-    def _run_errors(self) -> dict[ThreadsAndGpu, list[_RunError]]:
+    def _seconds(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
+        """Of the operators of each group."""
+        seconds = self._groups.seconds(self.fit, unit, batch)
+        return self._corrections.apply(seconds, unit, batch)
+
+    def _bounds(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> Bounds:
+        """Where log(measured / predicted) lies if no run of the model was measured."""
+        law = self._law_bounds(unit, plain_s)
+        guessed = self._groups.guessed(self.fit, unit)
+        seconds, doublings = self._seconds(unit, batch), self._corrections.doublings(unit, batch)
+        parts = []
+        spent_s = 0.0
+        for each, apart, group, is_guess in zip(
+            seconds, doublings, self._groups.all, guessed, strict=True
+        ):
+            more = GUESSED * is_guess
+            known = np.isfinite(apart)
+            low, high = from_far(MEASURED, apart)
+            weights = each * group.counts
+            low, high = np.where(known, low, law[0] - more), np.where(known, high, law[1] + more)
+            parts.append(Part(weights, low, high))
+            spent_s += float(weights.sum())
+        least, most = MEASURED if unit.threads in self.overheads else law
+        besides = np.array([max(0.0, plain_s - spent_s)])
+        return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
+
+    def _law_bounds(self, unit: ThreadsAndGpu, plain_s: float) -> Bounds:
+        """The bounds for operators that follow from laws."""
+        low, high = self.fit.errors_of(unit, plain_s).plain
+        if self.elsewhere is None:
+            return low, high
+        more = LEVELLED if any(known == unit for _, known in self.known) else FOREIGN
+        return low - more, high + more
+
+    @cached_property
+    def _errors(self) -> dict[ThreadsAndGpu, list[_RunError]]:
         """How far the model's own measured runs are from their predictions."""
         found: dict[ThreadsAndGpu, list[_RunError]] = {}
         for setting, measured_s in sorted(self.runs.items()):
@@ -157,9 +279,14 @@ class OperatorLatencyModel:
                 error = max(
                     -_MOST_CORRECTION, min(_MOST_CORRECTION, math.log(measured_s / plain_s))
                 )
-                excess = self.fit.errors_of(unit, plain_s).excess(error)
+                excess = self._excess(unit, setting.batch, plain_s, error)
                 found.setdefault(unit, []).append(_RunError(setting.batch, error, excess))
         return found
+
+    def _excess(self, unit: ThreadsAndGpu, batch: int, plain_s: float, error: float) -> float:
+        """What of a run's error is not the model's: beyond what its interval leaves open."""
+        low, high = self._bounds(unit, batch, plain_s)
+        return error - min(max(error, low), high)
 
     def _told(self, unit: ThreadsAndGpu, batch: int, plain_s: float) -> tuple[float, Bounds]:
         """What the model's own runs add to a prediction's logarithm, and what they leave open.
@@ -169,12 +296,14 @@ class OperatorLatencyModel:
         errors = self.fit.errors_of(unit, plain_s)
         same = unit in self._errors
         runs = [self._errors[unit]] if same else list(self._errors.values())
+        plain = self._bounds(unit, batch, plain_s)
         if not runs:
-            return 0.0, errors.plain
+            return 0.0, plain
         error, excess = np.mean([_between(points, batch) for points in runs], axis=0).tolist()
         apart = min(abs(math.log2(batch / run.batch)) for points in runs for run in points)
         share, bounds = errors.carried(apart, same=same)
-        return excess + share * (error - excess), bounds
+        own = max(plain[0], bounds[0]), min(plain[1], bounds[1])
+        return excess + share * (error - excess), own if own[0] < own[1] else bounds
 
     def _tail(self, quantile: float) -> float:
         """A run at this quantile over the median one; never below it, as planners rely on it."""
@@ -194,62 +323,3 @@ def _between(points: Sequence[_RunError], batch: int) -> tuple[float, float]:
     at = math.log(batch), np.log(batches)
     error, excess = (float(np.interp(*at, column)) for column in columns)
     return error, excess
-
-
-class _Corrections:
-    """Measured over predicted time of operators that are known, and between known batch sizes."""
-
-    def __init__(
-        self, groups: Groups, fit: Fit, known: Mapping[tuple[Case, ThreadsAndGpu], float]
-    ) -> None:
-        self._logs: dict[ThreadsAndGpu, list[Array]] = {}
-        self._batches = [batch for batch in fit.batches if groups.graph.admits(batch)]
-        if not known or not self._batches:
-            return
-        for unit in fit.units:
-            columns = [self._column(groups, fit, known, unit, batch) for batch in self._batches]
-            if all(column is not None for column in columns):
-                stacked = [np.stack(parts) for parts in zip(*columns, strict=True)]
-                self._logs[unit] = [_filled(part) for part in stacked]
-
-    def apply(self, seconds: list[Array], unit: ThreadsAndGpu, batch: int) -> list[Array]:
-        """The seconds of each group's operators, with what is known of them."""
-        logs = self._logs.get(unit)
-        if logs is None:
-            return seconds
-        at = float(np.interp(math.log(batch), np.log(self._batches), range(len(self._batches))))
-        low = min(int(at), max(0, len(self._batches) - 2))
-        high = min(low + 1, len(self._batches) - 1)
-        share = at - low
-        return [
-            each * np.exp(log[low] * (1 - share) + log[high] * share)
-            for each, log in zip(seconds, logs, strict=True)
-        ]
-
-    @staticmethod
-    def _column(
-        groups: Groups,
-        fit: Fit,
-        known: Mapping[tuple[Case, ThreadsAndGpu], float],
-        unit: ThreadsAndGpu,
-        batch: int,
-    ) -> list[Array] | None:
-        seconds = groups.seconds(fit, unit, batch)
-        if seconds is None:
-            return None
-        found = []
-        for group, predicted in zip(groups.all, seconds, strict=True):
-            measured = [known.get((o.at(batch), unit), math.nan) for o in group.operators]
-            found.append(np.log(np.maximum(measured, 1e-7) / np.maximum(predicted, 1e-7)))
-        return found
-
-
-def _filled(logs: Array) -> Array:
-    """Unknown ratios from the same operator's known ones at other batch sizes; none at all: 0."""
-    for column in logs.T:
-        there = np.flatnonzero(~np.isnan(column))
-        if len(there):
-            column[:] = np.interp(range(len(column)), there, column[there])
-        else:
-            column[:] = 0.0
-    return logs

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from carpool.errors import ConfigError, Problem
 from carpool.predictor.fit_database import read_model, usual_database
 from carpool.predictor.profile import Setting
-from carpool.processor import processor
+from carpool.processor import processor, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,7 +45,11 @@ def read_operators(
     from carpool.onnx_graph.optimised import read_graph  # noqa: PLC0415  it needs the runtime
 
     graph = read_graph(path, dims)
-    model, _ = read_model(database or usual_database(), graph, processor())
+    model, _ = read_model(database or usual_database(), graph, processor(), runtime())
+    if model.untold():
+        kinds, fix = ", ".join(model.untold()), "carpool predict measures them, or carpool profile"
+        expected = "operators that a profile database knows"
+        raise ConfigError([Problem(str(path), kinds, expected, fix)])
     runs = {
         Setting(int(run["batch"]), int(run["cpu"])): run["latency_ms"] / _MS_PER_S
         for run in measured

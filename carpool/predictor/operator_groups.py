@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from carpool.predictor.features import sized
+from carpool.predictor.features import is_like_others, sized
 from carpool.predictor.fit import cold_share
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Groups"]
 
 _Key = tuple[object, ...]
+_UNTOLD_S = 1e-6
 _PROBES = (2, 8)  # batch sizes that a size's line is drawn through
 
 
@@ -54,6 +55,7 @@ class Groups:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         probes = _PROBES if graph.fixed_batch is None else (graph.fixed_batch,)
+        self._some_batch = probes[0]
         counts: Counter[_Key] = Counter()
         first: dict[_Key, Operator] = {}
         self._key: list[_Key] = []
@@ -88,17 +90,19 @@ class Groups:
         slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
         self._traffic = (moved[0] - slope * probes[0], slope)
 
-    def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array] | None:
-        """Seconds of the operators of each group; None if a class is not known there."""
-        cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
+    def cold_share(self, batch: int) -> float:
+        """How much of its weights a run finds no longer in a cache."""
+        return cold_share(self._traffic[0] + self._traffic[1] * batch)
+
+    def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array]:
+        """Seconds of the operators of each group; a microsecond each where no law tells them."""
+        cold = self.cold_share(batch)
         found = []
         for group in self.all:
             sizes = group.base + group.each * batch
             share = np.full(len(sizes), cold)
             seconds = fit.operator_seconds(group.kind, group.family, unit, sizes, share)
-            if seconds is None:
-                return None
-            found.append(seconds)
+            found.append(np.full(len(sizes), _UNTOLD_S) if seconds is None else seconds)
         return found
 
     def longest_path_s(self, seconds: list[Array]) -> float:
@@ -110,14 +114,24 @@ class Groups:
             ends.append(begin + float(seconds[number][at]))
         return max(ends, default=0.0)
 
-    def unknown(self, fit: Fit) -> list[str]:
-        """Kinds of operators that were never measured, which their family stands in for."""
-        units = fit.units
+    def guessed(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
+        """Which groups are of a class that was never measured, so that another stands in."""
+        return [(group.kind, unit) not in fit.laws for group in self.all]
+
+    def untold(self, fit: Fit, unit: ThreadsAndGpu) -> list[bool]:
+        """Which groups no law tells the time of: none of their class's or their family's."""
         return [
-            group.kind
+            (group.kind, unit) not in fit.laws
+            and (
+                (f"any {group.family}", unit) not in fit.laws
+                or not is_like_others(group.operators[0].at(self._some_batch))
+            )
             for group in self.all
-            if any((group.kind, unit) not in fit.laws for unit in units)
         ]
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The group of an operator of the graph, and its place there."""
+        return self._place[self._key[position]]
 
     def _moved_bytes(self, batch: int) -> float:
         """Of weights and results, as profiles count them."""

@@ -1,4 +1,4 @@
-"""What profiling finds out: how long operators take in place, and how long whole models do.
+"""What profiling finds out: how long operators take in place or alone, and how long models do.
 
 The rows of a profile database, as values. Where they are kept and how they are measured is not
 known here.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from carpool.predictor.graph import Case
 
-__all__ = ["OperatorRow", "Origin", "Profile", "RunRow", "Setting"]
+__all__ = ["Alone", "OperatorRow", "Origin", "Overhead", "Profile", "RunRow", "Setting"]
 
 
 class Setting(NamedTuple):
@@ -60,6 +60,34 @@ class OperatorRow:
     count: int
     median_s: float
     spread_s: float
+
+
+class Alone(NamedTuple):
+    """An operator that was measured as a graph of one node.
+
+    Attributes:
+        case: Kind, attributes, shapes.
+        setting: Batch, threads, GPU.
+        warm_s: Median seconds, its weights in a cache.
+        cold_s: Likewise, its weights in memory.
+    """
+
+    case: Case
+    setting: Setting
+    warm_s: float
+    cold_s: float
+
+
+class Overhead(NamedTuple):
+    """What a run costs on a machine besides its operators.
+
+    Attributes:
+        per_run_s: Seconds, of any run.
+        per_operator_s: Seconds for each operator; below 0 where timing it costs more.
+    """
+
+    per_run_s: float
+    per_operator_s: float
 
 
 @dataclass(frozen=True, slots=True)

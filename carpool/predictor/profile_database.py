@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-__all__ = ["case_id", "read_profiles", "write_profile"]
+__all__ = ["case_id", "new_case_id", "read_profiles", "write_profile"]
 
 _NS_PER_S = 1e9
 _FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
@@ -99,17 +99,22 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
     return None if row is None else int(row[0])
 
 
-def _write_operator(connection: sqlite3.Connection, number: int | None, row: OperatorRow) -> None:
-    case = row.case
-    known = case_id(connection, case, row.setting.batch)
+def new_case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int:
+    """As `case_id`; an operator that is not there is put there."""
+    known = case_id(connection, case, batch)
     if known is None:
         kind = (case.kind, case.attributes)
         connection.execute("INSERT OR IGNORE INTO kinds (kind, attributes) VALUES (?, ?)", kind)
         (known,) = connection.execute("SELECT ifnull(max(id), 0) + 1 FROM cases").fetchone()
         connection.execute(
             "INSERT INTO cases SELECT id, ?, ? FROM kinds WHERE (kind, attributes) = (?, ?)",
-            (_any_batch(case.shapes, row.setting.batch), known, *kind),
+            (_any_batch(case.shapes, batch), known, *kind),
         )
+    return int(known)
+
+
+def _write_operator(connection: sqlite3.Connection, number: int | None, row: OperatorRow) -> None:
+    known = new_case_id(connection, row.case, row.setting.batch)
     times = (_ns(row.median_s), _ns(row.spread_s))
     connection.execute(
         "INSERT INTO operators VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

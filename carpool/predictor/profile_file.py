@@ -19,7 +19,7 @@ from carpool.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["begin_database", "default_database", "opened"]
+__all__ = ["begin_database", "default_database", "has_table", "opened"]
 
 _VERSION = 2
 _SCHEMA = """
@@ -48,6 +48,17 @@ CREATE TABLE IF NOT EXISTS operators (
 CREATE TABLE IF NOT EXISTS fits (
     hardware TEXT NOT NULL, runtime TEXT NOT NULL, device TEXT NOT NULL, models INTEGER NOT NULL,
     document TEXT NOT NULL, PRIMARY KEY (hardware, runtime, device)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS alone (
+    "case" INTEGER NOT NULL, hardware TEXT NOT NULL, runtime TEXT NOT NULL, batch INTEGER NOT NULL,
+    threads INTEGER NOT NULL, warm_ns INTEGER NOT NULL, cold_ns INTEGER NOT NULL,
+    PRIMARY KEY ("case", hardware, runtime, batch, threads)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS overheads (
+    hardware TEXT NOT NULL, runtime TEXT NOT NULL, threads INTEGER NOT NULL,
+    per_run_ns REAL NOT NULL, per_operator_ns REAL NOT NULL,
+    PRIMARY KEY (hardware, runtime, threads)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS graphs (
+    file TEXT NOT NULL, sizes TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
+    document TEXT NOT NULL, PRIMARY KEY (file, sizes, runtime)) WITHOUT ROWID;
 """
 _PATIENCE_S = 20.0  # with another program that writes
 _ANEW, _ELSEWHERE = "delete it, or name another", "name one that can be written to"
@@ -107,6 +118,12 @@ def opened(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connection]:
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         yield connection
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a database has a table; those of an earlier carpool have fewer."""
+    query = "SELECT count(*) FROM sqlite_master WHERE (type, name) = ('table', ?)"
+    return bool(connection.execute(query, (name,)).fetchone()[0])
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carpool import durations
 from carpool.errors import ConfigError, Problem
-from carpool.onnx_graph.model_file import BATCH, read_onnx
+from carpool.onnx_graph.model_file import BATCH, read_onnx, refuse_control_flow
 from carpool.onnx_graph.optimised import graph_of, model_name
 from carpool.onnx_graph.parts import dims
 from carpool.predictor import grid_arguments
@@ -56,7 +55,9 @@ def main(argv: list[str]) -> int:
         help="cores (1,2, as far as there are)",
         metavar="SIZES",
     )
-    parser.add_argument("--budget", type=_seconds, default=60.0, help="how long to measure (60s)")
+    parser.add_argument(
+        "--budget", type=grid_arguments.seconds, default=60.0, help="how long to measure (60s)"
+    )
     parser.add_argument("--database", type=Path, help="a profile database (your own)")
     arguments = parser.parse_args(argv)
     threads = _threads(arguments.cpu)
@@ -109,6 +110,7 @@ def _threads(wanted: Sequence[int] | None) -> list[int]:
 def _operators(path: Path, model: ModelProto) -> Graph | None:
     """The model's operators; None, with the reason printed, where only the whole can be timed."""
     try:
+        refuse_control_flow(path, model.graph)
         return graph_of(path, model)
     except ConfigError as error:
         for problem in error.problems:
@@ -182,13 +184,6 @@ def _table(measured: Profile, database: Path | None) -> str:
     if database:
         lines.append(f"{len(measured.operators)} times of operators are in {database}")
     return "\n".join(lines) + "\n"
-
-
-def _seconds(text: str) -> float:
-    try:
-        return durations.parse(text)
-    except durations.DurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _say(message: str) -> None:

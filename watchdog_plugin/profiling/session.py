@@ -77,13 +77,24 @@ class ProfiledSession:
         folder: Where weights in files of their own are.
         threads: Cores one run may use.
         operators: Whether runs tell the times of operators.
+        optimise: Whether the runtime may change the model.
 
     Raises:
         LoadError: the runtime refuses the model.
     """
 
-    def __init__(self, model: bytes, folder: Path, threads: int, *, operators: bool) -> None:
+    def __init__(
+        self,
+        model: bytes,
+        folder: Path,
+        threads: int,
+        *,
+        operators: bool,
+        optimise: bool = True,
+    ) -> None:
         options = ort.SessionOptions()
+        if not optimise:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _FATAL_ONLY
@@ -102,6 +113,7 @@ class ProfiledSession:
         except Exception as error:
             raise LoadError(_explained(error)) from error
         self.load_s = time.perf_counter() - began
+        self.runs = 0
 
     def run_s(self, inputs: Mapping[str, Array]) -> float:
         """Seconds of one run.
@@ -119,6 +131,7 @@ class ProfiledSession:
                 f"--batch and --dim choose other sizes ({logs.describe(error)})"
             )
             raise LoadError(msg) from error
+        self.runs += 1
         return time.perf_counter() - began
 
     def operator_times(self) -> list[OperatorTimes]:

@@ -56,6 +56,19 @@ def test_other_free_dimensions_need_sizes(path: Path) -> None:
         read_onnx(path, {"t": 7, "z.2": 9, "width": 1})
 
 
+def test_dimensions_without_names_are_sized_apart(path: Path) -> None:
+    """``?`` is no name: each place has its own size, and a place goes before a name."""
+    made = model(np.ones((3, 5), np.float32))
+    for name, dim in (("u", "?"), ("v", "t")):
+        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [0, dim, dim])
+        made.graph.input.append(value)
+    onnx.save(made, path)
+    read = read_onnx(path, {"u.1": 7, "u.2": 9, "t": 4, "v.2": 6})
+    assert [("batch", 7, 9), ("batch", 4, 6)] == [dims(value) for value in read.graph.input[1:]]
+    with pytest.raises(ConfigError, match=r"free dimension 'u\.1'.*--dim u\.1=SIZE"):
+        read_onnx(path, {"t": 4})
+
+
 @pytest.mark.parametrize(("datatype", "told"), [(0, "no shape"), (999, "datatype 999")])
 def test_inputs_are_tensors_of_known_kinds(path: Path, datatype: int, told: str) -> None:
     """What could not be made up for a run is refused by name."""

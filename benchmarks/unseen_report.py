@@ -1,0 +1,107 @@
+"""The report on models composed of operators measured alone, with every point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.operators_unseen import UnseenPoint
+    from carpool.predictor.profile import Origin
+
+__all__ = ["unseen_report"]
+
+_MS = 1000.0
+
+
+def unseen_report(
+    points: Sequence[UnseenPoint],
+    lists: Mapping[str, Sequence[str]],
+    origin: Origin,
+    commit: str,
+    note: str,
+) -> str:
+    """The report as Markdown.
+
+    Args:
+        points: All that were measured.
+        lists: The names of the models that composition was chosen by, and of those left out.
+        origin: What was measured on.
+        commit: Of the code.
+        note: About the machine, if there is something to know.
+    """
+    lines = [
+        "# Latency composed of operators measured alone",
+        "",
+        (
+            f"`python -m benchmarks operators --unseen`, commit {commit or 'unknown'}, "
+            f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured as a "
+            "graph of one node, within a minute a model; what the package's profiles know of "
+            "it is not used. Then the model is run. Medians of runs; no point is left out."
+        ),
+        *(["", note] if note else []),
+        "",
+        (
+            "| models | mean absolute error | 90th percentile | bias | within the interval of 90 % "
+            "| points | one measured point: mean | 90th percentile |"
+        ),
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [_summary(name, _of(points, models)) for name, models in lists.items()]
+    lines += ["", "## By model", "", "| model | list | 1 thread | 2 threads | inside |"]
+    lines.append("|---|---|---:|---:|---:|")
+    lines += [_by_model(each, name, points) for name, models in lists.items() for each in models]
+    lines += ["", "## Every point", ""]
+    lines += ["Milliseconds; `!` where the median is outside the interval.", ""]
+    lines += ["| model | threads | batch | measured | predicted | error | interval |"]
+    lines += ["|---|---:|---:|---:|---:|---:|---|", *map(_line, points)]
+    return "\n".join(lines) + "\n"
+
+
+def _of(points: Sequence[UnseenPoint], models: Sequence[str]) -> list[UnseenPoint]:
+    return [point for point in points if point.model in models]
+
+
+def _summary(name: str, points: Sequence[UnseenPoint]) -> str:
+    if not points:
+        return f"| {name} | | | | | 0 | | |"
+    errors = np.array([_off(p) for p in points])
+    after = np.array([abs(p.settled_s / p.measured_s - 1) for p in points if p.settled_s])
+    inside = np.mean([_inside(p) for p in points])
+    return (
+        f"| {name} | {np.abs(errors).mean():.1%} | {np.quantile(np.abs(errors), 0.9):.1%} "
+        f"| {errors.mean():+.1%} | {inside:.1%} | {len(points)} "
+        f"| {after.mean():.1%} | {np.quantile(after, 0.9):.1%} |"
+    )
+
+
+def _by_model(model: str, name: str, points: Sequence[UnseenPoint]) -> str:
+    own = _of(points, [model])
+    if not own:
+        return f"| {model} | {name} | not measured | | |"
+    parts = [
+        np.mean([abs(_off(p)) for p in own if p.setting.threads == threads]) for threads in (1, 2)
+    ]
+    inside = sum(_inside(p) for p in own)
+    return f"| {model} | {name} | {parts[0]:.1%} | {parts[1]:.1%} | {inside} of {len(own)} |"
+
+
+def _line(p: UnseenPoint) -> str:
+    mark = "" if _inside(p) else " !"
+    cells = (
+        *(p.model, f"{p.setting.threads}", f"{p.setting.batch}", f"{p.measured_s * _MS:.4g}"),
+        *(f"{p.predicted_s * _MS:.4g}", f"{_off(p):+.1%}"),
+        f"{p.low_s * _MS:.4g} to {p.high_s * _MS:.4g}{mark}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _off(point: UnseenPoint) -> float:
+    return point.predicted_s / point.measured_s - 1
+
+
+def _inside(point: UnseenPoint) -> bool:
+    return point.low_s <= point.measured_s <= point.high_s

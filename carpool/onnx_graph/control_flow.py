@@ -1,0 +1,99 @@
+"""Branches and loops: which of them take a time that can be told, and how.
+
+An If takes one of two ways, and so a time between two. A Scan, and a Loop that counts, take as many
+steps as shapes or constants say. What ends by the values that it computes is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx import helper
+
+from carpool.errors import ConfigError, Problem
+from carpool.onnx_graph.parts import attributes, graph_digests, subgraphs
+from carpool.onnx_graph.single_node import known_from_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    from carpool.onnx_graph.parts import Attribute
+
+__all__ = ["TAKEN", "refuse_open_ends", "unrolled", "ways"]
+
+TAKEN = "taken"  # the attribute that tells which way an If goes
+_BRANCHES = ("then_branch", "else_branch")
+_LOOP_FIXED = 2  # inputs of a Loop before what it carries: how often, and whether at all
+
+
+def ways(node: NodeProto) -> list[Mapping[str, Attribute]]:
+    """The attributes of a node, for each way that a run may take."""
+    given: dict[str, Attribute] = attributes(node) | graph_digests(node)
+    if node.op_type != "If":
+        return [given]
+    return [given | {TAKEN: branch} for branch in _BRANCHES]
+
+
+def unrolled(node: NodeProto) -> list[NodeProto]:
+    """The node, or what tells its results' shapes: what a Loop carries keeps its shape."""
+    if node.op_type != "Loop":
+        return [node]
+    carried = zip(node.input[_LOOP_FIXED:], node.output, strict=False)
+    return [helper.make_node("Identity", [old], [new]) for old, new in carried if new]
+
+
+def refuse_open_ends(path: Path, model: ModelProto) -> None:
+    """Refuse what takes a time that depends on values.
+
+    Args:
+        path: The file, for the message.
+        model: An optimised model.
+
+    Raises:
+        ConfigError: there is such an operator.
+    """
+    known = known_from_shapes(model)
+    for node in model.graph.node:
+        why = _open_end(node, known)
+        if why:
+            name = f"operator {node.op_type} ({node.name or 'unnamed'})"
+            expected = "one whose time does not depend on values"
+            fix = (
+                f"{why}; carpool profile measures the whole model, and a latency table can hold "
+                "the result"
+            )
+            raise ConfigError([Problem(str(path), name, expected, fix)])
+
+
+def _open_end(node: NodeProto, known: set[str]) -> str:
+    """Why a node's time depends on values; empty if it does not, or only by a branch of its own."""
+    if node.op_type == "SequenceMap":
+        return "it takes as many steps as its sequence is long"
+    nested = {inner.op_type for graph in subgraphs(node) for inner in _every(graph)}
+    if nested & {"If", "Loop", "SequenceMap"}:
+        return "it has another branch or loop inside"
+    return _open_loop(node, known) if node.op_type == "Loop" else ""
+
+
+def _open_loop(node: NodeProto, known: set[str]) -> str:
+    body = next(subgraphs(node))
+    if not node.input[0] or node.input[0] not in known:
+        return "how often it runs depends on values"
+    if len(node.output) > len(node.input) - _LOOP_FIXED:
+        return "what it collects is as long as it runs"
+    going_on, condition = body.output[0].name, body.input[1].name
+    fixed = {tensor.name for tensor in body.initializer} | {condition}
+    for inner in body.node:
+        if inner.op_type in ("Identity", "Cast") and inner.input[0] in fixed:
+            fixed.update(inner.output)
+    return "" if going_on in fixed | known else "whether it goes on depends on values"
+
+
+def _every(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from _every(inner)

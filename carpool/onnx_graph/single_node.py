@@ -1,0 +1,165 @@
+"""One node of an optimised model as a model of its own, and what to feed it.
+
+Large constants get random numbers, since times do not depend on them. Small ones keep their values,
+as do inputs that follow from shapes alone (the target of a Reshape), which the runtime computes
+from a part of the graph that holds nothing else. Times nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, helper, numpy_helper
+
+from carpool.onnx_graph.parts import inputs_of, is_inline, replaced, subgraphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from onnx import NodeProto, TensorProto
+
+    from carpool.predictor.graph import Case, Form, Operator
+
+    Array = NDArray[Any]
+    Arrays = dict[str, Array]
+    Run = Callable[[ModelProto], Arrays]
+
+__all__ = ["feeds", "known_from_shapes", "random_array", "shape_values", "single_node"]
+
+_DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bool": "bool"}
+_DTYPES |= {
+    f"{short}{bits}": f"{long}{bits}"
+    for short, long in (("i", "int"), ("u", "uint"))
+    for bits in (8, 16, 32, 64)
+}
+_BLOCK = 1 << 20  # random numbers that are repeated
+_MATRIX = 2  # dimensions from which whole numbers are weights, not offsets or indices
+
+
+def single_node(model: ModelProto, node: NodeProto, case: Case) -> ModelProto:
+    """The model of one node, for any sizes of what is not constant.
+
+    Args:
+        model: An optimised model.
+        node: One of its nodes.
+        case: The node at any batch size.
+    """
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    names = inputs_of(node)
+    given = dict.fromkeys(filter(None, names))
+    forms = dict(zip(names, case.inputs, strict=True))
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(_dtype(forms[name])),
+            [None] * len(forms[name].shape),
+        )
+        for name in given
+        if name not in constants
+    ]
+    graph = GraphProto(
+        name="one",
+        node=[node],
+        input=inputs,
+        output=[helper.make_empty_tensor_value_info(name) for name in node.output if name],
+        initializer=[_filled(constants[name]) for name in given if name in constants],
+    )
+    around = {field.name: value for field, value in model.ListFields() if field.name != "graph"}
+    return ModelProto(**around, graph=graph)
+
+
+def feeds(node: NodeProto, case: Case, values: Arrays) -> Arrays:
+    """What the inputs of a node are fed: ``values`` where they are known, else random numbers."""
+    forms = zip(inputs_of(node), case.inputs, strict=True)
+    known = values | _conditions(node, case)
+    return {
+        name: np.array(known[name]) if name in known else random_array(_dtype(form), form.shape)
+        for name, form in forms
+        if name and not form.constant
+    }
+
+
+def shape_values(
+    model: ModelProto, operators: Sequence[Operator], batch: int, run: Run
+) -> dict[str, Array]:
+    """The values at a batch size of tensors that follow from shapes alone.
+
+    Args:
+        model: An optimised model.
+        operators: Its nodes, in their order.
+        batch: The batch size.
+        run: Runs a model without inputs.
+    """
+    known = known_from_shapes(model)
+    nodes, shapes = [], []
+    for node, operator in zip(model.graph.node, operators, strict=True):
+        if node.op_type == "Shape":
+            shapes.append(_shape(node, operator.at(batch)))
+        elif known.issuperset(name for name in node.output if name):
+            nodes.append(node)
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in shapes}
+    if not nodes:
+        return found
+    kept = [tensor for tensor in model.graph.initializer if is_inline(tensor)]
+    outputs = [helper.make_empty_tensor_value_info(o) for node in nodes for o in node.output if o]
+    part = replaced(
+        model, node=nodes, input=[], output=outputs, initializer=[*kept, *shapes], value_info=[]
+    )
+    return found | run(part)
+
+
+def known_from_shapes(model: ModelProto) -> set[str]:
+    """The names of tensors whose values are small constants, or follow from shapes alone."""
+    known = {tensor.name for tensor in model.graph.initializer if is_inline(tensor)}
+    for node in model.graph.node:
+        plain = node.input and not any(True for _ in subgraphs(node))
+        if node.op_type == "Shape" or (plain and known.issuperset(filter(None, node.input))):
+            known.update(filter(None, node.output))
+    return known
+
+
+def random_array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Numbers of about one; zeros and ones where they are whole."""
+    rng, count = np.random.default_rng(1), min(_BLOCK, int(np.prod(shape)))
+    if dtype == np.object_:
+        return np.full(shape, "", dtype)
+    if np.issubdtype(dtype, np.floating):
+        block = rng.standard_normal(count, np.float32).astype(dtype)
+    else:
+        block = rng.integers(0, 2, count).astype(dtype)
+    return np.resize(block, shape) if count else np.zeros(shape, dtype)
+
+
+def _conditions(node: NodeProto, case: Case) -> Arrays:
+    """What makes an If go the way of the case, and a Loop go on."""
+    if node.op_type == "If":
+        return {node.input[0]: np.array(case.given["taken"] == "then_branch")}
+    if node.op_type == "Loop" and node.input[1]:
+        return {node.input[1]: np.array(True)}  # noqa: FBT003  a condition
+    return {}
+
+
+def _shape(node: NodeProto, case: Case) -> TensorProto:
+    given = case.given
+    sizes = case.inputs[0].shape[given.get("start", 0) : given.get("end")]
+    return numpy_helper.from_array(np.array(sizes, np.int64), node.output[0])
+
+
+def _filled(tensor: TensorProto) -> TensorProto:
+    """The constant with values: its own, or random ones."""
+    if is_inline(tensor):
+        return tensor
+    dtype, shape = helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+    whole = not np.issubdtype(dtype, np.floating)
+    values = random_array(dtype, shape)
+    if whole and len(shape) < _MATRIX:
+        values = np.zeros(shape, dtype)
+    elif not whole and len(shape) < _MATRIX:
+        values = np.abs(values) + np.asarray(0.1, dtype)  # scales and variances are above 0
+    return numpy_helper.from_array(values, tensor.name)
+
+
+def _dtype(form: Form) -> np.dtype[Any]:
+    return np.dtype(_DTYPES.get(form.datatype, "object"))

@@ -1,0 +1,161 @@
+"""Measured over predicted time of the operators of a graph that were measured, at any batch size.
+
+Times from the machine that is predicted for go before those of another one. What neither was
+measured on is off by as much as the rest: the level by which one machine differs from the other.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from carpool.predictor.fit import Fit, ThreadsAndGpu
+    from carpool.predictor.graph import Case
+    from carpool.predictor.operator_groups import Groups
+
+    Array = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Times = Mapping[tuple[Case, ThreadsAndGpu], float]
+
+__all__ = ["Corrections"]
+
+_LEAST_S = 1e-7
+
+
+class _OfUnit(NamedTuple):
+    """What is known on a unit, for each group one array of batch sizes by operators.
+
+    Attributes:
+        logs: Of measured over predicted time.
+        here: Which of them were measured on the machine that is predicted for.
+        told: Operators that were measured at all, at any batch size.
+    """
+
+    logs: Sequence[Array]
+    here: Sequence[Flags]
+    told: Sequence[Flags]
+
+
+class Corrections:
+    """Of the operators of a graph.
+
+    Args:
+        groups: The operators.
+        fit: What predicts them.
+        elsewhere: Seconds that were measured where the fit is from; None: that is this machine.
+        here: Seconds on the machine that is predicted for.
+    """
+
+    def __init__(self, groups: Groups, fit: Fit, elsewhere: Times | None, here: Times) -> None:
+        self._groups, self._fit, self._is_foreign = groups, fit, elsewhere is not None
+        elsewhere = elsewhere or {}
+        self._elsewhere, self._here = elsewhere, here
+        self._batches = [batch for batch in fit.batches if groups.graph.admits(batch)]
+        measured = {unit for _, unit in (*elsewhere, *here)}
+        self._measured = measured & set(fit.units) if self._batches else set()
+        self._units: dict[ThreadsAndGpu, _OfUnit] = {}
+
+    def apply(self, seconds: list[Array], unit: ThreadsAndGpu, batch: int) -> list[Array]:
+        """The seconds of each group's operators, with what is known of them."""
+        known = self._known(unit)
+        if known is None:
+            return seconds
+        at = float(np.interp(math.log(batch), np.log(self._batches), range(len(self._batches))))
+        low = min(int(at), max(0, len(self._batches) - 2))
+        high = min(low + 1, len(self._batches) - 1)
+        share = at - low
+        return [
+            each * np.exp(log[low] * (1 - share) + log[high] * share)
+            for each, log in zip(seconds, known.logs, strict=True)
+        ]
+
+    def doublings(self, unit: ThreadsAndGpu, batch: int) -> list[Array]:
+        """How far each operator's nearest batch size is that was measured here; or infinity."""
+        known = self._known(unit)
+        if known is None:
+            return [np.full(len(group.operators), math.inf) for group in self._groups.all]
+        apart = np.abs(np.log2(self._batches) - math.log2(batch))[:, None]
+        return [np.where(here, apart, math.inf).min(axis=0) for here in known.here]
+
+    def told(self, unit: ThreadsAndGpu) -> list[Flags]:
+        """Which operators of each group were measured anywhere."""
+        known = self._known(unit)
+        if known is None:
+            return [np.zeros(len(group.operators), bool) for group in self._groups.all]
+        return list(known.told)
+
+    @cached_property
+    def _cases(self) -> list[list[list[Case]]]:
+        """Each operator of each group at each batch size."""
+        return [
+            [[operator.at(batch) for operator in group.operators] for group in self._groups.all]
+            for batch in self._batches
+        ]
+
+    def _known(self, unit: ThreadsAndGpu) -> _OfUnit | None:
+        if unit in self._measured and unit not in self._units:
+            self._units[unit] = self._of_unit(unit)
+        return self._units.get(unit)
+
+    def _of_unit(self, unit: ThreadsAndGpu) -> _OfUnit:
+        predicted = [self._groups.seconds(self._fit, unit, batch) for batch in self._batches]
+        there, own = (self._logs(unit, predicted, t) for t in (self._elsewhere, self._here))
+        level = self._level(predicted, there, own) if self._is_foreign else 0.0
+        logs = [
+            np.where(np.isnan(mine).all(axis=0), _filled(other) + level, _filled(mine))
+            for other, mine in zip(there, own, strict=True)
+        ]
+        told = [
+            np.logical_not(np.isnan(mine).all(axis=0) & np.isnan(other).all(axis=0))
+            for other, mine in zip(there, own, strict=True)
+        ]
+        return _OfUnit(logs, [np.isfinite(log) for log in own], told)
+
+    def _logs(
+        self, unit: ThreadsAndGpu, predicted: Sequence[Sequence[Array]], times: Times
+    ) -> list[Array]:
+        found = []
+        for number in range(len(self._groups.all)):
+            rows = []
+            for cases, seconds in zip(self._cases, predicted, strict=True):
+                measured = [times.get((case, unit), math.nan) for case in cases[number]]
+                law = np.maximum(seconds[number], _LEAST_S)
+                rows.append(np.log(np.maximum(measured, _LEAST_S) / law))
+            found.append(np.stack(rows))
+        return found
+
+    def _level(
+        self,
+        predicted: Sequence[Sequence[Array]],
+        there: Sequence[Array],
+        own: Sequence[Array],
+    ) -> float:
+        """How much slower this machine is, in logarithms, by the operators measured on it."""
+        off = spent = 0.0
+        for number, group in enumerate(self._groups.all):
+            weights = np.stack([seconds[number] for seconds in predicted]) * group.counts
+            apart = own[number] - _filled(there[number])
+            known = ~np.isnan(apart)
+            off += float((apart[known] * weights[known]).sum())
+            spent += float(weights[known].sum())
+        return off / spent if spent else 0.0
+
+
+def _filled(logs: Array) -> Array:
+    """Unknown ratios from the same operator's known ones at other batch sizes; none at all: 0."""
+    found = logs.copy()
+    for column in found.T:
+        there = np.flatnonzero(~np.isnan(column))
+        if len(there):
+            column[:] = np.interp(range(len(column)), there, column[there])
+        else:
+            column[:] = 0.0
+    return found

@@ -1,0 +1,61 @@
+"""How wide an interval is: by what was measured, how far one extrapolates, and whose times it uses.
+
+Bounds are of log(measured / predicted), and hold it with a probability of 90 %.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from carpool.predictor.fit import Bounds
+
+    Array = NDArray[np.float64]
+
+__all__ = ["FOREIGN", "GUESSED", "MEASURED", "Part", "combined", "from_far"]
+
+# What composition leaves open where every operator was measured: of the models that the benchmark
+# chooses by (python -m benchmarks operators --unseen).
+MEASURED: Bounds = (-0.20, 0.20)
+FOREIGN = math.log(3)  # by how much processors differ; less where some operators were measured
+LEVELLED = math.log(1.6)
+GUESSED = math.log(2)  # a family stands in for a class that nobody measured
+_PER_DOUBLING = 0.05  # of the batch, from the nearest measured one
+_MOST_DOUBLINGS = 4.0
+
+
+class Part(NamedTuple):
+    """Some of a run's seconds, and the bounds of their error.
+
+    Attributes:
+        seconds: Predicted.
+        low: The lower bounds.
+        high: The upper ones.
+    """
+
+    seconds: Array
+    low: Array
+    high: Array
+
+
+def from_far(bounds: Bounds, doublings: Array) -> tuple[Array, Array]:
+    """Bounds for batches that are so far from measured ones."""
+    more = _PER_DOUBLING * np.minimum(doublings, _MOST_DOUBLINGS)
+    return bounds[0] - more, bounds[1] + more
+
+
+def combined(parts: Sequence[Part]) -> Bounds:
+    """The bounds of a sum whose parts err alike."""
+    total = sum(float(part.seconds.sum()) for part in parts)
+    if total <= 0:
+        return parts[0].low.min().item(), parts[0].high.max().item()
+    low = sum(float(part.seconds @ np.exp(part.low)) for part in parts)
+    high = sum(float(part.seconds @ np.exp(part.high)) for part in parts)
+    return math.log(low / total), math.log(high / total)

@@ -1,0 +1,97 @@
+"""Operators that were measured alone, in a profile database, with what a run costs besides them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.predictor.profile import Alone, Overhead, Setting
+from carpool.predictor.profile_database import case_id, new_case_id
+from carpool.predictor.profile_file import has_table, opened
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from carpool.predictor.graph import Case
+    from carpool.predictor.profile import Origin
+
+__all__ = ["measured_batches", "read_alone", "read_overheads", "write_alone"]
+
+_NS_PER_S = 1e9
+
+
+def write_alone(
+    path: Path, origin: Origin, rows: Iterable[Alone], overheads: Mapping[int, Overhead]
+) -> None:
+    """Keep what was measured; later times replace earlier ones.
+
+    Args:
+        path: A profile database.
+        origin: What was measured on.
+        rows: Operators.
+        overheads: By number of threads.
+
+    Raises:
+        ConfigError: the file is no profile database, or cannot be written.
+    """
+    place = origin[:2]
+    with opened(path, write=True) as connection:
+        connection.executemany(
+            "INSERT OR REPLACE INTO alone VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (new_case_id(connection, row.case, batch), *place, batch, threads, *times)
+                for row in rows
+                for batch, threads, _ in [row.setting]
+                for times in [(_ns(row.warm_s), _ns(row.cold_s))]
+            ],
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO overheads VALUES (?, ?, ?, ?, ?)",
+            [
+                (*place, threads, *(s * _NS_PER_S for s in each))
+                for threads, each in overheads.items()
+            ],
+        )
+
+
+def read_alone(
+    connection: sqlite3.Connection, origin: Origin, cases: Mapping[Case, int]
+) -> Iterator[Alone]:
+    """What is known of cases, each with its batch size."""
+    if not has_table(connection, "alone"):
+        return
+    query = (
+        "SELECT threads, warm_ns, cold_ns FROM alone"
+        ' WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
+    )
+    for case, batch in cases.items():
+        number = case_id(connection, case, batch)
+        if number is not None:
+            for threads, *times in connection.execute(query, (number, *origin[:2], batch)):
+                warm_s, cold_s = (ns / _NS_PER_S for ns in times)
+                yield Alone(case, Setting(batch, threads), warm_s, cold_s)
+
+
+def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:
+    """Batch sizes at which anything was measured alone."""
+    if not has_table(connection, "alone"):
+        return []
+    query = "SELECT DISTINCT batch FROM alone WHERE (hardware, runtime) = (?, ?)"
+    return [batch for (batch,) in connection.execute(query, origin[:2])]
+
+
+def read_overheads(connection: sqlite3.Connection, origin: Origin) -> dict[int, Overhead]:
+    """What runs cost besides their operators, by number of threads."""
+    if not has_table(connection, "overheads"):
+        return {}
+    query = (
+        "SELECT threads, per_run_ns, per_operator_ns FROM overheads"
+        " WHERE (hardware, runtime) = (?, ?)"
+    )
+    rows = connection.execute(query, origin[:2])
+    return {threads: Overhead(*(ns / _NS_PER_S for ns in times)) for threads, *times in rows}
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS_PER_S)

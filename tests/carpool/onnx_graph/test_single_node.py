@@ -1,0 +1,96 @@
+"""Nodes of optimised models as models of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool.onnx_graph.model_file import read_onnx
+from carpool.onnx_graph.optimised import optimised
+from carpool.onnx_graph.single_node import feeds, random_array, shape_values, single_node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx import ModelProto
+
+    Arrays = dict[str, np.ndarray[Any, Any]]
+
+_BATCH = 3
+
+
+def test_every_node_of_a_model_runs_alone(tmp_path: Path) -> None:
+    """With the shapes that the graph says it has: fused, laid out, and reshaped to the batch."""
+    path = _saved(tmp_path / "net.onnx")
+    best = optimised(path, read_onnx(path))
+    values = shape_values(best.model, best.graph.operators, _BATCH, _run)
+    kinds = []
+    for node, operator in zip(best.model.graph.node, best.graph.operators, strict=True):
+        case = operator.at(_BATCH)
+        outputs = _run(single_node(best.model, node, case), feeds(node, case, values))
+        assert [form.shape for form in case.outputs] == [array.shape for array in outputs.values()]
+        kinds.append(case.kind)
+    assert {"nchwc.Conv", "Shape", "Reshape", "MatMul"} <= set(kinds)
+
+
+def test_values_that_follow_from_shapes_are_computed(tmp_path: Path) -> None:
+    """The target of a Reshape, made of the batch, is what it is in a run of the model."""
+    path = _saved(tmp_path / "net.onnx")
+    best = optimised(path, read_onnx(path))
+    (reshape,) = [node for node in best.model.graph.node if node.op_type == "Reshape"]
+    for batch in (1, 4):
+        values = shape_values(best.model, best.graph.operators, batch, _run)
+        assert [batch, -1] == values[reshape.input[1]].tolist()
+
+
+def test_made_up_numbers_are_what_operators_take() -> None:
+    """Of about one, zeros and ones where they are whole, and as many as there are asked for."""
+    some = random_array(np.dtype(np.float32), (3, 700, 1000))
+    assert (3, 700, 1000) == some.shape
+    assert 0.9 < float(some.std()) < 1.1
+    assert {0, 1} == set(random_array(np.dtype(np.int64), (50,)).tolist())
+    assert (0, 4) == random_array(np.dtype(np.float32), (0, 4)).shape
+
+
+def _saved(path: Path) -> Path:
+    """A convolution, and a product over what a chain of shapes makes of its result."""
+    rng = np.random.default_rng(2)
+    constants: dict[str, np.ndarray[Any, Any]] = {
+        "kernel": rng.standard_normal((16, 16, 3, 3), np.float32),
+        "weights": rng.standard_normal((16 * 64, 8), np.float32),
+        "first": np.array([0], np.int64),
+        "rest": np.array([-1], np.int64),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["c"], pads=[1] * 4),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "first"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["r", "target"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _run(model: ModelProto, inputs: Arrays | None = None) -> Arrays:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs or {}), strict=True))

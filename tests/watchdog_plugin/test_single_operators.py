@@ -1,0 +1,258 @@
+"""Operators measured alone by the runtime, and ``carpool predict`` that measures what it lacks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from carpool.errors import ConfigError
+from carpool.onnx_graph.model_file import read_onnx
+from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.profile import Setting
+from carpool.predictor.profile_file import default_database
+from watchdog_plugin.profiling import predict_command
+from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Captured = pytest.CaptureFixture[str]
+
+_SETTINGS = [Setting(1, 1), Setting(4, 1)]
+
+
+def _odd(path: Path) -> Path:
+    """Operators of kinds that no profile of the package has."""
+    rng = np.random.default_rng(4)
+    constants: dict[str, np.ndarray[Any, Any]] = {
+        "kernel": rng.standard_normal((8, 4, 2, 2), np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+        "weights": rng.integers(-9, 9, (256, 32)).astype(np.int8),
+        "w": rng.standard_normal((1, 48, 32), np.float32),
+        "r": rng.standard_normal((1, 48, 16), np.float32),
+    }
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "kernel"], ["up"], strides=[2, 2]),
+        helper.make_node("Resize", ["up", "", "scales"], ["large"], mode="linear"),
+        helper.make_node("ReduceMean", ["large"], ["mean"], axes=[1], keepdims=0),
+        helper.make_node("Flatten", ["mean"], ["flat"]),
+        helper.make_node("DynamicQuantizeLinear", ["flat"], ["q", "qs", "qz"]),
+        helper.make_node("MatMulInteger", ["q", "weights"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["cast"], to=TensorProto.FLOAT),
+        helper.make_node("Einsum", ["cast"], ["einsum"], equation="bi->bi"),
+        helper.make_node("Unsqueeze", ["einsum", "axis"], ["steps"]),
+        helper.make_node("GRU", ["steps", "w", "r"], ["y"], hidden_size=16),
+    ]
+    constants["axis"] = np.array([0], np.int64)
+    graph = helper.make_graph(
+        nodes,
+        "odd",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
+    """At every setting, with weights in a cache and in memory."""
+    path = _odd(tmp_path / "odd.onnx")
+    best = optimised(path, read_onnx(path))
+    wanted = [Wanted(at, _SETTINGS) for at in range(len(best.graph.operators))]
+    rows = list(measure_alone(best, wanted, 60.0, pytest.fail))
+    expected = [(o.at(s.batch), s) for o in best.graph.operators for s in _SETTINGS]
+    assert expected == [(row.case, row.setting) for row in rows]
+    assert all(0 < row.warm_s <= row.cold_s for row in rows)
+
+
+def test_a_spent_budget_is_said(tmp_path: Path) -> None:
+    """With how many operators remain."""
+    path, said = _odd(tmp_path / "odd.onnx"), list[str]()
+    best = optimised(path, read_onnx(path))
+    wanted = [Wanted(at, _SETTINGS) for at in range(3)]
+    assert [] == list(measure_alone(best, wanted, -1.0, said.append))
+    assert ["the budget of -1 s is spent: 3 operators remain"] == said
+
+
+def test_a_run_costs_more_than_nothing() -> None:
+    """Besides its operators; each of them may cost less than when it is timed."""
+    assert 0 < measure_overhead(1).per_run_s < 1
+
+
+def test_a_prediction_measures_what_it_lacks_once(tmp_path: Path, capsys: Captured) -> None:
+    """What was measured is kept: the second prediction is made of it, without the runtime."""
+    path, database = _odd(tmp_path / "odd.onnx"), tmp_path / "p.sqlite"
+    argv = [str(path), "--batch", "1,4", "--database", str(database), "--json"]
+    assert 0 == predict_command.main(argv)
+    first = json.loads(capsys.readouterr().out)
+    assert {"measured"} <= {each["source"] for each in first["sources"]} <= {"measured", "known"}
+    assert first["measuring_s"] > 0
+    assert len(_kinds(first)) == len({"GRU", "Einsum", "ConvTranspose"} | _kinds(first))
+    assert 0 == predict_command.main(argv)
+    second = json.loads(capsys.readouterr().out)
+    assert {"known"} == {each["source"] for each in second["sources"]}
+    assert 0 == second["measuring_s"]
+    assert first["rows"] == second["rows"]
+
+
+def test_without_measuring_unknown_kinds_are_refused_by_name(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Einsum's time follows from no other operator's; the fix is said."""
+    path = _odd(tmp_path / "odd.onnx")
+    argv = [str(path), "--no-measure", "--database", str(default_database())]
+    assert 1 == predict_command.main(argv)
+    assert "nobody measured Einsum: --measure does" in capsys.readouterr().err
+
+
+def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
+    """The laws are another processor's then, and the text and the interval say so."""
+    path, database = _plain(tmp_path / "net.onnx"), str(default_database())
+    argv = [str(path), "--batch", "4", "--hardware", "another", "--database", database]
+    assert 0 == predict_command.main([*argv, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [True, "another", 0] == [
+        document["foreign"],
+        document["target"]["hardware"],
+        document["measuring_s"],
+    ]
+    (row,) = document["rows"]
+    assert row["high_ms"] > 3 * row["latency_ms"] > 9 * row["low_ms"]
+    assert 0 == predict_command.main(argv)
+    assert "that is not another, " in capsys.readouterr().out
+
+
+def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
+    """Both ways are measured, since a run may take either."""
+    path, database = _branching(tmp_path / "if.onnx"), str(tmp_path / "p.sqlite")
+    assert 0 == predict_command.main([str(path), "--batch", "64", "--database", database, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    (branch,) = [each for each in document["sources"] if each["kind"] == "If"]
+    assert "measured" == branch["source"]
+    with sqlite3.connect(database) as connection:
+        ways = connection.execute(
+            "SELECT attributes FROM kinds k JOIN cases c ON c.kind = k.id"
+            ' JOIN alone a ON a."case" = c.id WHERE k.kind = ? ORDER BY 1',
+            ("If",),
+        )
+        assert ["else_branch", "then_branch"] == [json.loads(way)["taken"] for (way,) in ways]
+    assert 1 == predict_command.main(
+        [str(path), "--database", str(default_database()), "--no-measure"]
+    )
+    assert "nobody measured If" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["Scan", "Loop"])
+def test_a_loop_that_counts_is_measured_as_a_whole(
+    tmp_path: Path, capsys: Captured, kind: str
+) -> None:
+    """With all of its steps; what follows has the shape of what it carries."""
+    path, database = _looping(tmp_path / "loop.onnx", kind), str(tmp_path / "p.sqlite")
+    assert 0 == predict_command.main([str(path), "--batch", "4", "--database", database, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    sources = {each["kind"]: each for each in document["sources"]}
+    assert "measured" == sources[kind]["source"]
+    assert sources["Tanh"]["shapes"].partition(">")[0] in sources[kind]["shapes"].partition(">")[2]
+
+
+def test_a_loop_that_ends_by_its_values_is_refused_by_name(tmp_path: Path) -> None:
+    """How long it takes is in no shape and no constant."""
+    path = _looping(tmp_path / "loop.onnx", "Loop", ends_by_values=True)
+    with pytest.raises(ConfigError, match=r"operator Loop .*whether it goes on depends on values"):
+        predict_command.main([str(path), "--database", str(default_database()), "--no-measure"])
+
+
+def _branching(path: Path) -> Path:
+    """A product of 512 columns where the sum is not 0, else a sign."""
+    ends = [helper.make_tensor_value_info("q", TensorProto.FLOAT, ["batch", 512])]
+    much = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["q"])]
+    little = [helper.make_node("Neg", ["x"], ["q"])]
+    branches = {
+        f"{name}_branch": helper.make_graph(nodes, name, [], ends)
+        for name, nodes in (("then", much), ("else", little))
+    }
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["yes"], to=TensorProto.BOOL),
+        helper.make_node("If", ["yes"], ["q"], **branches),
+        helper.make_node("Tanh", ["q"], ["y"]),
+    ]
+    return _with_weights(path, nodes, ["batch", 512], 512)
+
+
+def _looping(path: Path, kind: str, *, ends_by_values: bool = False) -> Path:
+    """Twenty steps of a product with what they carry."""
+
+    def value(name: str, shape: list[int | str] | None, datatype: int = TensorProto.FLOAT) -> Any:
+        return helper.make_tensor_value_info(name, datatype, shape)
+
+    step = [helper.make_node("MatMul", ["h", "w"], ["m"]), helper.make_node("Tanh", ["m"], ["h2"])]
+    if kind == "Scan":
+        step.append(helper.make_node("Add", ["h2", "xt"], ["o"]))
+        ends = [value(name, ["batch", 128]) for name in ("h", "xt", "h2", "o")]
+        body = helper.make_graph(step, "body", ends[:2], ends[2:])
+        nodes = [
+            helper.make_node("ReduceMean", ["x"], ["h0"], axes=[1], keepdims=0),
+            helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+            helper.make_node("Scan", ["h0", "t"], ["last", "all"], body=body, num_scan_inputs=1),
+            helper.make_node("Tanh", ["all"], ["y"]),
+        ]
+        return _with_weights(path, nodes, ["batch", 20, 128], 128)
+    step.append(helper.make_node("Identity", ["c"], ["c2"]))
+    if ends_by_values:
+        step[-1:] = [
+            helper.make_node("ReduceSum", ["h2"], ["sum"], keepdims=0),
+            helper.make_node("Cast", ["sum"], ["c2"], to=TensorProto.BOOL),
+        ]
+    inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("h", None)]
+    body = helper.make_graph(
+        step, "body", inputs, [value("c2", [], TensorProto.BOOL), value("h2", None)]
+    )
+    nodes = [
+        helper.make_node("Loop", ["often", "", "x"], ["q"], body=body),
+        helper.make_node("Tanh", ["q"], ["y"]),
+    ]
+    return _with_weights(path, nodes, ["batch", 128], 128)
+
+
+def _with_weights(
+    path: Path, nodes: list[onnx.NodeProto], shape: list[int | str], width: int
+) -> Path:
+    rng = np.random.default_rng(6)
+    weights = numpy_helper.from_array(rng.standard_normal((width, width), np.float32), "w")
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [weights, numpy_helper.from_array(np.array(20, np.int64), "often")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _plain(path: Path) -> Path:
+    weight = numpy_helper.from_array(np.ones((40, 30), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 30])],
+        [weight],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _kinds(document: dict[str, list[dict[str, str]]]) -> set[str]:
+    return {each["kind"].rpartition(".")[2] for each in document["sources"]}

@@ -1,0 +1,145 @@
+"""A model's latency from a profile database that is asked, and added to, operator by operator.
+
+What a file's graph is, is remembered too, so that a model that is known needs neither the runtime
+nor the package that reads models.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from carpool.errors import ConfigError
+from carpool.predictor.fit_database import own_database, read_model, usual_database
+from carpool.predictor.graph_json import known_graph, write_graph
+from carpool.predictor.measured_operators import write_alone
+from carpool.predictor.prediction_report import Basis
+from carpool.predictor.profile_file import begin_database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from carpool.onnx_graph.optimised import Optimised
+    from carpool.predictor.graph import Graph
+    from carpool.predictor.latency_model import OperatorLatencyModel
+    from carpool.predictor.profile import Origin, Setting
+
+    Say = Callable[[str], None]
+
+__all__ = ["Request", "read"]
+
+
+class Request(NamedTuple):
+    """What is to be predicted.
+
+    Attributes:
+        path: The model file.
+        sizes: Of free dimensions other than the batch.
+        database: A profile database; None: the user's own, or else the package's.
+        target: The machine to predict for.
+        settings: What for.
+        budget_s: How long operators may be measured; 0: not at all.
+        is_asked: Whether measuring was asked for, so that it has to be possible.
+    """
+
+    path: Path
+    sizes: Mapping[str, int]
+    database: Path | None
+    target: Origin
+    settings: Sequence[Setting]
+    budget_s: float
+    is_asked: bool = False
+
+
+def read(request: Request, say: Say) -> tuple[OperatorLatencyModel, Basis]:
+    """The model with what is known of it, or can be measured.
+
+    Raises:
+        ConfigError: a model or a database that cannot be used.
+    """
+    database, writable = _database(request, say)
+    return _Reading(request, database, say, writable=writable).result()
+
+
+def _database(request: Request, say: Say) -> tuple[Path, bool]:
+    """The database, and whether what is measured can be kept there."""
+    if not request.budget_s:
+        return request.database or usual_database(), False
+    path = request.database or own_database()
+    try:
+        begin_database(path)
+    except ConfigError as error:
+        if request.is_asked or not path.is_file():
+            raise
+        say(f"nothing is measured, as it could not be kept: {error}")
+        return path, False
+    return path, True
+
+
+class _Reading:
+    def __init__(self, request: Request, database: Path, say: Say, *, writable: bool) -> None:
+        self._request, self._database, self._writable = request, database, writable
+        self._say = say
+        self._best: Optimised | None = None
+
+    def result(self) -> tuple[OperatorLatencyModel, Basis]:
+        model, origin = self._read(self._graph())
+        basis = Basis(origin, self._request.target)
+        if not self._writable:
+            return model, basis
+        settings = self._settings()
+        lacking = {setting.threads for setting in settings} - model.overheads
+        if not lacking and not model.unmeasured(settings):
+            return model, basis
+        began = time.monotonic()
+        fresh = self._measure(lacking, settings)
+        model, _ = self._read(self._optimised().graph)
+        return model, basis._replace(measuring_s=time.monotonic() - began, fresh=fresh)
+
+    def _settings(self) -> list[Setting]:
+        """Those that this machine has the cores for."""
+        there = len(os.sched_getaffinity(0))
+        return [setting for setting in self._request.settings if setting.threads <= there]
+
+    def _measure(self, lacking: set[int], settings: Sequence[Setting]) -> set[tuple[str, str]]:
+        from watchdog_plugin.profiling.single_operators import (  # noqa: PLC0415  it needs the runtime
+            Wanted,
+            measure_alone,
+            measure_overhead,
+        )
+
+        overheads = {threads: measure_overhead(threads) for threads in sorted(lacking)}
+        write_alone(self._database, self._request.target, (), overheads)
+        best = self._optimised()
+        model, _ = self._read(best.graph)
+        wanted = [Wanted(*each) for each in model.unmeasured(settings)]
+        budget_s = self._request.budget_s
+        self._say(f"measuring {len(wanted)} operators alone, for {budget_s:g} s at most")
+        rows = list(measure_alone(best, wanted, budget_s, self._say))
+        write_alone(self._database, self._request.target, rows, {})
+        return {(row.case.kind, row.case.shapes) for row in rows}
+
+    def _read(self, graph: Graph) -> tuple[OperatorLatencyModel, Origin]:
+        target = self._request.target
+        return read_model(self._database, graph, target.hardware, target.runtime)
+
+    def _graph(self) -> Graph:
+        request = self._request
+        key = (self._database, request.path, request.sizes, request.target.runtime)
+        graph = known_graph(*key)
+        if graph is None:
+            graph = self._optimised().graph
+            if self._writable:
+                write_graph(*key, graph)
+        return graph
+
+    def _optimised(self) -> Optimised:
+        from carpool.onnx_graph import optimised  # noqa: PLC0415  it needs the runtime
+        from carpool.onnx_graph.model_file import read_onnx  # noqa: PLC0415
+
+        if self._best is None:
+            model = read_onnx(self._request.path, self._request.sizes)
+            self._best = optimised.optimised(self._request.path, model)
+        return self._best
