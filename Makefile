@@ -101,9 +101,9 @@ $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || \
 		{ echo "This Python has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[onnx,scaler,stack,docker,examples]'
+	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,examples]'
 	@touch $@
 
 $(DEV): $(RUN)
-	$(PIP) --editable '.[onnx,scaler,stack,docker,examples,dev]'
+	$(PIP) --editable '.[onnx,scaler,stack,docker,kubernetes,examples,dev]'
 	@touch $@

@@ -66,6 +66,7 @@ class Planner:
 
     Attributes:
         nodes: The servers: as set, or as found out meanwhile.
+        nodes_configured: Whether they are no provider's to tell.
         advice: What the operator of the servers might do, as of the last round.
 
     Raises:
@@ -81,14 +82,10 @@ class Planner:
         self._wrong: dict[str, str] = {}
         self.shadow = shadow
         self.nodes = setting.nodes
+        self.nodes_configured = bool(setting.nodes)
         self.advice: list[str] = []
         if setting.policy:
             self._guards[setting.policy] = self._guard(setting.policy)
-
-    @property
-    def nodes_configured(self) -> bool:
-        """Whether it is known which servers there are."""
-        return bool(self._setting.nodes)
 
     def policy_of(self, controller: Controller) -> str:
         """The name of the policy that plans for a function."""

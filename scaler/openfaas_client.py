@@ -15,7 +15,7 @@ from scaler.control.class_function import Status
 from scaler.control.round import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scaler.control.action import Action
 
@@ -35,6 +35,9 @@ class GatewayClient:
         auth: User and password; None where it asks for none.
         namespace: Of the functions; empty: the gateway's own.
         dry: Change nothing.
+
+    Attributes:
+        leads: Whether this scaler may change anything: where there are several, one of them may.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class GatewayClient:
     ) -> None:
         self.url = url.rstrip("/")
         self.dry = dry
+        self.leads: Callable[[], bool] = lambda: True
         self._namespace = namespace
         self._session = requests.Session()
         self._session.auth = auth
@@ -83,10 +87,13 @@ class GatewayClient:
         """Make one change.
 
         Raises:
-            ProviderError: it was not accepted.
+            ProviderError: it was not accepted, or another scaler leads.
         """
         if self.dry:
             return
+        if not self.leads():
+            message = "this scaler does not lead any more, and changes nothing"
+            raise ProviderError(message)
         if action.verb in ("deploy", "update"):
             method = "POST" if action.verb == "deploy" else "PUT"
             self._call(method, "/system/functions", action.document)

@@ -9,40 +9,32 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from carpool.errors import ConfigError, Problem
 from carpool.http.server import Limits as EdgeLimits
 from carpool.http.server import serve
-from scaler.api import Api
-from scaler.control.message_order import MessageOrder
-from scaler.control.sync_pace import Pace
-from scaler.dashboard.sampler import Sampler
-from scaler.functions import Functions
-from scaler.live_planner import Planner
-from scaler.loop import Loop
-from scaler.metrics import Tally
-from scaler.persistence import Keeping, next_term
+from scaler.edge import Edge
+from scaler.kubernetes.election import Election
+from scaler.leading import lead
+from scaler.persistence import next_term
 from scaler.run_options import add_flags, read_options
-from scaler.second_source import SecondSource
 from scaler.store import Store
-from scaler.sync_api import SyncApi
-from scaler.web.documents import Documents
-from scaler.web.publisher import Publisher
-from scaler.web.server import Readers, WebProcess, socket_of
-from scaler.web.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Coroutine
 
     from carpool.http.server import Application, Server
+    from scaler.kubernetes.api_server import ApiServer
     from scaler.run_options import Options
 
 __all__ = ["add_flags", "run"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         store.close()
         options.gateway.close()
+        if options.cluster:
+            options.cluster.close()
         if options.prometheus:
             options.prometheus.close()
     return 0
@@ -95,39 +89,60 @@ async def _serve(options: Options, store: Store, folder: Path) -> None:
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()  # what is here now stays; a look at all that ten thousand sidecars hold is rare
     gc.set_threshold(50_000, 20, 100)
-    term = next_term(store, time.time())
-    functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
-    tally = Tally(lambda: list(functions), functions.now)
-    senders = MessageOrder()
-    planner = Planner(options.setting, options.shadow, term)
-    keeping = Keeping(store, functions, senders)
-    loop = Loop(functions, options.gateway, planner, keeping, tally)
-    loop.lists = options.lists
-    sync = SyncApi(functions, options.callers, tally, senders)
-    sampler = Sampler(functions, planner, options.setting.prices)
-    source = SecondSource(options.prometheus, functions) if options.prometheus else None
-    documents = Documents(functions, planner, loop)
-    publisher = Publisher(functions, documents, sampler, tally, Snapshot(folder))
-    web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
-    api = Api(sync, readers)
-    servers = [await _listen(api, "--listen", where) for where in options.listen]
-    servers += [await _listen(sync, "--listen-sync", where) for where in options.listen_sync]
-    await web.start()
-    rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
-    besides = [asyncio.ensure_future(each.run()) for each in (sampler, source) if each]
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, rounds.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    edge = Edge()
+    servers = [await _listen(edge.all, "--listen", where) for where in options.listen]
+    servers += [await _listen(edge.syncs, "--listen-sync", where) for where in options.listen_sync]
     try:
-        await asyncio.wait([rounds])
+        if options.cluster:
+            await _in_turns(options, options.cluster, store, folder, edge, stopped)
+        else:
+            term = next_term(store, time.time())
+            await lead(options, store, folder, edge, term, stopped.wait())
     finally:
-        await web.stop()
-    for beside in besides:
-        beside.cancel()
-    for server in servers:
-        await server.stop()
-    readers.close()
-    if not rounds.cancelled() and (error := rounds.exception()):
-        raise error
+        for server in servers:
+            await server.stop()
+        edge.close()
+
+
+async def _in_turns(
+    options: Options,
+    cluster: ApiServer,
+    store: Store,
+    folder: Path,
+    edge: Edge,
+    stopped: asyncio.Event,
+) -> None:
+    """Lead while this scaler holds the Lease, and pass requests on to the leader otherwise."""
+    election = Election(cluster, options.advertise)
+    running = asyncio.get_running_loop().create_task(election.run())
+    try:
+        while True:
+            edge.forward(lambda: election.leader)
+            term = await _unless(stopped, election.won())
+            if term is None:
+                return
+            log.info("leads, by the Lease %s", cluster.lease)
+            options.gateway.leads = partial(election.leads, term)
+            await lead(options, store, folder, edge, term, _unless(stopped, election.lost(term)))
+            log.info("leads no more")
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def _unless(stopped: asyncio.Event, awaited: Coroutine[None, None, T]) -> T | None:
+    """What is awaited; None if the scaler is stopped before."""
+    task = asyncio.ensure_future(awaited)
+    stop = asyncio.ensure_future(stopped.wait())
+    try:
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        return None if stopped.is_set() else task.result()
+    finally:
+        task.cancel()
+        stop.cancel()
 
 
 async def _listen(app: Application, option: str, listen: str) -> Server:

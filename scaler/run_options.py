@@ -23,6 +23,9 @@ from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard
 from scaler.control.shadow_policy import Shadow
 from scaler.control.stabilization import Limits
+from scaler.kubernetes.api_server import ApiServer
+from scaler.kubernetes.nodes import GPU
+from scaler.kubernetes.rules import LEASE
 from scaler.live_planner import PlannerSettings
 from scaler.openfaas_client import GatewayClient
 from scaler.planning.cost import Prices
@@ -101,6 +104,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     patience = "how long an instance may take to start (default: %(default)s)"
     add("--patience", default="120s", metavar="TIME", help=patience)
     add("--prometheus", default="", metavar="URL", help="a second count of requests")
+    cluster = "plan for the nodes of a Kubernetes cluster, and only while holding the Lease"
+    add("--kubernetes", action="store_true", help=cluster)
+    add("--lease", default=LEASE, metavar="[NAMESPACE/]NAME", help="(%(default)s)")
+    gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
+    add("--gpu-resource", default=GPU, metavar="NAME[=SHARES]", help=f"{gpus} (%(default)s)")
+    others = "where other scalers reach this one (default: the first --listen)"
+    add("--advertise", default="", metavar="HOST:PORT", help=others)
     add("--dry-run", action="store_true", help="say what would be done, and do nothing")
 
 
@@ -120,6 +130,8 @@ class Options:
     lists: VariantLists
     interval_s: float
     sync_s: float
+    cluster: ApiServer | None = None
+    advertise: str = ""
 
 
 def read_options(args: argparse.Namespace) -> Options:
@@ -135,6 +147,11 @@ def read_options(args: argparse.Namespace) -> Options:
     for name, texts in (("--listen", listen), ("--listen-sync", listen_sync)):
         for text in texts:
             _check_address(name, text, problems, is_open=args.no_auth)
+    gpu, _, shares = args.gpu_resource.partition("=")
+    if not gpu or (shares and not (shares.isascii() and shares.isdecimal() and int(shares))):
+        problems.add("--gpu-resource", args.gpu_resource, "as in nvidia.com/gpu.shared=10")
+    if args.advertise:
+        _check_address("--advertise", args.advertise, problems, is_open=False)
     check_names("--allow-host", args.allow_host, problems)
     times = {
         name: read_value(_TIME, f"--{name}", getattr(args, name), problems)
@@ -153,6 +170,7 @@ def read_options(args: argparse.Namespace) -> Options:
     if args.prometheus and not args.prometheus.startswith(("http://", "https://")):
         problems.add("--prometheus", args.prometheus, "a URL such as http://127.0.0.1:9090")
     problems.raise_if_any()
+    cluster = ApiServer(args.lease, gpu, int(shares or 0)) if args.kubernetes else None
     setting = _setting(args.policy, params, scenario, Limits(window_s=times["hold"]))
     if scenario:
         models |= {function.name: function.model for function in scenario.functions}
@@ -170,6 +188,8 @@ def read_options(args: argparse.Namespace) -> Options:
         lists,
         times["interval"],
         times["sync"],
+        cluster,
+        args.advertise or listen[0],
     )
 
 

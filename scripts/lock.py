@@ -39,7 +39,7 @@ def main(*, keep: bool) -> int:
     for target, needs in {
         images / "build.txt": document["build-system"]["requires"],
         images / "sidecar.txt": own,
-        images / "scaler.txt": own + extras["stack"] + extras["scaler"],
+        images / "scaler.txt": own + extras["stack"] + extras["scaler"] + extras["kubernetes"],
         images / "provider.txt": own + extras["stack"] + extras["docker"],
         templates / "python3-onnx-batch" / "requirements.txt": extras["handler"],
         templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],

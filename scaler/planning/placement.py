@@ -3,7 +3,8 @@
 Best fit is what INFless asks of a server (ASPLOS'22, Algorithm 1 and Eq. 10): for an instance of a
 given size, the server with the least capacity left among those it fits on. What is left is counted
 in INFless's unit, percent of a GPU, with a core worth ``CORE_WEIGHT`` of them. An instance has its
-share on one GPU; on the server chosen that is the GPU with the least left.
+share on one GPU; on the server chosen that is the GPU with the least left. Where GPUs are given out
+in equal slots, a share takes as many whole ones as it needs.
 
 Amounts are kept as whole millionths, so that releasing undoes placing exactly. For each size asked
 for there is a heap of servers by what they have left. A change of a server is noted in one log,
@@ -41,6 +42,13 @@ _LOG_PER_NODE = 4
 class Node:
     """A server.
 
+    Attributes:
+        name: Its name.
+        cpu: Cores.
+        gpus: How many it has.
+        memory_mb: Memory.
+        gpu_slots: In how many equal parts each GPU is given out; 0: in shares of any size.
+
     Raises:
         ConfigError: nothing to run on, or a negative amount.
     """
@@ -49,6 +57,7 @@ class Node:
     cpu: float
     gpus: int = 0
     memory_mb: float = math.inf
+    gpu_slots: int = 0
 
     def __post_init__(self) -> None:
         """Refuse servers without capacity."""
@@ -57,6 +66,8 @@ class Node:
             problems.add(f"{self.name}.cpu", self.cpu, "a number of cores above 0")
         if self.gpus < 0:
             problems.add(f"{self.name}.gpus", self.gpus, "a number of GPUs of at least 0")
+        if self.gpu_slots < 0:
+            problems.add(f"{self.name}.gpu_slots", self.gpu_slots, "a number of at least 0")
         if not self.memory_mb > 0:
             problems.add(f"{self.name}.memory_mb", self.memory_mb, "an amount above 0")
         problems.raise_if_any()
@@ -95,7 +106,7 @@ class Cluster:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
-        self._gpus = [[_WHOLE_GPU] * node.gpus for node in nodes]
+        self._gpus = [[_whole_gpu(node)] * node.gpus for node in nodes]
         self._room = [_room(node) for node in nodes]
         self._left = [self._measured(node) for node in range(len(self.nodes))]
         self._whole = tuple(self._left)
@@ -127,7 +138,7 @@ class Cluster:
         whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
         found = {"cores": 1 - room.cpu / whole.cpu}
         if shares:
-            found["GPUs"] = 1 - sum(shares) / (_WHOLE_GPU * len(shares))
+            found["GPUs"] = 1 - sum(shares) / (whole.gpu * len(shares))
         if math.isfinite(whole.memory):
             found["memory"] = 1 - room.memory / whole.memory
         return found
@@ -238,7 +249,7 @@ class Cluster:
         _, node, gpu = placement
         shares = self._gpus[node]
         if amounts.gpu:
-            shares[gpu] -= count * amounts.gpu
+            shares[gpu] -= count * _in_slots(amounts.gpu, self.nodes[node])
         cpu, _, memory = self._room[node]
         cpu, memory = cpu - count * amounts.cpu, memory - count * amounts.memory
         self._room[node] = _Amounts(cpu, max(shares, default=0), memory)
@@ -262,8 +273,26 @@ def _amounts(size: Resources) -> _Amounts:
 
 
 def _room(node: Node) -> _Amounts:
-    gpu = _WHOLE_GPU if node.gpus else 0
+    gpu = _whole_gpu(node) if node.gpus else 0
     return _Amounts(int(_millionths(node.cpu)), gpu, _millionths(node.memory_mb))
+
+
+def _whole_gpu(node: Node) -> int:
+    """A GPU of a server: all of its slots, where it has some."""
+    return _slot(node) * node.gpu_slots if node.gpu_slots else _WHOLE_GPU
+
+
+def _in_slots(gpu: int, node: Node) -> int:
+    """What a share of a GPU takes on a server."""
+    if not node.gpu_slots:
+        return gpu
+    slot = _slot(node)
+    return -(-gpu // slot) * slot
+
+
+def _slot(node: Node) -> int:
+    """Rounded up, so that a whole GPU is no more than all slots of one."""
+    return -(-_WHOLE_GPU // node.gpu_slots)
 
 
 def _millionths(amount: float) -> float:

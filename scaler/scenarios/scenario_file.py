@@ -88,6 +88,7 @@ class _Reader:
                 cpu=group["cpus"],
                 gpus=group.get("gpus", 0),
                 memory_mb=group.get("memory_gb", float("inf")) * MB_PER_GB,
+                gpu_slots=group.get("gpu_slots", 0),
             )
             for group in groups
             for number in range(group.get("count", 1))

@@ -104,6 +104,7 @@ _NODES = _record(
     count=_NODE_COUNT,
     cpus=_ABOVE_ZERO,
     gpus=_COUNT,
+    gpu_slots=_COUNT,
     memory_gb=_ABOVE_ZERO,
 )
 _PRICES = _record(

@@ -29,6 +29,8 @@ FORM = {"plan": None, "version": 3}
         (["--allow-host", "http://a:80"], "without scheme and port"),
         (["--listen", "nowhere"], "HOST:PORT"),
         (["--interval", "soon"], "--interval"),
+        (["--gpu-resource", "nvidia.com/gpu=all"], "--gpu-resource"),
+        (["--advertise", "here"], "--advertise"),
         (["--params", "[]"], "--params"),
         (["--scenario", "nowhere.yaml"], "nowhere.yaml"),
         (["--token-file", "nowhere"], "nowhere"),

@@ -33,6 +33,7 @@ CLUSTERS = st.lists(
         st.sampled_from([1.0, 4.0, 10.3]),
         st.integers(0, 3),
         st.sampled_from([1500.0, 4096.0, math.inf]),
+        st.sampled_from([0, 1, 3, 4, 24]),
     ),
     min_size=1,
     max_size=6,
@@ -68,7 +69,7 @@ def test_nothing_is_ever_over_committed(nodes: list[Node], steps: list[tuple[boo
             assert math.fsum(size.memory_mb for _, size in here) <= node.memory_mb + 1e-9
             for gpu in range(node.gpus):
                 shares = [size.gpu for at, size in here if at.gpu == gpu]
-                assert math.fsum(shares) <= 100 + 1e-9
+                assert math.fsum(taken(share, node) for share in shares) <= 100 + 1e-9
             assert all((at.gpu == -1) == (size.gpu == 0) for at, size in here)
             assert all(at.gpu < node.gpus for at, _ in here)
 
@@ -102,10 +103,18 @@ def room(
     node = nodes[number]
     here = [(at, size) for at, size in placed.items() if at.node == number]
     shares = [
-        100 - math.fsum(size.gpu for at, size in here if at.gpu == gpu) for gpu in range(node.gpus)
+        100 - math.fsum(taken(size.gpu, node) for at, size in here if at.gpu == gpu)
+        for gpu in range(node.gpus)
     ]
     cpu = node.cpu - math.fsum(size.cpu for _, size in here)
     return cpu, shares, node.memory_mb - math.fsum(size.memory_mb for _, size in here)
+
+
+def taken(gpu: float, node: Node) -> float:
+    """The percent of a GPU that a share takes: whole slots, where there are some."""
+    if not node.gpu_slots:
+        return gpu
+    return math.ceil(gpu * node.gpu_slots / 100 - 1e-6) * 100 / node.gpu_slots
 
 
 @given(nodes=CLUSTERS, steps=STEPS)
@@ -140,6 +149,16 @@ def test_a_share_is_on_one_gpu_the_tightest() -> None:
     assert cluster.best_fit(Resources(1, 50)) is None
     assert pytest.approx(resource_units(29, 50)) == cluster.left(0)
     assert 1 == cluster.place(small, 0).gpu
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slots", "instances"),
+    [(25, 4, 4), (40, 4, 2), (40, 10, 2), (41, 10, 2), (51, 4, 1), (100, 3, 1), (100 / 3, 3, 3)],
+)
+def test_a_share_takes_whole_slots(gpu: float, slots: int, instances: int) -> None:
+    """Of four slots 40 % takes two, so that two instances fill a GPU."""
+    cluster = Cluster([Node("n", 32, 1, gpu_slots=slots)])
+    assert instances == cluster.place_up_to(Resources(1, gpu), 99)
 
 
 def test_an_instance_can_be_put_where_it_runs() -> None:

@@ -1,0 +1,128 @@
+"""A Kubernetes API server, in JSON as it is: calls that block, one at a time or in threads.
+
+lightkube knows kubeconfig files, accounts of pods and ways to log in, and makes the HTTP client.
+Its models are not used, as a list of a thousand nodes is read for five of their fields.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from carpool.errors import CarpoolError, ConfigError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["KubernetesApi", "KubernetesApiError"]
+
+_TIMEOUT_S = 4.0  # a Lease has to be renewed within seven
+_PAGE = 500  # objects of one answer
+_ERROR_STATUS = 400
+_SHOWN = 500  # characters of a message that is no Status
+
+Object = dict[str, Any]
+
+
+class KubernetesApiError(CarpoolError):
+    """The API server cannot be reached, or has refused a call.
+
+    Attributes:
+        code: The status with which it has; 0: it was not reached.
+    """
+
+    status = 502
+    retryable = True
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class KubernetesApi:
+    """Of the cluster that this process runs in, else that of the kubeconfig (``KUBECONFIG``).
+
+    Nothing is sent before the first call.
+
+    Attributes:
+        namespace: Of the account, or of the kubeconfig's context.
+
+    Raises:
+        ConfigError: there is neither, or the extra ``kubernetes`` is not installed.
+    """
+
+    def __init__(self) -> None:
+        if find_spec("lightkube") is None:
+            fix = "pip install 'carpool[kubernetes]'"
+            expected = "one that is installed"
+            raise ConfigError([Problem("Python package", "lightkube", expected, fix)])
+        import httpx2  # noqa: PLC0415  who has no cluster has no use for it
+        from lightkube.config.client_adapter import Client, ConnectionParams  # noqa: PLC0415
+        from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
+        from lightkube.core.exceptions import ConfigError as LightkubeConfigError  # noqa: PLC0415
+
+        self._failures: type[Exception] = httpx2.HTTPError
+        try:
+            config = KubeConfig.from_env().get()
+            assert config is not None  # noqa: S101 - no default was given
+            self._client = Client(config, ConnectionParams(timeout=httpx2.Timeout(_TIMEOUT_S)))
+        except (LightkubeConfigError, OSError, KeyError, ValueError, AssertionError) as error:
+            expected = "a pod's account, or a kubeconfig with a cluster and a user (KUBECONFIG)"
+            raise ConfigError([Problem("--kubernetes", "", expected, str(error))]) from error
+        self.namespace = str(config.namespace)
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Object:
+        """What answers a request.
+
+        Raises:
+            KubernetesApiError: the API server refuses, or cannot be reached.
+        """
+        body = None if document is None else orjson.dumps(document)
+        headers = {"content-type": "application/json"} if body else {}
+        try:
+            answer = self._client.request(
+                method, path, content=body, headers=headers, params=params
+            )
+        except self._failures as error:
+            message = f"the API server cannot be reached: {str(error) or type(error).__name__}"
+            raise KubernetesApiError(message) from error
+        if answer.status_code >= _ERROR_STATUS:
+            raise KubernetesApiError(_message(answer.content), answer.status_code)
+        found: Object = orjson.loads(answer.content)
+        return found
+
+    def objects(self, path: str, params: Mapping[str, str] | None = None) -> Iterator[Object]:
+        """The objects of a collection, page by page.
+
+        Raises:
+            KubernetesApiError: as `call`.
+        """
+        page = {"limit": str(_PAGE), **(params or {})}
+        while True:
+            found = self.call("GET", path, params=page)
+            yield from found["items"]
+            page["continue"] = found["metadata"].get("continue", "")
+            if not page["continue"]:
+                return
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _message(body: bytes) -> str:
+    """What a refusal says."""
+    try:
+        return str(orjson.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:_SHOWN].decode("utf-8", "replace").strip()

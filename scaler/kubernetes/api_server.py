@@ -1,0 +1,136 @@
+"""The cluster as the scaler uses it: the Lease, nodes and pods, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
+from scaler.control.class_function import CLASS_LABEL
+from scaler.kubernetes.lease import Record
+from scaler.kubernetes.nodes import GPU, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.planning.placement import Node
+
+__all__ = ["ApiServer"]
+
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces"
+_ADDRESS = "carpool/address"  # an annotation: where the holder answers
+_OTHERS = f"!{CLASS_LABEL}"  # instances of classes are many, and a plan places them itself
+_NOT_FOUND = 404
+_TIMES = "%Y-%m-%dT%H:%M:%S.%fZ"
+_US_PER_MS = _MS_PER_S = 1000
+
+
+class ApiServer:
+    """Of the cluster that this process runs in, or else that of the kubeconfig.
+
+    Args:
+        lease: The Lease, ``[NAMESPACE/]NAME``; without a namespace it is the account's own.
+        gpu: What nodes call a GPU, or a share of one.
+        gpu_slots: How many such shares a GPU has; 0: as each node's label says.
+
+    Attributes:
+        lease: The Lease, by its whole name.
+
+    Raises:
+        ConfigError: there is neither an account nor a kubeconfig.
+    """
+
+    def __init__(self, lease: str, gpu: str = GPU, gpu_slots: int = 0) -> None:
+        self._api = KubernetesApi()
+        namespace, _, name = lease.rpartition("/")
+        self._namespace, self._name = namespace or self._api.namespace, name
+        self.lease = f"{self._namespace}/{self._name}"
+        self._gpu, self._gpu_slots = gpu, gpu_slots
+
+    def read(self) -> Record | None:
+        """What the Lease says; None: there is none.
+
+        Raises:
+            KubernetesApiError: it cannot be read.
+        """
+        try:
+            return _record(self._api.call("GET", self._path(self._name)))
+        except KubernetesApiError as error:
+            if error.code == _NOT_FOUND:
+                return None
+            raise
+
+    def write(self, record: Record) -> Record:
+        """Change the Lease, unless another has since it was read; what it says now.
+
+        Raises:
+            KubernetesApiError: another has, or it cannot be written.
+        """
+        lease = _document(record, self._name, self._namespace)
+        if record.version:
+            return _record(self._api.call("PUT", self._path(self._name), lease))
+        return _record(self._api.call("POST", self._path(), lease))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The servers that there are for instances.
+
+        Raises:
+            KubernetesApiError: they cannot be listed.
+        """
+        nodes = self._api.objects("/api/v1/nodes")
+        others = self._api.objects("/api/v1/pods", {"labelSelector": _OTHERS})
+        return nodes_of(nodes, others, gpu=self._gpu, gpu_slots=self._gpu_slots)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()
+
+    def _path(self, *name: str) -> str:
+        return "/".join((_LEASES, quote(self._namespace, safe=""), "leases", *map(quote, name)))
+
+
+def _record(lease: Mapping[str, Any]) -> Record:
+    metadata, spec = lease["metadata"], lease.get("spec") or {}
+    return Record(
+        holder=spec.get("holderIdentity") or "",
+        address=(metadata.get("annotations") or {}).get(_ADDRESS, ""),
+        term_ms=_milliseconds(spec.get("acquireTime")),
+        renewed_ms=_milliseconds(spec.get("renewTime")),
+        duration_s=float(spec.get("leaseDurationSeconds") or 0),
+        transitions=int(spec.get("leaseTransitions") or 0),
+        version=metadata["resourceVersion"],
+    )
+
+
+def _document(record: Record, name: str, namespace: str) -> dict[str, Any]:
+    version = {"resourceVersion": record.version} if record.version else {}
+    annotations = {_ADDRESS: record.address}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations, **version},
+        "spec": {
+            "holderIdentity": record.holder,
+            "acquireTime": _time(record.term_ms),
+            "renewTime": _time(record.renewed_ms),
+            "leaseDurationSeconds": math.ceil(record.duration_s),
+            "leaseTransitions": record.transitions,
+        },
+    }
+
+
+def _time(since_ms: int) -> str:
+    """As Kubernetes writes it, with six digits after the point."""
+    seconds, rest_ms = divmod(since_ms, _MS_PER_S)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ms * _US_PER_MS)
+    return moment.strftime(_TIMES)
+
+
+def _milliseconds(text: str | None) -> int:
+    """The time in a Lease, since the epoch; 0 where it says none."""
+    if not text:
+        return 0
+    moment = datetime.fromisoformat(text)
+    return int(moment.timestamp()) * _MS_PER_S + moment.microsecond // _US_PER_MS

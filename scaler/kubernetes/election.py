@@ -1,0 +1,124 @@
+"""Takes part in the election of the scaler that plans, for as long as it runs.
+
+Looks at the Lease every two seconds, in a thread, so that neither planning nor lists that take long
+keep it from being renewed in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from carpool.errors import CarpoolError
+from scaler.kubernetes.lease import Candidate
+
+if TYPE_CHECKING:
+    from scaler.kubernetes.lease import Record, Timing
+
+__all__ = ["Election", "LeaseStore"]
+
+log = logging.getLogger(__name__)
+
+_UNIQUE_BYTES = 4
+_MS_PER_S = 1000
+
+
+class LeaseStore(Protocol):
+    """Where the Lease is."""
+
+    def read(self) -> Record | None:
+        """What it says; None: there is none."""
+
+    def write(self, record: Record) -> Record:
+        """Change it, unless another has since it was read; what it says now."""
+
+
+class Election:
+    """One candidate's part in it.
+
+    Args:
+        leases: Where the Lease is.
+        address: Where this scaler answers, ``HOST:PORT``.
+        timing: How long what takes.
+    """
+
+    def __init__(self, leases: LeaseStore, address: str, timing: Timing | None = None) -> None:
+        self._identity = f"{socket.gethostname()}_{secrets.token_hex(_UNIQUE_BYTES)}"
+        self._candidate = Candidate(self._identity, address, timing)
+        self._leases = leases
+        self._said = ""
+        self._changed = asyncio.Event()
+
+    @property
+    def term(self) -> int:
+        """Of the plans that this scaler may make now; 0: it may make none."""
+        return self._candidate.term(time.monotonic())
+
+    @property
+    def leader(self) -> str:
+        """Where another scaler answers that leads; empty: nobody knows of one."""
+        found = self._candidate.found
+        return found.address if found and found.holder != self._identity else ""
+
+    def leads(self, term: int) -> bool:
+        """Whether this scaler leads, and in this term."""
+        return self.term == term
+
+    async def run(self) -> None:
+        """Look, take and renew until cancelled; then give the Lease back."""
+        try:
+            while True:
+                await asyncio.to_thread(self._look)
+                self._changed.set()
+                await asyncio.sleep(self._candidate.timing.renew_s)
+        finally:
+            await asyncio.to_thread(self._release)
+
+    async def won(self) -> int:
+        """Wait until this scaler leads; the term."""
+        while not (term := self.term):
+            self._changed.clear()
+            await self._changed.wait()
+        return term
+
+    async def lost(self, term: int) -> None:
+        """Wait until this scaler does not lead any more in this term."""
+        while self.leads(term):
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._candidate.timing.renew_s):
+                    await self._changed.wait()
+
+    def _look(self) -> None:
+        began_s = time.monotonic()
+        try:
+            found = self._leases.read()
+            record = self._candidate.next(found, began_s, _wall_ms())
+            if record:
+                self._candidate.written(self._leases.write(record), began_s)
+        except CarpoolError as error:
+            self._say(f"the Lease cannot be read or written: {error}")
+        except Exception:  # the next look may go better, and nobody else would take one
+            log.exception("a look at the Lease failed")
+        else:
+            self._say("")
+
+    def _release(self) -> None:
+        record = self._candidate.released(_wall_ms())
+        with suppress(CarpoolError):  # it is free when it is not renewed, too
+            if record:
+                self._leases.write(record)
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self._said:
+            log.warning("%s", trouble)
+        self._said = trouble
+
+
+def _wall_ms() -> int:
+    return int(time.time() * _MS_PER_S)

@@ -1,0 +1,100 @@
+"""What a scaler answers that does not lead: whatever the one that leads does.
+
+So any number of scalers are behind one address, all of them ready, and sidecars and people need not
+know which of them plans. While nobody is known to lead they are told to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from carpool import errors
+from carpool.errors import NotFound
+from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
+from carpool.sync import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from carpool.http.server import Exchange
+
+__all__ = ["Forwarding"]
+
+_TIMEOUT_S = 5.0
+_FORWARDED = (
+    "carpool-forwarded"  # a header: once is enough, as two could take each other for the leader
+)
+_CONNECTIONS = 256
+_OF_CONNECTIONS = frozenset((b"connection", b"content-length", b"keep-alive", b"te", b"trailer"))
+_NOT_PASSED = _OF_CONNECTIONS | {b"transfer-encoding", b"upgrade", b"date", b"content-type"}
+
+
+class Forwarding:
+    """Passes requests on, with their headers: the leader asks who calls.
+
+    Args:
+        leader: Where it is now, ``HOST:PORT``; empty: nobody knows.
+        syncs_alone: Pass on what sidecars send, and nothing else.
+    """
+
+    def __init__(self, leader: Callable[[], str], *, syncs_alone: bool = False) -> None:
+        self._leader = leader
+        self._syncs_alone = syncs_alone
+        self._pool: Pool | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        if exchange.path == "/healthz" and not self._syncs_alone:
+            exchange.reply(200, b"OK", "text/plain")
+            return
+        if self._syncs_alone and exchange.target != PATH:
+            message = f"no route {exchange.path!r}: only {PATH} is answered here"
+            raise NotFound(message)
+        task = asyncio.get_running_loop().create_task(self._answer(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        exchange.on_gone = task.cancel
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for task in self._tasks:
+            task.cancel()
+        if self._pool:
+            self._pool.close()
+            self._pool = None
+
+    def _to_leader(self, exchange: Exchange) -> Pool:
+        where = "" if exchange.header(_FORWARDED.encode()) else self._leader()
+        if self._pool and self._pool.address != where:
+            self._pool.close()
+            self._pool = None
+        if not where:
+            message = "no scaler leads just now"
+            raise ConnectionFailed(message, sent=False)
+        self._pool = self._pool or Pool(where, max_connections=_CONNECTIONS)
+        return self._pool
+
+    async def _answer(self, exchange: Exchange) -> None:
+        headers = [(_FORWARDED, "1"), *_decoded(exchange.headers, _OF_CONNECTIONS)]
+        try:
+            found = await self._to_leader(exchange).request(
+                exchange.method, exchange.target, headers, exchange.body, _TIMEOUT_S
+            )
+        except (AnswerTooLarge, ConnectionFailed, TimeoutError) as error:
+            text = f"the scaler that leads does not answer ({error or 'in time'}); try again"
+            exchange.reply(503, errors.body(text), headers=[("retry-after", "1")])
+            return
+        kind = (found.header(b"content-type") or b"application/json").decode("latin-1")
+        exchange.reply(found.status, found.body, kind, _decoded(found.headers, _NOT_PASSED))
+
+
+def _decoded(
+    headers: Iterable[tuple[bytes, bytes]], without: frozenset[bytes]
+) -> list[tuple[str, str]]:
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in headers
+        if name not in without
+    ]

@@ -1,0 +1,150 @@
+"""The servers of a cluster, from its nodes and the pods on them, as the API server lists them.
+
+What a node has for instances is what it can allocate, less what pods ask for that are no instances
+of a plan: daemon sets, fronts, other people's. Instances are left out, because the planner places
+them itself. Nodes that would take no instance are no servers: cordoned, lost, being deleted, or
+with a taint that functions do not tolerate.
+
+GPUs are those that the device plugin advertises as ``nvidia.com/gpu``. Where it gives each out in
+several replicas (MPS, time slices), the node's label ``nvidia.com/gpu.replicas`` says in how many,
+and these are the GPU's slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scaler.kubernetes.quantities import quantity
+from scaler.planning.placement import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["GPU", "nodes_of", "unusable"]
+
+GPU = "nvidia.com/gpu"
+_REPLICAS = "nvidia.com/gpu.replicas"
+_REFUSING = ("NoSchedule", "NoExecute")
+_OVER = ("Succeeded", "Failed")
+_BYTES_PER_MB = 1e6
+_LEAST_CPU = 1e-6  # what planning counts in
+# No servers at all would mean that nobody knows them, and that there is always room.
+_NO_SERVER = Node("none", _LEAST_CPU)
+
+
+def nodes_of(
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]] = (),
+    tolerations: Sequence[Mapping[str, Any]] = (),
+    *,
+    gpu: str = GPU,
+    gpu_slots: int = 0,
+) -> tuple[Node, ...]:
+    """The servers that instances may be on.
+
+    Args:
+        nodes: As listed.
+        pods: As listed, those that are no instances of a plan.
+        tolerations: Of the functions' pods.
+        gpu: What nodes call a GPU, or a share of one.
+        gpu_slots: How many such shares a GPU has; 0: as each node's label says, or one.
+
+    Returns:
+        In the order of the list; one on which nothing fits where there is none.
+    """
+    taken = _taken(pods)
+    usable = [node for node in nodes if not unusable(node, tolerations)]
+    found = (
+        _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
+    )
+    return tuple(server for server in found if server) or (_NO_SERVER,)
+
+
+def unusable(node: Mapping[str, Any], tolerations: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Why a node takes no instance; empty if it does."""
+    metadata, spec = node.get("metadata") or {}, node.get("spec") or {}
+    if metadata.get("deletionTimestamp"):
+        return "is being deleted"
+    if spec.get("unschedulable"):
+        return "is cordoned"
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        return "is lost or not ready"
+    for taint in spec.get("taints") or ():
+        refuses = taint.get("effect") in _REFUSING
+        if refuses and not any(_tolerates(each, taint) for each in tolerations):
+            return f"has the taint {taint['key']}"
+    return ""
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """As the scheduler holds one against the other."""
+    if (effect := toleration.get("effect")) and effect != taint.get("effect"):
+        return False
+    key = toleration.get("key")
+    if toleration.get("operator", "Equal") == "Exists":
+        return not key or key == taint["key"]
+    return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
+
+
+def _taken(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """What pods ask for, by node and resource."""
+    found: dict[str, dict[str, float]] = {}
+    for pod in pods:
+        spec = pod.get("spec") or {}
+        node, phase = spec.get("nodeName"), (pod.get("status") or {}).get("phase")
+        if node and phase not in _OVER:
+            found[node] = _sum([found.get(node, {}), _asked(spec)])
+    return found
+
+
+def _asked(spec: Mapping[str, Any]) -> dict[str, float]:
+    """What a pod asks for: its containers together, or one that runs before, if that is more."""
+    before = spec.get("initContainers") or ()
+    beside = [each for each in before if each.get("restartPolicy") == "Always"]
+    together = _sum(_requests(each) for each in (*(spec.get("containers") or ()), *beside))
+    for container in before:
+        for resource, amount in _requests(container).items():
+            together[resource] = max(amount, together.get(resource, 0.0))
+    return _sum([together, _amounts(spec.get("overhead"))])
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, float]:
+    return _amounts((container.get("resources") or {}).get("requests"))
+
+
+def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, float]:
+    return {resource: quantity(amount) for resource, amount in (quantities or {}).items()}
+
+
+def _sum(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for amounts in several:
+        for resource, amount in amounts.items():
+            found[resource] = found.get(resource, 0.0) + amount
+    return found
+
+
+def _server(
+    node: Mapping[str, Any], taken: Mapping[str, float], gpu: str, slots: int
+) -> Node | None:
+    """What is left of a node; None: nothing that an instance could run on."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+
+    def left(resource: str) -> float:
+        return quantity(allocatable.get(resource, 0)) - taken.get(resource, 0.0)
+
+    cpu, memory_mb, gpus = left("cpu"), left("memory") / _BYTES_PER_MB, int(left(gpu) // slots)
+    if cpu < _LEAST_CPU or memory_mb <= 0:
+        return None
+    return Node(_name(node), cpu, max(0, gpus), memory_mb, slots)
+
+
+def _slots(node: Mapping[str, Any]) -> int:
+    """In how many shares a node gives out each of its GPUs, as its label says: one is all of it."""
+    said = ((node.get("metadata") or {}).get("labels") or {}).get(_REPLICAS, "")
+    return max(1, int(said)) if said.isascii() and said.isdecimal() else 1
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str((node.get("metadata") or {}).get("name", ""))

@@ -1,0 +1,21 @@
+"""What the scaler asks of the API server, as the rules of RBAC that have to allow it.
+
+The chart's roles are these and no more; its test compares them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CLUSTER_RULES", "LEASE", "NAMESPACE_RULES"]
+
+LEASE = "carpool-scaler"
+_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+
+# In the scaler's own namespace.
+NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
+    {**_LEASES, "verbs": ["create"]},  # which cannot be allowed by name
+    {**_LEASES, "resourceNames": [LEASE], "verbs": ["get", "update"]},
+)
+# In the cluster; without them the scaler plans as if there were always room.
+CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
+)

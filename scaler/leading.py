@@ -1,0 +1,85 @@
+"""A scaler while it leads: its parts put together, from its first round to its last.
+
+One scaler leads from start to end. Of several on a cluster one does, and each of the others may in
+its turn, with parts made anew: what it has to know it hears from the sidecars and the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scaler.api import Api
+from scaler.control.message_order import MessageOrder
+from scaler.control.sync_pace import Pace
+from scaler.dashboard.sampler import Sampler
+from scaler.functions import Functions
+from scaler.kubernetes.cluster_nodes import ClusterNodes
+from scaler.live_planner import Planner
+from scaler.loop import Loop
+from scaler.metrics import Tally
+from scaler.persistence import Keeping
+from scaler.second_source import SecondSource
+from scaler.sync_api import SyncApi
+from scaler.web.documents import Documents
+from scaler.web.publisher import Publisher
+from scaler.web.server import Readers, WebProcess, socket_of
+from scaler.web.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+    from scaler.edge import Edge
+    from scaler.run_options import Options
+    from scaler.store import Store
+
+__all__ = ["lead"]
+
+
+async def lead(
+    options: Options, store: Store, folder: Path, edge: Edge, term: int, until: Awaitable[object]
+) -> None:
+    """Plan, and answer, until told to end.
+
+    Args:
+        options: What the flags say.
+        store: What is kept.
+        folder: Of this run's own, and empty.
+        edge: Where requests come in.
+        term: Of the plans.
+        until: It ends when this does.
+    """
+    functions = Functions(replace(options.dependencies, term=term), Pace(options.sync_s))
+    tally = Tally(lambda: list(functions), functions.now)
+    senders = MessageOrder()
+    planner = Planner(options.setting, options.shadow, term)
+    keeping = Keeping(store, functions, senders)
+    loop = Loop(functions, options.gateway, planner, keeping, tally)
+    loop.lists = options.lists
+    sync = SyncApi(functions, options.callers, tally, senders)
+    sampler = Sampler(functions, planner, options.setting.prices)
+    source = SecondSource(options.prometheus, functions) if options.prometheus else None
+    nodes = ClusterNodes(options.cluster, planner) if options.cluster else None
+    documents = Documents(functions, planner, loop)
+    publisher = Publisher(functions, documents, sampler, tally, Snapshot(folder))
+    web, readers = WebProcess(folder), Readers(socket_of(folder), publisher)
+    edge.serve(Api(sync, readers), sync)
+    await web.start()
+    if nodes:
+        await nodes.look()
+    rounds = asyncio.get_running_loop().create_task(loop.run(options.interval_s))
+    besides = [asyncio.ensure_future(each.run()) for each in (sampler, source, nodes) if each]
+    end = asyncio.ensure_future(until)
+    try:
+        await asyncio.wait([rounds, end], return_when=asyncio.FIRST_COMPLETED)
+        rounds.cancel()
+        await asyncio.wait([rounds])
+    finally:
+        for each in (*besides, end):
+            each.cancel()
+        await web.stop()
+        readers.close()
+    if not rounds.cancelled() and (error := rounds.exception()):
+        raise error

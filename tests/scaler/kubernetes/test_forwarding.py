@@ -1,0 +1,131 @@
+"""Requests that reach a scaler which waits are answered by the leader, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from carpool.http.client import Pool
+from carpool.http.server import Limits, serve
+from carpool.sync import PATH
+from scaler.edge import Edge
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from carpool.http.client import Response
+    from carpool.http.server import Application, Exchange
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: object, **named: object) -> None:
+        asyncio.run(test(*args, **named))
+
+    return run
+
+
+def leader(exchange: Exchange) -> None:
+    """Answers with what it was asked, and by whom."""
+    token = (exchange.header(b"authorization") or b"").decode()
+    said = f"{exchange.method} {exchange.target} {token} {bytes(exchange.body).decode()}"
+    exchange.reply(201, said.encode(), "text/plain", [("x-proof", "p")])
+
+
+@asynccontextmanager
+async def listening(app: Application) -> AsyncIterator[str]:
+    """A server; where it is."""
+    server = await serve(app, listen="127.0.0.1:0", limits=Limits())
+    try:
+        yield server.address
+    finally:
+        await server.stop()
+
+
+async def ask(address: str, method: str, target: str, body: bytes = b"") -> Response:
+    """One request with a token."""
+    pool = Pool(address)
+    try:
+        return await pool.request(method, target, [("authorization", "Bearer t")], body)
+    finally:
+        pool.close()
+
+
+@on_a_loop
+async def test_the_leader_answers() -> None:
+    """With status, body, type and headers, to the method, target, token and body that came."""
+    edge = Edge()
+    async with listening(leader) as there, listening(edge.all) as here:
+        edge.forward(lambda: there)
+        found = await ask(here, "POST", f"{PATH}?a=b%20c", b"hello")
+        assert (201, b"p") == (found.status, found.header(b"x-proof"))
+        assert b"text/plain" == found.header(b"content-type")
+        assert f"POST {PATH}?a=b%20c Bearer t hello" == found.body.decode()
+        edge.close()
+
+
+@on_a_loop
+async def test_a_listener_for_sidecars_passes_on_nothing_else() -> None:
+    """What functions can reach stays what it is, whichever scaler they reach."""
+    edge = Edge()
+    async with listening(leader) as there, listening(edge.syncs) as here:
+        edge.forward(lambda: there)
+        assert 201 == (await ask(here, "POST", PATH)).status
+        assert [404, 404] == [
+            (await ask(here, "GET", path)).status for path in ("/v1/functions", "/healthz")
+        ]
+        edge.close()
+
+
+@on_a_loop
+async def test_without_a_leader_callers_are_told_to_try_again() -> None:
+    """Where none is known, and where the one that is known has ended; the scaler itself is well."""
+    edge = Edge()
+    async with listening(leader) as there, listening(edge.all) as here:
+        known = [""]
+        edge.forward(lambda: known[0])
+        assert (503, b"1") == await _refusal(here)
+        assert 200 == (await ask(here, "GET", "/healthz")).status
+        known[0] = there
+        assert 201 == (await ask(here, "GET", "/v1/functions")).status
+    async with listening(edge.all) as here:  # the leader has ended
+        assert (503, b"1") == await _refusal(here)
+        edge.close()
+
+
+@on_a_loop
+async def test_two_that_take_each_other_for_the_leader_say_so() -> None:
+    """A request is passed on once, and not again."""
+    first, second = Edge(), Edge()
+    async with listening(first.all) as one, listening(second.all) as other:
+        first.forward(lambda: other)
+        second.forward(lambda: one)
+        assert (503, b"1") == await _refusal(one)
+        first.close()
+        second.close()
+
+
+@on_a_loop
+async def test_a_scaler_answers_itself_once_it_leads() -> None:
+    """And passes requests on again when it does not any more; its listener stays."""
+    edge = Edge()
+
+    def own(exchange: Exchange) -> None:
+        exchange.reply(200, b"own", "text/plain")
+
+    async with listening(leader) as there, listening(edge.all) as here:
+        assert (503, b"1") == await _refusal(here)  # it has only just started
+        edge.serve(own, own)
+        assert b"own" == (await ask(here, "GET", "/")).body
+        edge.forward(lambda: there)
+        assert 201 == (await ask(here, "GET", "/")).status
+        edge.close()
+
+
+async def _refusal(address: str) -> tuple[int, bytes | None]:
+    found = await ask(address, "GET", "/v1/functions")
+    return found.status, found.header(b"retry-after")
