@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})
 _EXTRAS = {"faas_stack": "stack,scaler", "watchdog_plugin": "onnx"}
 _OF_ONNX = frozenset({"onnx", "onnxruntime"})  # scenarios and demos may have models of operators
+_OF_CLUSTERS = frozenset({"httpx2", "lightkube"})
 _USAGE_EXIT = 2
 _INTERRUPT_EXIT = 130  # what a shell reports for SIGINT
 
@@ -96,6 +97,8 @@ def _run(name: str, argv: list[str]) -> int:
 def extras(module_name: str, package: str) -> str:
     """The extras that a command's module needs, and one that has a package that it lacks."""
     part = module_name.partition(".")[0]
+    if package in _OF_CLUSTERS:
+        return f"{_EXTRAS.get(part, part)},kubernetes"
     named = _EXTRAS.get(part, "scaler")
     return f"{named},onnx" if package in _OF_ONNX and named != "onnx" else named
 

@@ -40,7 +40,7 @@ def main(*, keep: bool) -> int:
         images / "build.txt": document["build-system"]["requires"],
         images / "sidecar.txt": own,
         images / "scaler.txt": own + extras["stack"] + extras["scaler"] + extras["kubernetes"],
-        images / "provider.txt": own + extras["stack"] + extras["docker"],
+        images / "provider.txt": own + extras["stack"] + extras["docker"] + extras["kubernetes"],
         templates / "python3-onnx-batch" / "requirements.txt": extras["handler"],
         templates / "python3-onnx-batch-gpu" / "requirements.txt": extras["gpu"],
     }.items():

@@ -34,7 +34,11 @@ def test_versions_are_exact_and_have_hashes(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("image", "extras"),
-    [("sidecar", ()), ("scaler", ("stack", "scaler")), ("provider", ("stack", "docker"))],
+    [
+        ("sidecar", ()),
+        ("scaler", ("stack", "scaler")),
+        ("provider", ("stack", "docker", "kubernetes")),
+    ],
 )
 def test_an_image_has_what_its_part_needs(image: str, extras: tuple[str, ...]) -> None:
     """A dependency that was added and not locked would be missing from the image alone."""

@@ -64,17 +64,21 @@ def main(argv: list[str]) -> int:
 
 
 def provider_main(argv: list[str]) -> int:
-    """``carpool provider``, over processes, ``carpool provider docker``, and over a plugin."""
+    """``carpool provider`` over processes, and ``carpool provider docker|kubernetes|NAME``."""
     if argv[:1] == ["docker"]:
         from faas_stack.provider import docker_command  # noqa: PLC0415 - its SDK is an extra of its own
 
         return docker_command.main(argv[1:])
+    if argv[:1] == ["kubernetes"]:
+        from faas_stack.provider import kubernetes_command  # noqa: PLC0415 - as above
+
+        return kubernetes_command.main(argv[1:])
     if argv and not argv[0].startswith("-"):
         return plugin_command.main(argv[0], argv[1:])
     about = (
         "run the OpenFaaS provider alone, for faas-cli to deploy a stack file's functions to as "
-        "processes; carpool provider docker runs them in containers, carpool provider NAME on a "
-        "backend of your own"
+        "processes; carpool provider docker runs them in containers, carpool provider kubernetes "
+        "in a cluster, carpool provider NAME on a backend of your own"
     )
     return _run(_parser("provider", about).parse_args(argv), deploy=False)
 

@@ -1,0 +1,1 @@
+"""Functions as Deployments of a Kubernetes cluster, which is their journal, too."""

@@ -1,0 +1,63 @@
+"""What the API server refuses, as errors of the OpenFaaS API with its own message. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import orjson
+
+from carpool.errors import (
+    BadRequest,
+    BodyTooLarge,
+    CarpoolError,
+    ClientFault,
+    Conflict,
+    NotFound,
+    Overloaded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Expired", "Forbidden", "refusal"]
+
+_UNAUTHORIZED, _GONE, _TOO_MANY, _SERVER_ERRORS = 401, 410, 429, 500
+_SHOWN = 500  # characters of a message that is no Status
+
+
+class Forbidden(ClientFault):
+    """An admission, a quota or the provider's own rights do not let it be."""
+
+    status: ClassVar[int] = 403
+
+
+class Expired(CarpoolError):
+    """The API server has forgotten the version that a watch or a list was to go on from."""
+
+
+_BY_STATUS: Mapping[int, type[ClientFault]] = {
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: BodyTooLarge,
+}
+
+
+def refusal(status: int, body: bytes) -> CarpoolError:
+    """What an answer with such a status means."""
+    said = _message(body) or f"status {status}"
+    if status == _GONE:
+        return Expired(said)
+    if status == _UNAUTHORIZED:
+        return Overloaded(f"the API server does not accept the provider's credentials: {said}")
+    if status == _TOO_MANY or status >= _SERVER_ERRORS:
+        return Overloaded(f"the API server says {status}: {said}", 1.0)
+    return _BY_STATUS.get(status, BadRequest)(f"the API server refused it: {said}")
+
+
+def _message(body: bytes) -> str:
+    try:
+        document = orjson.loads(body)
+        return str(document["message"])
+    except (ValueError, KeyError, TypeError):
+        return body[:_SHOWN].decode("utf-8", "replace").strip()

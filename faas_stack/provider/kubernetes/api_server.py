@@ -1,0 +1,204 @@
+"""Requests to the API server, in JSON as it is: objects are dictionaries, read by the pure modules.
+
+lightkube knows kubeconfig files, service accounts and ways to log in, and makes the HTTP client.
+Its models would cost time and memory on every event of a watch, so they are not used.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import httpx2 as httpx
+import orjson
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from carpool.errors import ConfigError, NotFound, Overloaded, Problem
+from faas_stack.provider.kubernetes.api_errors import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["APPLY", "MERGE", "METADATA", "ApiServer", "collection"]
+
+APPLY = "application/apply-patch+yaml"  # of which JSON is a part
+MERGE = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_JSON = "application/json"
+_TIMEOUT_S = 30.0
+_PAGE = 500  # objects of one answer
+_ERROR_STATUS = 400
+_MANAGER = {"fieldManager": "carpool", "force": "true"}
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+
+def collection(kind: str, namespace: str, name: str = "") -> str:
+    """The path of a namespace's objects of a kind such as ``apps/v1/deployments``, or of one."""
+    group, _, resource = kind.rpartition("/")
+    root = "/api/v1" if group == "v1" else f"/apis/{group}"
+    parts = [root, "namespaces", quote(namespace, safe=""), resource]
+    return "/".join([*parts, quote(name, safe="")] if name else parts)
+
+
+class ApiServer:
+    """A connection to a cluster.
+
+    Args:
+        client: of lightkube's making.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> ApiServer:
+        """By a kubeconfig file, else by the pod's service account, ``KUBECONFIG`` or its default.
+
+        Nothing is sent.
+
+        Raises:
+            ConfigError: none of these says where the cluster is.
+        """
+        try:
+            config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+            chosen = config.get(context)
+            assert chosen is not None  # noqa: S101 - no default was given
+            return cls(AsyncClient(chosen, ConnectionParams(timeout=httpx.Timeout(_TIMEOUT_S))))
+        except (LightkubeConfigError, OSError, KeyError, ValueError, AssertionError) as error:
+            expected = "a kubeconfig file with a cluster and a user"
+            hint = f"{error or 'it has none'}; in a pod the service account is used"
+            raise ConfigError(
+                [Problem("--kubeconfig", str(kubeconfig or ""), expected, hint)]
+            ) from error
+
+    async def get(self, path: str, accept: str = _JSON) -> Object:
+        """One object.
+
+        Raises:
+            NotFound: there is none.
+            CarpoolError: the API server refuses, or cannot be reached.
+        """
+        return await self._call("GET", path, accept=accept)
+
+    async def find(self, path: str, accept: str = _JSON) -> Object | None:
+        """One object, if there is one."""
+        try:
+            return await self.get(path, accept)
+        except NotFound:
+            return None
+
+    async def create(self, path: str, document: Object) -> Object:
+        """Add an object to a collection; as it was stored."""
+        return await self._call("POST", path, document, params={"fieldManager": "carpool"})
+
+    async def replace(self, path: str, document: Object) -> Object:
+        """Store another object of the same name and version; as it was stored."""
+        return await self._call("PUT", path, document, params={"fieldManager": "carpool"})
+
+    async def apply(self, path: str, document: Object) -> Object:
+        """Create an object, or make one that there is so; as it was stored."""
+        return await self._call("PATCH", path, document, content_type=APPLY, params=_MANAGER)
+
+    async def merge(self, path: str, document: Object) -> Object:
+        """Change some fields of an object; as it was stored."""
+        return await self._call("PATCH", path, document, content_type=MERGE)
+
+    async def remove(self, path: str) -> None:
+        """Delete an object, and then what it owns."""
+        await self._call("DELETE", path, params={"propagationPolicy": "Background"})
+
+    async def names(self, path: str, selector: str) -> list[str]:
+        """The names of the objects that a selector chooses; of each only its metadata is read."""
+        listed = await self._call(
+            "GET", path, accept=_METADATA_LIST, params={"labelSelector": selector}
+        )
+        return sorted(item["metadata"]["name"] for item in listed["items"])
+
+    async def list(
+        self, path: str, selector: str, read: Callable[[Object], T]
+    ) -> tuple[list[T], str]:
+        """What is ``read`` of all objects that a selector chooses, and the version to watch from.
+
+        Raises:
+            Expired: it took too long.
+        """
+        found: list[T] = []
+        params = {"labelSelector": selector, "limit": str(_PAGE)}
+        while True:
+            page = await self._call("GET", path, params=params)
+            found += map(read, page["items"])
+            going_on = page["metadata"].get("continue", "")
+            if not going_on:
+                return found, page["metadata"]["resourceVersion"]
+            params["continue"] = going_on
+
+    async def lines(
+        self, path: str, params: Mapping[str, str], silence_s: float | None
+    ) -> AsyncIterator[bytes]:
+        """An answer line by line, as it comes: a watch's events, or what a container prints.
+
+        Args:
+            path: of what is asked for.
+            params: of the query.
+            silence_s: how long nothing may come; None: for ever.
+
+        Raises:
+            CarpoolError: the API server refuses, cannot be reached, or breaks off.
+        """
+        timeout = httpx.Timeout(_TIMEOUT_S, read=silence_s)
+        try:
+            async with self._client.stream("GET", path, params=params, timeout=timeout) as answer:
+                if answer.status_code >= _ERROR_STATUS:
+                    raise refusal(answer.status_code, await answer.aread())
+                rest = b""
+                async for piece in answer.aiter_bytes():
+                    *whole, rest = (rest + piece).split(b"\n")
+                    for line in whole:
+                        yield line
+                if rest:
+                    yield rest
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _unreachable(error) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        document: Object | None = None,
+        *,
+        accept: str = _JSON,
+        content_type: str = _JSON,
+        params: Mapping[str, str] | None = None,
+    ) -> Object:
+        headers = {"accept": accept}
+        body = None
+        if document is not None:
+            body, headers["content-type"] = orjson.dumps(document), content_type
+        try:
+            answer = await self._client.request(
+                method, path, content=body, headers=headers, params=params
+            )
+        except httpx.HTTPError as error:
+            raise _unreachable(error) from error
+        if answer.status_code >= _ERROR_STATUS:
+            raise refusal(answer.status_code, answer.content)
+        read: Object = orjson.loads(answer.content)
+        return read
+
+
+def _unreachable(error: Exception) -> Overloaded:
+    return Overloaded(f"the API server cannot be reached: {error or type(error).__name__}", 1.0)
+
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request

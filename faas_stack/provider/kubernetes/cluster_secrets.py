@@ -1,0 +1,71 @@
+"""The functions' secrets as Secrets of their namespace; a value goes in and is never read."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import NotFound
+from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.names import ID, MANAGED, SELECTOR
+
+if TYPE_CHECKING:
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.namespaces import Namespaces
+
+__all__ = ["SECRETS", "ClusterSecrets"]
+
+SECRETS = "v1/secrets"
+_SELECTOR = f"{SELECTOR},!{ID}"  # not those that are a function's token
+
+
+class ClusterSecrets:
+    """The Secrets that were made by the OpenFaaS API.
+
+    A function may name any Secret of its namespace; this API lists and changes none but its own.
+    """
+
+    def __init__(self, api: ApiServer, namespaces: Namespaces) -> None:
+        self._api = api
+        self._namespaces = namespaces
+
+    async def names(self, namespace: str) -> list[str]:
+        """The names of a namespace's secrets, in order."""
+        self._namespaces.find(namespace)
+        return await self._api.names(collection(SECRETS, namespace), _SELECTOR)
+
+    async def create(self, name: str, namespace: str, value: bytes) -> None:
+        """Add a secret; a file of its name has the value."""
+        self._namespaces.find(namespace)
+        await self._api.create(collection(SECRETS, namespace), _secret(name, value))
+
+    async def update(self, name: str, namespace: str, value: bytes) -> None:
+        """Replace a secret's value, which functions that run see after a while."""
+        path = await self._existing(name, namespace)
+        await self._api.merge(path, {"data": _secret(name, value)["data"]})
+
+    async def remove(self, name: str, namespace: str) -> None:
+        """Delete a secret."""
+        await self._api.remove(await self._existing(name, namespace))
+
+    async def exists(self, name: str, namespace: str) -> bool:
+        """Whether a function can have it."""
+        return await self._api.find(collection(SECRETS, namespace, name), METADATA) is not None
+
+    async def _existing(self, name: str, namespace: str) -> str:
+        self._namespaces.find(namespace)
+        path = collection(SECRETS, namespace, name)
+        found = await self._api.find(path, METADATA)
+        if not found or MANAGED.items() - found["metadata"].get("labels", {}).items():
+            message = f"no secret {name!r} in namespace {namespace!r}"
+            raise NotFound(message)
+        return path
+
+
+def _secret(name: str, value: bytes) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": MANAGED},
+        "data": {name: base64.b64encode(value).decode()},
+    }

@@ -1,0 +1,171 @@
+"""A function of the cluster: what was deployed, its pods, and the calls that wait for one.
+
+A call goes to the one of two ready pods, chosen by chance, that has fewer calls of this provider:
+with several providers, each of which knows its own calls alone, that spreads them nearly as well as
+if each knew all, and without all of them choosing the same pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import NotFound, Overloaded
+from faas_stack.provider.function import Function
+from faas_stack.provider.kubernetes.pod_instance import PodInstance
+from faas_stack.provider.replica import Replica
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from faas_stack.provider.kubernetes.objects import StoredFunction
+    from faas_stack.provider.kubernetes.pod_state import PodState
+
+__all__ = ["REASON", "KubernetesFunction"]
+
+REASON = "kubernetes.reason"  # an annotation that status adds: faas-cli describe shows it
+_MAX_HELD = 4096  # calls waiting for a replica to become ready
+
+
+class KubernetesFunction(Function):
+    """One function of the cluster.
+
+    Attributes:
+        stored: as its Deployment keeps it.
+        removed: whether it is no more.
+    """
+
+    def __init__(self, stored: StoredFunction) -> None:
+        super().__init__(stored.deployment, stored.replicas, stored.created)
+        self.stored = stored
+        self.removed = False
+        self._replicas: dict[str, Replica] = {}
+        self._pods: dict[str, PodInstance] = {}
+        self._ready: list[Replica] = []
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def running(self) -> Sequence[Replica]:
+        """Its pods."""
+        return list(self._replicas.values())
+
+    @property
+    def available(self) -> int:
+        """Pods that can be sent requests."""
+        return len(self._ready)
+
+    @property
+    def pods(self) -> list[PodState]:
+        """What is known of its pods."""
+        return [pod.state for pod in self._pods.values()]
+
+    @property
+    def reason(self) -> str:
+        """Why it has fewer ready pods than it should; empty if it has all, or nothing is known."""
+        if self.available >= self.replicas:
+            return ""
+        told = (f"{pod.name}: {pod.reason}" for pod in self.pods if pod.reason and not pod.leaving)
+        return self.stored.refusal or next(told, "")
+
+    @property
+    def remarks(self) -> Mapping[str, Any]:
+        """Why it is not ready."""
+        if not (reason := self.reason):
+            return {}
+        return {"annotations": {**self.deployment.annotations, REASON: reason}}
+
+    def update(self, stored: StoredFunction) -> None:
+        """Another version of its Deployment."""
+        self.stored = stored
+        self.become(stored.deployment)
+        self.replicas = stored.replicas
+        self._changed()
+
+    def pod_changed(self, state: PodState) -> None:
+        """A pod is new, or another than it was."""
+        pod = self._pods.get(state.name)
+        if pod is None:
+            pod = self._pods[state.name] = PodInstance(state, self._changed)
+            most = self.deployment.options.answer_max_bytes
+            self._replicas[state.name] = Replica(pod, 0, most)
+        pod.update(state)
+        self._replicas[state.name].draining = state.leaving
+        self._changed()
+
+    def pod_gone(self, name: str) -> None:
+        """A pod is no more: what calls it has will never be answered."""
+        if pod := self._pods.pop(name, None):
+            pod.close()
+            self._replicas.pop(name).close()
+            self._changed()
+
+    def remove(self) -> None:
+        """It is no more: no call gets a pod of it, and those that have one keep it."""
+        self.removed = True
+        self._changed()
+
+    def close(self) -> None:
+        """The provider ends."""
+        self.remove()
+        for name in list(self._pods):
+            self.pod_gone(name)
+
+    async def acquire(self, patience_s: float) -> Replica:
+        """A ready pod, waiting for one if there is none.
+
+        Raises:
+            Overloaded: none became ready in time, or none is going to.
+            NotFound: the function was removed meanwhile.
+        """
+        replica = self._choose() or await self._wait(patience_s)
+        replica.in_flight += 1
+        self._pods[replica.instance.name].meet()
+        return replica
+
+    def _choose(self) -> Replica | None:
+        if not self._ready:
+            return None
+        pair = self._ready if len(self._ready) < 3 else random.sample(self._ready, 2)  # noqa: PLR2004 - chance, no secret
+        return min(pair, key=lambda replica: replica.in_flight)
+
+    async def _wait(self, patience_s: float) -> Replica:
+        name = self.deployment.service
+        try:
+            async with asyncio.timeout(patience_s):
+                while True:
+                    if replica := self._choose():
+                        return replica
+                    self._refuse_hopeless()
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiters.append(waiter)
+                    await waiter
+        except TimeoutError:
+            message = f"function {name!r} has no ready replica after {patience_s:g} s"
+            raise Overloaded(self._with_reason(message), 1.0) from None
+
+    def _refuse_hopeless(self) -> None:
+        """Raise if waiting for a ready pod is pointless, or already too many do."""
+        name = self.deployment.service
+        if self.removed:
+            message = f"function {name!r} was removed"
+            raise NotFound(message)
+        live = [pod for pod in self.pods if not pod.leaving]
+        if live and all(pod.failing for pod in live):
+            message = f"function {name!r} keeps failing to start; its logs say more"
+            raise Overloaded(self._with_reason(message))
+        if len(self._waiters) >= _MAX_HELD:
+            message = f"too many requests wait for function {name!r}"
+            raise Overloaded(message, 1.0)
+
+    def _with_reason(self, message: str) -> str:
+        return f"{message}: {self.reason}" if self.reason else message
+
+    def _changed(self) -> None:
+        """Tell those who wait, for whatever reason."""
+        ready = (replica for replica in self._replicas.values() if replica.ready)
+        self._ready = [] if self.removed else list(ready)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,75 @@
+"""What a function's objects are called and by which labels they are found. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "DOCUMENT",
+    "FUNCTION",
+    "ID",
+    "MANAGED",
+    "NAMESPACE_SELECTOR",
+    "REVISION",
+    "SELECTOR",
+    "object_name",
+    "taken_annotations",
+    "taken_labels",
+    "token_secret",
+]
+
+MANAGED = {"app.kubernetes.io/managed-by": "carpool"}
+SELECTOR = "app.kubernetes.io/managed-by=carpool"
+NAMESPACE_SELECTOR = "openfaas=1"  # as `faas-cli namespace create` labels a namespace
+FUNCTION = "faas_function"  # as OpenFaaS labels Deployments and pods
+ID = "com.carpool/id"  # of one Deployment from its creation to its end, updates included
+DOCUMENT = "com.carpool/deployment"
+REVISION = "com.carpool/revision"
+_LENGTH = 63  # of a DNS label, which a Service's name has to be
+_HASH = 8
+_PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_PREFIX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_KEY = re.compile(rf"({_PREFIX}/)?{_PART}")
+_VALUE = re.compile(rf"({_PART})?")
+_OURS = ("com.carpool/", "app.kubernetes.io/managed-by", FUNCTION)
+
+
+def object_name(service: str) -> str:
+    """The name of a function's Deployment and Service.
+
+    A Service's begins with a letter and has 63 characters at most: another name is brought into
+    that form and ends in a hash of the whole, so that no two functions have the same.
+    """
+    if len(service) <= _LENGTH and service[0].isalpha():
+        return service
+    digest = hashlib.sha256(service.encode()).hexdigest()[:_HASH]
+    start = service if service[0].isalpha() else f"f-{service}"
+    return f"{start[: _LENGTH - _HASH - 1].rstrip('-')}-{digest}"
+
+
+def token_secret(service: str) -> str:
+    """The name of the Secret with the token by which a function's sidecars speak to the scaler."""
+    return f"{object_name(service)}.scaler-token"  # a function's name has no dot
+
+
+def taken_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of a function's labels that Kubernetes takes as labels; ours are not a function's."""
+    return {
+        key: value
+        for key, value in labels.items()
+        if _is_key(key) and _VALUE.fullmatch(value) and not key.startswith(_OURS)
+    }
+
+
+def taken_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Those of a function's annotations that Kubernetes takes as annotations."""
+    return {k: v for k, v in annotations.items() if _is_key(k) and not k.startswith(_OURS)}
+
+
+def _is_key(key: str) -> bool:
+    return bool(_KEY.fullmatch(key)) and not key.partition("/")[0].endswith("kubernetes.io")

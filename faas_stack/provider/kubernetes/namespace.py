@@ -1,0 +1,158 @@
+"""The functions of one namespace, as its Deployments and pods are followed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import CarpoolError
+from faas_stack.provider.kubernetes.api_server import collection
+from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+from faas_stack.provider.kubernetes.names import SELECTOR
+from faas_stack.provider.kubernetes.objects import StoredFunction, read_function
+from faas_stack.provider.kubernetes.pod_state import PodState, read_pod
+from faas_stack.provider.kubernetes.watch import Watch
+
+if TYPE_CHECKING:
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+
+__all__ = ["DEPLOYMENTS", "PODS", "NamespaceFunctions"]
+
+log = logging.getLogger(__name__)
+
+DEPLOYMENTS = "apps/v1/deployments"
+PODS = "v1/pods"
+
+
+class NamespaceFunctions:
+    """Keeps the functions of a namespace as the API server has them.
+
+    Attributes:
+        name: of the namespace.
+        functions: by name.
+        watches: what they are known by.
+    """
+
+    def __init__(self, api: ApiServer, name: str) -> None:
+        self.name = name
+        self.functions: dict[str, KubernetesFunction] = {}
+        self._by_id: dict[str, KubernetesFunction] = {}
+        self._pods: dict[str, PodState] = {}
+        self._removed: set[str] = set()
+        self._deployments = Watch(api, collection(DEPLOYMENTS, name), SELECTOR, _function)
+        self._pod_watch = Watch(api, collection(PODS, name), SELECTOR, _pod)
+        self.watches: dict[str, Watch[Any]] = {
+            "deployments": self._deployments,
+            "pods": self._pod_watch,
+        }
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Learn what there is, and follow it from then on.
+
+        Raises:
+            CarpoolError: the API server refuses, or cannot be reached; it is tried again.
+        """
+        try:
+            self._deployments_listed(await self._deployments.first())
+            self._pods_listed(await self._pod_watch.first())
+        finally:
+            create = asyncio.get_running_loop().create_task
+            self._tasks = [
+                create(self._deployments.follow(self._deployments_listed, self.stored, self._gone)),
+                create(
+                    self._pod_watch.follow(self._pods_listed, self._pod_changed, self._pod_gone)
+                ),
+            ]
+
+    def close(self) -> None:
+        """Follow it no longer; its functions are not this provider's any more."""
+        for task in self._tasks:
+            task.cancel()
+        for function in self._by_id.values():
+            function.close()
+
+    def stored(self, stored: StoredFunction) -> KubernetesFunction:
+        """A Deployment is new or another; an older reading than one known changes nothing."""
+        service = stored.deployment.service
+        known = self.functions.get(service)
+        if known and known.stored.uid == stored.uid:
+            if known.stored.version < stored.version:
+                known.update(stored)
+            return known
+        function = KubernetesFunction(stored)
+        if stored.uid in self._removed:
+            return function
+        if known:
+            self._drop(known)
+        self.functions[service] = self._by_id[stored.id] = function
+        for pod in self._pods.values():
+            if pod.id == stored.id:
+                function.pod_changed(pod)
+        return function
+
+    def removed(self, function: KubernetesFunction) -> None:
+        """It was deleted by this provider: what is still said of it is old."""
+        self._removed.add(function.stored.uid)
+        self._drop(function)
+
+    def _drop(self, function: KubernetesFunction) -> None:
+        """It is no function any more; its pods are followed to their end."""
+        if self.functions.get(function.deployment.service) is function:
+            del self.functions[function.deployment.service]
+        function.remove()
+        self._forget(function)
+
+    def _forget(self, function: KubernetesFunction) -> None:
+        if function.removed and not function.pods:
+            self._by_id.pop(function.stored.id, None)
+
+    def _deployments_listed(self, listed: list[StoredFunction]) -> None:
+        there = {each.uid for each in listed}
+        for function in list(self.functions.values()):
+            if function.stored.uid not in there:
+                self._drop(function)
+        self._removed &= there
+        for each in listed:
+            self.stored(each)
+
+    def _gone(self, stored: StoredFunction) -> None:
+        self._removed.discard(stored.uid)
+        function = self.functions.get(stored.deployment.service)
+        if function and function.stored.uid == stored.uid:
+            self._drop(function)
+
+    def _pods_listed(self, listed: list[PodState]) -> None:
+        there = {each.name for each in listed}
+        for name in self._pods.keys() - there:
+            self._pod_gone(self._pods[name])
+        for each in listed:
+            self._pod_changed(each)
+
+    def _pod_changed(self, state: PodState) -> None:
+        self._pods[state.name] = state
+        if function := self._by_id.get(state.id):
+            function.pod_changed(state)
+
+    def _pod_gone(self, state: PodState) -> None:
+        self._pods.pop(state.name, None)
+        if function := self._by_id.get(state.id):
+            function.pod_gone(state.name)
+            self._forget(function)
+
+
+def _function(stored: dict[str, Any]) -> StoredFunction | None:
+    try:
+        return read_function(stored)
+    except (KeyError, ValueError, CarpoolError) as error:
+        name = stored["metadata"]["name"]
+        log.warning("carpool: Deployment %s is no function that can be read: %s", name, error)
+        return None
+
+
+def _pod(pod: dict[str, Any]) -> PodState | None:
+    try:
+        return read_pod(pod)
+    except KeyError:
+        return None

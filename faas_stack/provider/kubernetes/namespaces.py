@@ -1,0 +1,118 @@
+"""Which namespaces functions are in: the default one, and all that are labelled ``openfaas=1``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, CarpoolError
+from faas_stack.provider.kubernetes.api_errors import Forbidden
+from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
+from faas_stack.provider.kubernetes.namespace import NamespaceFunctions
+from faas_stack.provider.kubernetes.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+
+__all__ = ["Namespaces"]
+
+log = logging.getLogger(__name__)
+
+_PATH = "/api/v1/namespaces"
+
+
+class Namespaces:
+    """Follows the namespaces, and the functions in each.
+
+    Args:
+        api: of the cluster.
+        default: the namespace of functions that name none, labelled or not.
+    """
+
+    def __init__(self, api: ApiServer, default: str) -> None:
+        self._api = api
+        self.default = default
+        self._open: dict[str, NamespaceFunctions] = {}
+        self._watch = Watch(
+            api, _PATH, NAMESPACE_SELECTOR, lambda found: str(found["metadata"]["name"])
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Learn what there is, and follow it from then on.
+
+        Raises:
+            CarpoolError: the default namespace cannot be read.
+        """
+        home = self._open[self.default] = NamespaceFunctions(self._api, self.default)
+        await home.open()
+        try:
+            others = await self._watch.first()
+        except Forbidden:
+            log.warning("carpool: namespaces may not be listed: functions are in %s", self.default)
+            return
+        for name in others:
+            with contextlib.suppress(CarpoolError):  # it is tried again, and its watches say why
+                await self._add(name)
+        self._start(self._watch.follow(self._listed, self._added, self._gone))
+
+    def __iter__(self) -> Iterator[NamespaceFunctions]:
+        """Those that functions are in, in order of name."""
+        return iter([self._open[name] for name in sorted(self._open)])
+
+    def get(self, name: str) -> NamespaceFunctions | None:
+        """The namespace of that name, if functions may be in it."""
+        return self._open.get(name)
+
+    def find(self, name: str) -> NamespaceFunctions:
+        """The namespace of that name.
+
+        Raises:
+            BadRequest: no functions may be in it.
+        """
+        if found := self._open.get(name):
+            return found
+        message = (
+            f"namespace = {name!r}: expected one that is labelled {NAMESPACE_SELECTOR}; "
+            f"kubectl label namespace NAME {NAMESPACE_SELECTOR}"
+        )
+        raise BadRequest(message)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        for namespace in self._open.values():
+            namespace.close()
+
+    async def _add(self, name: str) -> None:
+        if name not in self._open:
+            namespace = self._open[name] = NamespaceFunctions(self._api, name)
+            await namespace.open()
+
+    def _added(self, name: str) -> None:
+        if name not in self._open:
+            self._start(self._try(name))
+
+    async def _try(self, name: str) -> None:
+        with contextlib.suppress(CarpoolError):
+            await self._add(name)
+
+    def _gone(self, name: str) -> None:
+        if name != self.default and (namespace := self._open.pop(name, None)):
+            namespace.close()
+
+    def _listed(self, names: list[str]) -> None:
+        for name in self._open.keys() - set(names):
+            self._gone(name)
+        for name in names:
+            self._added(name)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,185 @@
+"""A function as objects of Kubernetes, and these as a function again. Pure.
+
+Everything that a provider has to know of a function is in its Deployment: what was deployed is an
+annotation of it. So providers keep nothing, and any number of them serve the same functions.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from faas_stack.provider.container_environment import PORT
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.kubernetes.names import (
+    DOCUMENT,
+    FUNCTION,
+    ID,
+    MANAGED,
+    REVISION,
+    object_name,
+    taken_annotations,
+    taken_labels,
+    token_secret,
+)
+from faas_stack.provider.kubernetes.pod_template import pod_spec
+from faas_stack.provider.scaler_access import as_run, own_token, takes_part
+from sidecar.options import SCALER_SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.kubernetes.options import KubernetesOptions
+
+__all__ = ["StoredFunction", "dependents", "manifest", "read_function"]
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFunction:
+    """A function as a Deployment keeps it.
+
+    Attributes:
+        id: of the Deployment's pods, from its creation to its end.
+        uid: of the Deployment.
+        version: of what was read; a later reading has a larger one.
+        deployment: what was deployed.
+        replicas: how many there should be.
+        created: when it was deployed first.
+        refusal: why Kubernetes makes no pods of it, as a quota or an admission says; or empty.
+    """
+
+    id: str
+    uid: str
+    version: int
+    deployment: Deployment
+    replicas: int
+    created: datetime
+    refusal: str = ""
+
+
+def manifest(
+    deployment: Deployment, replicas: int, identity: str, options: KubernetesOptions
+) -> Object:
+    """The Deployment of a function.
+
+    Args:
+        deployment: what is deployed.
+        replicas: how many there should be.
+        identity: of its pods; the same for all updates.
+        options: how functions are run.
+
+    Raises:
+        ConfigError: something in it cannot be read.
+    """
+    scaled = options.scaler is not None and takes_part(deployment)
+    run = as_run(deployment, options.scaler.address) if options.scaler and scaled else deployment
+    found_by = {FUNCTION: deployment.service, ID: identity}
+    labels = {**taken_labels(deployment.labels), **MANAGED, **found_by}
+    document = {"service": deployment.service, **deployment.to_json()}
+    template = {
+        "metadata": {
+            "labels": labels,
+            "annotations": {**taken_annotations(deployment.annotations), REVISION: deployment.uid},
+        },
+        "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else ""),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": object_name(deployment.service),
+            "namespace": deployment.namespace,
+            "labels": labels,
+            "annotations": {DOCUMENT: orjson.dumps(document).decode()},
+        },
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": found_by},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "template": template,
+        },
+    }
+
+
+def dependents(
+    deployment: Deployment, owner: Mapping[str, Any], options: KubernetesOptions
+) -> list[Object]:
+    """What goes with a Deployment, and is removed with it: its Service, and its scaler token.
+
+    Args:
+        deployment: what was deployed.
+        owner: the metadata of the Deployment, as it was stored.
+        options: how functions are run.
+    """
+    found_by = {FUNCTION: deployment.service, ID: owner["labels"][ID]}
+    metadata = {
+        "namespace": deployment.namespace,
+        "labels": {**MANAGED, **found_by},
+        "ownerReferences": [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": owner["name"],
+                "uid": owner["uid"],
+            }
+        ],
+    }
+    service: Object = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": owner["name"], **metadata},
+        "spec": {
+            "clusterIP": "None",
+            "selector": found_by,
+            "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
+        },
+    }
+    if options.scaler is None or not takes_part(deployment):
+        return [service]
+    token = base64.b64encode(own_token(options.scaler.token, deployment)).decode()
+    secret: Object = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": token_secret(deployment.service), **metadata},
+        "data": {SCALER_SECRET: token},
+    }
+    return [service, secret]
+
+
+def read_function(stored: Mapping[str, Any]) -> StoredFunction:
+    """The function that a Deployment is of.
+
+    Raises:
+        KeyError: it is no function's.
+        CarpoolError: it is one that this version of Carpool cannot read.
+    """
+    metadata, spec = stored["metadata"], stored["spec"]
+    document = orjson.loads(metadata["annotations"][DOCUMENT])
+    document["namespace"] = metadata["namespace"]
+    conditions = stored.get("status", {}).get("conditions", ())
+    return StoredFunction(
+        id=metadata["labels"][ID],
+        uid=metadata["uid"],
+        version=int(metadata["resourceVersion"]),
+        deployment=Deployment.from_json(orjson.dumps(document)),
+        replicas=spec.get("replicas", 1),
+        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        refusal=next(
+            (
+                condition.get("message", "")
+                for condition in conditions
+                if condition["type"] == "ReplicaFailure" and condition["status"] == "True"
+            ),
+            "",
+        ),
+    )

@@ -1,0 +1,46 @@
+"""How a provider runs functions in a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faas_stack.partition.resources import GPU_LIMIT
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+
+__all__ = ["ClusterScaler", "KubernetesOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterScaler:
+    """How sidecars reach the scaler.
+
+    Attributes:
+        address: as they name it.
+        token: of the scaler; each function is given one that is made of it.
+    """
+
+    address: str
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesOptions:
+    """How functions are run.
+
+    Attributes:
+        namespace: of functions that name none.
+        user: the numeric user that functions run as; never 0.
+        image_pull_policy: ``Always``, ``IfNotPresent`` or ``Never``; empty: Kubernetes chooses.
+        gpu_resource: what nodes call a GPU, or a share of one.
+        gpu_slots: how many such shares a GPU has.
+        patience_s: how long a call waits for a replica to become ready.
+        scaler: what decides how many instances functions with a scaling policy have; None: nobody.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+    user: int = 1000  # of the images that Carpool's templates make
+    image_pull_policy: str = ""
+    gpu_resource: str = GPU_LIMIT
+    gpu_slots: int = 1
+    patience_s: float = 60.0
+    scaler: ClusterScaler | None = None

@@ -1,0 +1,258 @@
+"""The functions there should be, as Deployments of a cluster: `Orchestrator` over the API server.
+
+Nothing is kept here but what watches have told. Every change is a request to the API server, which
+is answered when it was stored; Kubernetes brings it about. So providers may come, go and be many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets as randomness
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
+from carpool.validation.problems import Problems, nearest
+from faas_stack.provider.function import initial_replicas
+from faas_stack.provider.kubernetes.api_server import METADATA, collection
+from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
+from faas_stack.provider.kubernetes.names import ID, MANAGED, object_name
+from faas_stack.provider.kubernetes.namespace import DEPLOYMENTS, PODS
+from faas_stack.provider.kubernetes.namespaces import Namespaces
+from faas_stack.provider.kubernetes.objects import dependents, manifest, read_function
+from faas_stack.provider.kubernetes.pod_logs import PodLogs
+from faas_stack.provider.kubernetes.pod_state import DELETION_COST
+from faas_stack.provider.kubernetes.watch_metrics import WatchMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+    from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+    from faas_stack.provider.kubernetes.options import KubernetesOptions
+    from faas_stack.provider.logs import LogLine, LogQuery
+    from faas_stack.provider.replica import Replica
+
+__all__ = ["KubernetesOrchestrator"]
+
+_MOST = 150_000  # pods of a cluster, by Kubernetes's own account of what it carries
+_TRIES = 5  # of an update that another one overtakes
+_FIRST = "-1"  # of deletion costs: without one it is 0
+_KINDS = {"Service": "v1/services", "Secret": "v1/secrets"}
+
+
+class KubernetesOrchestrator:
+    """All functions of a provider over a cluster.
+
+    Args:
+        api: of the cluster.
+        options: how functions are run.
+    """
+
+    def __init__(self, api: ApiServer, options: KubernetesOptions) -> None:
+        self._api = api
+        self._options = options
+        self.default_namespace = options.namespace
+        self._namespaces = Namespaces(api, options.namespace)
+        self.secrets = ClusterSecrets(api, self._namespaces)
+        self.collectors = [WatchMetrics(self._namespaces)]
+        self._starting: dict[str, asyncio.Task[None]] = {}
+
+    def about(self) -> dict[str, Any]:
+        """That it is Kubernetes, and where the scaler is."""
+        scaler = self._options.scaler
+        return {"orchestration": "kubernetes", **({"scaler": scaler.address} if scaler else {})}
+
+    async def open(self) -> None:
+        """Learn what the cluster has, and follow it.
+
+        Raises:
+            CarpoolError: it cannot be reached, or refuses.
+        """
+        await self._namespaces.open()
+
+    def find(self, name: str, namespace: str) -> KubernetesFunction:
+        """The function of that name.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if function := self.get(name, namespace):
+            return function
+        there = self._namespaces.get(namespace)
+        hint = nearest(name, there.functions) if there else ""
+        message = f"no function {name!r} in namespace {namespace!r}"
+        raise NotFound(f"{message}; {hint}" if hint else message)
+
+    def get(self, name: str, namespace: str) -> KubernetesFunction | None:
+        """The function of that name, if there is one."""
+        there = self._namespaces.get(namespace)
+        return there.functions.get(name) if there else None
+
+    def all(self, namespace: str | None = None) -> list[KubernetesFunction]:
+        """The functions of a namespace, or all; in order of name."""
+        chosen = (each for each in self._namespaces if namespace in (None, each.name))
+        found = [function for each in chosen for function in each.functions.values()]
+        return sorted(found, key=lambda f: (f.deployment.service, f.deployment.namespace))
+
+    def namespaces(self) -> list[str]:
+        """The default namespace and every other that is labelled for functions."""
+        return [namespace.name for namespace in self._namespaces]
+
+    async def deploy(self, deployment: Deployment) -> KubernetesFunction:
+        """Add a function.
+
+        Raises:
+            Conflict: there is one of that name.
+            CarpoolError: the cluster refuses it, and why.
+        """
+        namespace = self._namespaces.find(deployment.namespace)
+        replicas = self._initial_replicas(deployment)
+        document = manifest(deployment, replicas, randomness.token_hex(8), self._options)
+        await self._check_secrets(deployment)
+        path = collection(DEPLOYMENTS, deployment.namespace)
+        try:
+            stored = await self._api.create(path, document)
+        except Conflict:
+            message = (
+                f"function {deployment.service!r} exists in namespace "
+                f"{deployment.namespace!r}; update it with PUT"
+            )
+            raise Conflict(message) from None
+        try:
+            await self._apply_dependents(deployment, stored)
+        except CarpoolError:
+            with suppress(CarpoolError):
+                await self._api.remove(f"{path}/{stored['metadata']['name']}")
+            raise
+        return namespace.stored(read_function(stored))
+
+    async def update(self, deployment: Deployment) -> None:
+        """Replace a function, pod by pod.
+
+        Raises:
+            NotFound: there is none of that name.
+            CarpoolError: the cluster refuses the new one; the old one stays.
+        """
+        function = self.find(deployment.service, deployment.namespace)
+        manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
+        await self._check_secrets(deployment)
+        stored = await self._replace(deployment, _TRIES)
+        self._namespaces.find(deployment.namespace).stored(read_function(stored))
+
+    async def scale(self, name: str, namespace: str, replicas: int) -> None:
+        """Set how many replicas a function has.
+
+        Raises:
+            NotFound: there is no such function.
+            BadRequest: not a number of replicas, or more than any cluster has.
+        """
+        if not 0 <= replicas <= _MOST:
+            message = (
+                f"replicas = {replicas}: expected a whole number of at least 0, at most {_MOST}"
+            )
+            raise BadRequest(message)
+        function = self.find(name, namespace)
+        if replicas < function.available:
+            await self._mark_idle(function, replicas)
+        path = collection(DEPLOYMENTS, namespace, object_name(name))
+        scaled = await self._api.merge(f"{path}/scale", {"spec": {"replicas": replicas}})
+        version = int(scaled["metadata"]["resourceVersion"])  # it is the Deployment's
+        function.update(replace(function.stored, replicas=replicas, version=version))
+
+    async def remove(self, name: str, namespace: str) -> None:
+        """Take a function away; its pods answer what they have.
+
+        Raises:
+            NotFound: there is no such function.
+        """
+        function = self.find(name, namespace)
+        with suppress(NotFound):
+            await self._api.remove(collection(DEPLOYMENTS, namespace, object_name(name)))
+        self._namespaces.find(namespace).removed(function)
+
+    async def acquire(self, function: KubernetesFunction) -> Replica:
+        """A ready pod for one call, after a scale from zero if need be; the caller releases it.
+
+        Raises:
+            Overloaded: none became ready in time, or none is going to.
+            NotFound: the function was removed meanwhile.
+        """
+        if not function.replicas and not function.removed:
+            await self._start(function)
+        return await function.acquire(self._options.patience_s)
+
+    def lines(self, function: KubernetesFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
+        """What its pods have printed, and print if the query follows."""
+        return PodLogs(self._api, function, query).lines()
+
+    async def close(self) -> None:
+        """Follow the cluster no more; functions go on."""
+        self._namespaces.close()
+        await self._api.close()
+
+    def _initial_replicas(self, deployment: Deployment) -> int:
+        return initial_replicas(deployment, scaled=self._options.scaler is not None)
+
+    async def _check_secrets(self, deployment: Deployment) -> None:
+        """Refuse secrets that do not exist: a pod would wait for them without end."""
+        problems = Problems()
+        for name in deployment.secrets:
+            if not await self.secrets.exists(name, deployment.namespace):
+                problems.add("secrets", name, "an existing secret", "create it first")
+        problems.raise_if_any()
+
+    async def _replace(self, deployment: Deployment, tries: int) -> dict[str, Any]:
+        """Store a new version of a function's Deployment.
+
+        Raises:
+            Conflict: other changes have come between as often as it was tried.
+        """
+        path = collection(DEPLOYMENTS, deployment.namespace, object_name(deployment.service))
+        live = await self._api.get(path)
+        replicas = max(live["spec"].get("replicas", 1), self._initial_replicas(deployment))
+        identity = live["metadata"]["labels"][ID]
+        document = manifest(deployment, replicas, identity, self._options)
+        document["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+        await self._apply_dependents(deployment, live)
+        try:
+            return await self._api.replace(path, document)
+        except Conflict:
+            if tries > 1:
+                return await self._replace(deployment, tries - 1)
+            raise
+
+    async def _apply_dependents(self, deployment: Deployment, stored: dict[str, Any]) -> None:
+        for document in dependents(deployment, stored["metadata"], self._options):
+            name = document["metadata"]["name"]
+            path = collection(_KINDS[document["kind"]], deployment.namespace, name)
+            there = await self._api.find(path, METADATA)
+            if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
+                message = f"{document['kind']} {name!r} exists and is no function's"
+                raise Conflict(message)
+            await self._api.apply(path, document)
+
+    async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
+        """Say which pods to take away: those with the fewest calls, of all that are ready."""
+        ready = sorted((r for r in function.running if r.ready), key=lambda r: -r.in_flight)
+        costs = {pod.name: pod.deletion_cost for pod in function.pods}
+        wanted = {r.instance.name: "" if n < left else _FIRST for n, r in enumerate(ready)}
+        changed = {name: cost for name, cost in wanted.items() if costs.get(name, "") != cost}
+        marks = (self._mark(function, name, cost) for name, cost in changed.items())
+        await asyncio.gather(*marks, return_exceptions=True)  # a pod may be gone; it is a hint
+
+    async def _mark(self, function: KubernetesFunction, pod: str, cost: str) -> None:
+        path = collection(PODS, function.deployment.namespace, pod)
+        await self._api.merge(path, {"metadata": {"annotations": {DELETION_COST: cost or None}}})
+
+    async def _start(self, function: KubernetesFunction) -> None:
+        """Scale a function from zero, once for all calls that wait for it."""
+        deployment, key = function.deployment, function.stored.uid
+        if key not in self._starting:
+            replicas = max(1, self._initial_replicas(deployment))
+            work = self.scale(deployment.service, deployment.namespace, replicas)
+            task = self._starting[key] = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(lambda _: self._starting.pop(key, None))
+        await asyncio.shield(self._starting[key])

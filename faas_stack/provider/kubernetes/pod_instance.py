@@ -1,0 +1,131 @@
+"""A pod as the instance that calls are sent to.
+
+Whether it is ready is what the kubelet found, as the pod's object says. The provider asks the
+instance itself only where that is not enough: when it is called first (whether it may be sent a
+call twice), when a call could not reach it, and when it is ready no longer (whether it is silent).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from carpool import wire
+from carpool.http.client import ConnectionFailed, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faas_stack.provider.kubernetes.pod_state import PodState
+
+__all__ = ["PodInstance"]
+
+_REPEATABLE = wire.REPEATABLE_HEADER.encode()
+_ANSWERS_WITHIN_S = 2.0
+_ASK_AGAIN_S = 0.5
+_SILENT_PROBES = 2
+
+
+class PodInstance:
+    """One pod of a function.
+
+    Args:
+        state: what is known of it.
+        changed: called when it may be called again, or not any more.
+    """
+
+    confined = ""
+
+    def __init__(self, state: PodState, changed: Callable[[], None]) -> None:
+        self.state = state
+        self.repeatable = False
+        self._changed = changed
+        self._suspected = False
+        self._was_ready = state.ready
+        self._unanswered = 0
+        self._known = False
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The pod's."""
+        return self.state.name
+
+    @property
+    def address(self) -> str:
+        """Where it takes requests."""
+        return self.state.address
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be sent requests now."""
+        return self.state.ready and not self._suspected
+
+    @property
+    def failing(self) -> bool:
+        """Whether it cannot start as it is."""
+        return self.state.failing
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready, as far as Kubernetes says."""
+        return self.state.reason
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has been ready and does not answer at all any more."""
+        return self._was_ready and self._unanswered >= _SILENT_PROBES
+
+    def update(self, state: PodState) -> None:
+        """Another version of the pod."""
+        before, self.state = self.state, state
+        self._was_ready = self._was_ready or state.ready
+        if state.ready:
+            self._unanswered = 0
+        if before.restarts != state.restarts:
+            self._was_ready = state.ready
+        if before.ready and not state.ready and not state.leaving:
+            self._ask()
+
+    def meet(self) -> None:
+        """It gets a call: the first one has to know whether it may be sent again."""
+        if not self._known:
+            self._ask()
+
+    def suspect(self) -> None:
+        """A request could not reach it: not ready until it has answered again."""
+        self._suspected = True
+        self._changed()
+        self._ask()
+
+    def close(self) -> None:
+        """It is no more."""
+        if self._asking:
+            self._asking.cancel()
+
+    def _ask(self) -> None:
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._until_it_answers())
+
+    async def _until_it_answers(self) -> None:
+        while True:
+            if self.address and await self._answers():
+                self._known = True
+                if self._suspected:
+                    self._suspected = False
+                    self._changed()
+                return
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _answers(self) -> bool:
+        pool = Pool(self.address, max_connections=1)
+        try:
+            answer = await pool.request("GET", "/_/ready", timeout_s=_ANSWERS_WITHIN_S)
+        except (ConnectionFailed, TimeoutError):
+            self._unanswered += 1
+            return False
+        finally:
+            pool.close()
+        self._unanswered = 0
+        self.repeatable = answer.header(_REPEATABLE) is not None
+        return True

@@ -1,0 +1,110 @@
+"""What a pod's object says of the instance in it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from faas_stack.provider.container_environment import PORT
+from faas_stack.provider.kubernetes.names import ID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DELETION_COST", "PodState", "read_pod"]
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+# Why a container waits, where to wait longer is of no use: nothing becomes ready without a change.
+_HOPELESS = frozenset(
+    (
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    )
+)
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """An instance.
+
+    Attributes:
+        name, namespace: of the pod.
+        id: of the function's Deployment.
+        address: where it takes requests; empty: nowhere yet.
+        ready: whether it can be sent requests.
+        leaving: whether it was told to end, or has ended.
+        failing: whether it cannot start as it is.
+        reason: why it is not ready, as far as Kubernetes says; or empty.
+        restarts: how often its container was started again.
+        deletion_cost: what was said of whether to remove it first.
+    """
+
+    name: str
+    namespace: str
+    id: str
+    address: str = ""
+    ready: bool = False
+    leaving: bool = False
+    failing: bool = False
+    reason: str = ""
+    restarts: int = 0
+    deletion_cost: str = ""
+
+
+def read_pod(pod: Mapping[str, Any]) -> PodState:
+    """The instance in a pod.
+
+    Raises:
+        KeyError: it is no function's.
+    """
+    metadata, status = pod["metadata"], pod.get("status", {})
+    conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
+    container: Mapping[str, Any] = next(iter(status.get("containerStatuses", ())), {})
+    ip = status.get("podIP", "")
+    leaving = "deletionTimestamp" in metadata or status.get("phase") in ("Succeeded", "Failed")
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    waiting = container.get("state", {}).get("waiting", {})
+    return PodState(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        id=metadata["labels"][ID],
+        address=_address(ip),
+        ready=ready and bool(ip) and not leaving,
+        leaving=leaving,
+        failing=waiting.get("reason") in _HOPELESS,
+        reason="" if ready else _reason(conditions, container, waiting),
+        restarts=container.get("restartCount", 0),
+        deletion_cost=metadata.get("annotations", {}).get(DELETION_COST, ""),
+    )
+
+
+def _address(ip: str) -> str:
+    if not ip:
+        return ""
+    return f"[{ip}]:{PORT}" if ":" in ip else f"{ip}:{PORT}"
+
+
+def _reason(
+    conditions: Mapping[str, Mapping[str, str]],
+    container: Mapping[str, Any],
+    waiting: Mapping[str, str],
+) -> str:
+    """What the scheduler, the image or the last end of the container has to say."""
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return _joined(scheduled.get("reason", ""), scheduled.get("message", ""))
+    ended = container.get("lastState", {}).get("terminated", {})
+    last = f"ended with {ended.get('exitCode')} ({ended.get('reason')})" if ended else ""
+    if waiting.get("reason", "ContainerCreating") not in _STARTING:
+        return _joined(waiting["reason"], last or waiting.get("message", ""))
+    return last
+
+
+def _joined(reason: str, message: str) -> str:
+    return f"{reason}: {message}" if message else reason

@@ -1,0 +1,134 @@
+"""From a deployment to the pod that runs an instance of it. Pure.
+
+The pod passes the Pod Security Standard ``restricted``. Where it is taken away it gets no new calls
+for `DRAIN_S` before its process is told to end: as long as every provider may take to hear of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from carpool.validation.problems import Problems
+from faas_stack.partition.resources import Resources
+from faas_stack.provider import container_environment
+from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.container_environment import PORT, SECRETS
+from faas_stack.provider.kubernetes.quantities import node_selector, pod_resources
+from sidecar.options import SCALER_SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faas_stack.provider.deployment import Deployment
+    from faas_stack.provider.kubernetes.options import KubernetesOptions
+
+__all__ = ["CONTAINER", "DRAIN_S", "pod_spec"]
+
+CONTAINER = "function"
+DRAIN_S = 3
+_LONGEST_CALL_S = 300  # that a pod which is taken away is granted to end
+_FILE = 0o444
+_READY, _ALIVE = "/_/ready", "/_/health"
+_READY_PATH = "com.openfaas.ready.http.path"  # annotations of OpenFaaS
+_ALIVE_PATH = "com.openfaas.health.http.path"
+_TMP = "/tmp"  # noqa: S108 - inside the container
+
+
+def pod_spec(deployment: Deployment, options: KubernetesOptions, token: str = "") -> dict[str, Any]:
+    """What runs one instance.
+
+    Args:
+        deployment: with the scaler's additions, if there are any.
+        options: how functions are run.
+        token: the Secret with the function's own scaler token; empty: it has none.
+
+    Raises:
+        ConfigError: limits, requests or constraints that cannot be read; all of them.
+    """
+    problems = Problems()
+    each = problems.attempt(lambda: Resources.of(deployment)) or Resources()
+    selector = node_selector(deployment.constraints, problems)
+    problems.raise_if_any()
+    mounts, volumes = _volumes(deployment, token)
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _grace_s(deployment),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": options.user,
+            "fsGroup": options.user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **({"nodeSelector": selector} if selector else {}),
+        **({"volumes": volumes} if volumes else {}),
+        "containers": [
+            {
+                "name": CONTAINER,
+                "image": deployment.image,
+                **(
+                    {"imagePullPolicy": options.image_pull_policy}
+                    if options.image_pull_policy
+                    else {}
+                ),
+                "env": _env(container_environment.of(deployment, each, {})),
+                "ports": [{"name": "http", "containerPort": PORT}],
+                "resources": pod_resources(deployment, each, options),
+                "volumeMounts": mounts,
+                "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_S}}},
+                **_probes(deployment.annotations),
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "readOnlyRootFilesystem": deployment.read_only_root,
+                },
+            }
+        ],
+    }
+
+
+def _env(variables: Mapping[str, str]) -> list[dict[str, str]]:
+    """With every ``$`` doubled, as Kubernetes would otherwise replace ``$(NAME)`` in values."""
+    return [{"name": k, "value": v.replace("$", "$$")} for k, v in variables.items()]
+
+
+def _probes(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Asked for readiness every second; alive is what answers at all, in 30 s after its start."""
+    ready, alive = annotations.get(_READY_PATH, _READY), annotations.get(_ALIVE_PATH, _ALIVE)
+    return {
+        "readinessProbe": {
+            "httpGet": {"path": ready, "port": PORT},
+            "periodSeconds": 1,
+            "timeoutSeconds": 2,
+            "failureThreshold": 2,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": alive, "port": PORT},
+            "initialDelaySeconds": 30,
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+    }
+
+
+def _volumes(
+    deployment: Deployment, token: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Mounts and volumes: the secrets in one folder, and scratch where the root is read-only."""
+    mounts, volumes = [], []
+    names = [name for name in deployment.secrets if not (token and name == SCALER_SECRET)]
+    sources = [{"secret": {"name": name}} for name in (*names, token) if name]
+    if sources:
+        projected = {"defaultMode": _FILE, "sources": sources}
+        volumes.append({"name": "secrets", "projected": projected})
+        mounts.append({"name": "secrets", "mountPath": SECRETS, "readOnly": True})
+    if deployment.read_only_root:
+        volumes.append({"name": "tmp", "emptyDir": {"sizeLimit": "256Mi"}})
+        mounts.append({"name": "tmp", "mountPath": _TMP})
+    return mounts, volumes
+
+
+def _grace_s(deployment: Deployment) -> int:
+    return DRAIN_S + math.ceil(min(call_limit_s(deployment), _LONGEST_CALL_S))

@@ -1,0 +1,30 @@
+"""What the provider asks of the API server, as the rules of RBAC that have to allow it.
+
+The chart's Roles are these and no more; its test compares them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CLUSTER_RULES", "NAMESPACE_RULES"]
+
+# In each namespace of functions.
+NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
+    {
+        "apiGroups": ["apps"],
+        "resources": ["deployments"],
+        "verbs": ["create", "delete", "get", "list", "update", "watch"],
+    },
+    {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch", "watch"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["create", "get", "patch"]},
+    {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "verbs": ["create", "delete", "get", "list", "patch"],
+    },
+)
+# In the cluster; without them functions are in the default namespace alone.
+CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
+)

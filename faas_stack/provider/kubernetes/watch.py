@@ -1,0 +1,132 @@
+"""Following a collection of objects: listed once, and from then on every change.
+
+A watch goes on from the last version that was seen. It may end at any event, with status 200 and
+without an error: that means nothing. Where the API server has forgotten that version (410), or a
+watch says so in an event, the collection is listed again. What is in it stays known meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import orjson
+
+from carpool.backoff import Backoff
+from carpool.errors import CarpoolError
+from faas_stack.provider.kubernetes.api_errors import Expired, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faas_stack.provider.kubernetes.api_server import ApiServer
+
+__all__ = ["Watch"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SPAN_S = 60  # one watch; with a bookmark near its end, it goes on from there
+_SILENCE_S = _SPAN_S + 15.0  # longer without an event: the connection is dead
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _HEALTHY_S = 0.05, 10.0, 5.0
+
+
+class Watch(Generic[T]):
+    """Follows one collection, until its task is cancelled.
+
+    Args:
+        api: where it is.
+        path: of the collection.
+        selector: by labels; empty: all.
+        read: what is kept of an object; None of one that is not ours.
+
+    Attributes:
+        listings: how often the whole collection was read.
+        ends: how often a watch has ended and was begun again.
+        failed: why it is not followed now; or empty.
+    """
+
+    def __init__(
+        self, api: ApiServer, path: str, selector: str, read: Callable[[dict[str, Any]], T | None]
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._selector = selector
+        self._read = read
+        self._version = ""
+        self.listings = 0
+        self.ends = 0
+        self.failed = ""
+
+    async def first(self) -> list[T]:
+        """All there is now; `follow` goes on from here.
+
+        Raises:
+            CarpoolError: the API server refuses, or cannot be reached.
+        """
+        found, self._version = await self._api.list(self._path, self._selector, self._read)
+        self.listings += 1
+        return [each for each in found if each is not None]
+
+    async def follow(
+        self,
+        listed: Callable[[list[T]], object],
+        changed: Callable[[T], object],
+        gone: Callable[[T], object],
+    ) -> None:
+        """Tell of every change, for ever.
+
+        Args:
+            listed: told all there is, when changes may have been missed.
+            changed: told of an object that is new or another.
+            gone: told of an object that is no more.
+        """
+        loop, backoff = (
+            asyncio.get_running_loop(),
+            Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S, _HEALTHY_S),
+        )
+        while True:
+            began, version = loop.time(), self._version
+            try:
+                if not self._version:
+                    listed(await self.first())
+                await self._events(changed, gone)
+                self._went_on("")
+            except Expired:
+                self._version = ""
+            except CarpoolError as error:
+                self._went_on(str(error))
+            self.ends += 1
+            lived_s = _HEALTHY_S if self._version != version else loop.time() - began
+            await asyncio.sleep(backoff.after(lived_s))
+
+    def _went_on(self, failed: str) -> None:
+        if failed and not self.failed:
+            log.warning("carpool: %s is not followed: %s", self._path, failed)
+        self.failed = failed
+
+    async def _events(self, changed: Callable[[T], object], gone: Callable[[T], object]) -> None:
+        """Tell of changes until the watch ends.
+
+        Raises:
+            Expired: the whole collection has to be read again.
+        """
+        params = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "labelSelector": self._selector,
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(_SPAN_S),
+        }
+        async for line in self._api.lines(self._path, params, _SILENCE_S):
+            event = orjson.loads(line)
+            kind, stored = event["type"], event["object"]
+            if kind == "ERROR":
+                raise refusal(int(stored.get("code", 500)), orjson.dumps(stored))
+            self._version = stored["metadata"]["resourceVersion"]
+            self.failed = ""
+            if kind == "BOOKMARK" or (known := self._read(stored)) is None:
+                continue
+            (gone if kind == "DELETED" else changed)(known)

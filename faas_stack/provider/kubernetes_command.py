@@ -1,0 +1,118 @@
+"""``carpool provider kubernetes``: an OpenFaaS provider whose functions are Deployments.
+
+Functions outlive it, and any number of providers serve the same ones: a provider keeps nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import uvloop
+
+from carpool.address import Address
+from carpool.errors import ConfigError, Problem
+from carpool.validation.problems import Problems
+from faas_stack.interrupts import say, serve_until_interrupted
+from faas_stack.partition.resources import GPU_LIMIT
+from faas_stack.provider import credential_options, standalone
+from faas_stack.provider.app import Options, Provider
+from faas_stack.provider.credential_options import Access
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE
+from faas_stack.provider.kubernetes.api_server import ApiServer
+from faas_stack.provider.kubernetes.options import ClusterScaler, KubernetesOptions
+from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
+
+__all__ = ["main"]
+
+_POLICIES = ("Always", "IfNotPresent", "Never")
+
+
+def main(argv: list[str]) -> int:
+    """``carpool provider kubernetes``."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    args = _parser().parse_args(argv)
+    standalone.check(args)
+    return uvloop.run(_serve(args, _options(args)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="carpool provider kubernetes",
+        description="run an OpenFaaS provider whose functions are Deployments of a Kubernetes "
+        "cluster: the one it runs in, or that of a kubeconfig file",
+    )
+    standalone.add_listen_flags(parser)
+    credential_options.add_flags(parser)
+    standalone.add_scaler_flag(parser)
+    add = parser.add_argument
+    made_from = "with the scaler's token, of which functions get their own"
+    add("--scaler-token-file", type=Path, metavar="FILE", help=made_from)
+    add("--namespace", default=DEFAULT_NAMESPACE, help="of functions (default: %(default)s)")
+    where = "default: the pod's service account, else KUBECONFIG, else ~/.kube/config"
+    add("--kubeconfig", type=Path, metavar="FILE", help=where)
+    add("--context", help="of the kubeconfig file (default: its current one)")
+    add("--user", type=int, default=1000, help="functions run as (default: %(default)s)")
+    add("--image-pull-policy", choices=_POLICIES, help="default: Kubernetes's own")
+    gpus = "what nodes call a GPU, and how many shares of one they offer under that name"
+    add("--gpu-resource", default=f"{GPU_LIMIT}=1", metavar="NAME=SHARES", help=gpus)
+    return parser
+
+
+def _options(args: argparse.Namespace) -> KubernetesOptions:
+    """How functions are run.
+
+    Raises:
+        ConfigError: an option cannot be used; all that cannot.
+    """
+    problems = Problems()
+    resource, _, slots = args.gpu_resource.partition("=")
+    if not (resource and slots.isascii() and slots.isdecimal() and int(slots)):
+        problems.add("--gpu-resource", args.gpu_resource, "as in nvidia.com/gpu.shared=10")
+    if args.user < 1:
+        problems.add("--user", args.user, "a number of at least 1: functions never run as root")
+    if args.scaler and not args.scaler_token_file:
+        expected = "a file with the token that the scaler is started with"
+        problems.add("--scaler-token-file", "", expected, "carpool scaler run --token-file FILE")
+    problems.raise_if_any()
+    return KubernetesOptions(
+        namespace=args.namespace,
+        user=args.user,
+        image_pull_policy=args.image_pull_policy or "",
+        gpu_resource=resource,
+        gpu_slots=int(slots),
+        scaler=_scaler(args),
+    )
+
+
+def _scaler(args: argparse.Namespace) -> ClusterScaler | None:
+    if not args.scaler:
+        return None
+    try:
+        return ClusterScaler(args.scaler, args.scaler_token_file.read_bytes().strip())
+    except OSError as error:
+        expected = f"a file that can be read ({error.strerror})"
+        problem = Problem("--scaler-token-file", str(args.scaler_token_file), expected)
+        raise ConfigError([problem]) from error
+
+
+async def _serve(args: argparse.Namespace, options: KubernetesOptions) -> int:
+    listen = str(Address(args.host, args.port, ""))
+    granted = Access.of(args, listen)
+    api = ApiServer.connect(args.kubeconfig, args.context)
+    provider = Provider(
+        KubernetesOrchestrator(api, options),
+        Options(listen=listen, calls=args.calls, auth=granted.auth, hosts=granted.hosts),
+    )
+    return await serve_until_interrupted(_run(args, provider, granted), provider.drain, api.close)
+
+
+async def _run(args: argparse.Namespace, provider: Provider, granted: Access) -> None:
+    await standalone.listen(args, provider)
+    with granted.stored(provider.address):
+        say(f"provider at http://{provider.address}; stop it with Ctrl-C, its functions go on")
+        say(granted.login_hint(provider.address))
+        await asyncio.Event().wait()

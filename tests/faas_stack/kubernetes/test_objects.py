@@ -1,0 +1,311 @@
+"""A deployment as objects of Kubernetes, and these as a function again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from carpool.errors import ConfigError
+from carpool.sync import function_token
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.kubernetes.names import object_name, taken_labels
+from faas_stack.provider.kubernetes.objects import dependents, manifest, read_function
+from faas_stack.provider.kubernetes.options import ClusterScaler, KubernetesOptions
+
+SCALER = ClusterScaler("scaler.carpool:8091", b"t0ken")
+
+
+def deployment(**fields: Any) -> Deployment:
+    """One of a function ``fn``, of a JSON document as clients send it."""
+    document = {"service": "fn", "image": "img:1", **fields}
+    return Deployment.from_json(json.dumps(document).encode())
+
+
+def made(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
+    """The Deployment of a function."""
+    return manifest(deployment(**fields), 2, "1d", options or KubernetesOptions())
+
+
+def pod(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
+    """The pod that runs it."""
+    spec: dict[str, Any] = made(options, **fields)["spec"]["template"]["spec"]
+    return spec
+
+
+def container(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, Any]:
+    """The container in that."""
+    (only,) = pod(options, **fields)["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def environment(options: KubernetesOptions | None = None, **fields: Any) -> dict[str, str]:
+    """Its variables."""
+    return {each["name"]: each["value"] for each in container(options, **fields)["env"]}
+
+
+def stored(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A Deployment as the API server keeps it."""
+    given = {"uid": "u1", "resourceVersion": "7", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    return {**document, "metadata": {**document["metadata"], **given, **metadata}}
+
+
+def test_a_plain_function_is_a_restricted_pod() -> None:
+    """It passes the Pod Security Standard ``restricted``, and knows nothing of the cluster."""
+    spec = pod()
+    assert (False, False) == (spec["automountServiceAccountToken"], spec["enableServiceLinks"])
+    security = spec["securityContext"]
+    assert (True, 1000) == (security["runAsNonRoot"], security["runAsUser"])
+    assert {"type": "RuntimeDefault"} == security["seccompProfile"]
+    only = container()
+    assert {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": False,
+    } == only["securityContext"]
+    assert ({}, []) == (only["resources"], only["volumeMounts"])
+    assert "volumes" not in spec
+    assert "nodeSelector" not in spec
+    assert "imagePullPolicy" not in only
+
+
+def test_nothing_is_lost_when_pods_go() -> None:
+    """A new pod is ready before an old one goes, and gets no new calls before it is told to end."""
+    document = made()["spec"]
+    assert {"maxSurge": 1, "maxUnavailable": 0} == document["strategy"]["rollingUpdate"]
+    assert {"preStop": {"sleep": {"seconds": 3}}} == container()["lifecycle"]
+    assert 3 + 91 == pod()["terminationGracePeriodSeconds"]
+    assert 3 + 10 + 60 + 1 == pod(envVars={"exec_timeout": "10s"})["terminationGracePeriodSeconds"]
+    assert 3 + 300 == pod(envVars={"exec_timeout": "0"})["terminationGracePeriodSeconds"]
+
+
+def test_environment() -> None:
+    """As in any container; Kubernetes replaces nothing in a value."""
+    env = environment(
+        envProcess="python x",
+        envVars={"own": "a $(HOME) $$ b"},
+        labels={"com.carpool.slo": "200ms", "com.carpool.cpu": "2"},
+    )
+    assert ("python x", "fn", "openfaas-fn") == (
+        *(env["fprocess"], env["OPENFAAS_NAME"]),
+        env["OPENFAAS_NAMESPACE"],
+    )
+    assert ("a $$(HOME) $$$$ b", "/var/openfaas/secrets") == (env["own"], env["secret_mount_path"])
+    assert ("200ms", "2") == (env["carpool_slo"], env["OMP_NUM_THREADS"])
+
+
+def test_limits_and_requests() -> None:
+    """Labels go before limits; what Carpool does not read is passed on."""
+    given = container(
+        labels={"com.carpool.cpu": "0.5"},
+        limits={"cpu": "2", "memory": "128Mi", "example.com/fpga": "1"},
+        requests={"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Gi"},
+    )["resources"]
+    assert {"cpu": "500m", "memory": str(128 * 2**20), "example.com/fpga": "1"} == given["limits"]
+    assert {
+        "cpu": "100m",
+        "memory": str(64 * 2**20),
+        "ephemeral-storage": "1Gi",
+    } == given["requests"]
+
+
+def test_pinned_cores_are_guaranteed() -> None:
+    """Whole cores, and no request beside the limit, which it then equals."""
+    given = container(
+        constraints=["cpu=pinned"],
+        labels={"com.carpool.cpu": "1.6"},
+        limits={"memory": "128Mi"},
+        requests={"cpu": "100m", "memory": "1Mi"},
+    )["resources"]
+    assert {"limits": {"cpu": "2000m", "memory": str(128 * 2**20)}} == given
+
+
+@pytest.mark.parametrize(
+    ("fields", "slots", "expected"),
+    [
+        ({"limits": {"nvidia.com/gpu": "1"}}, 1, "1"),
+        ({"limits": {"nvidia.com/gpu": "2"}}, 10, "20"),
+        ({"labels": {"com.carpool.gpu": "40"}}, 1, "1"),
+        ({"labels": {"com.carpool.gpu": "40"}}, 10, "4"),
+        ({"labels": {"com.carpool.gpu": "41"}}, 10, "5"),
+        ({"labels": {"com.carpool.gpu": "30"}}, 10, "3"),
+    ],
+)
+def test_gpus(fields: dict[str, Any], slots: int, expected: str) -> None:
+    """Shares are rounded up to those that nodes offer."""
+    options = KubernetesOptions(gpu_resource="nvidia.com/gpu.shared", gpu_slots=slots)
+    assert {"nvidia.com/gpu.shared": expected} == container(options, **fields)["resources"][
+        "limits"
+    ]
+
+
+def test_constraints_choose_nodes() -> None:
+    """Both of OpenFaaS's ways to write them; what Kubernetes cannot do is refused."""
+    constraints = ["zone=a", "node.kubernetes.io/type == gpu", "cpu=pinned"]
+    expected = {"zone": "a", "node.kubernetes.io/type": "gpu"}
+    assert expected == pod(constraints=constraints)["nodeSelector"]
+    wrong = ["cpuset=0-3", "zone!=a", "alone", "=x", "zone="]
+    with pytest.raises(ConfigError) as caught:
+        pod(constraints=wrong, limits={"cpu": "many"})
+    assert ["limits.cpu", *["constraints"] * 5] == [each.name for each in caught.value.problems]
+    assert wrong == [each.value for each in caught.value.problems[1:]]
+
+
+def test_secrets_are_files_in_one_folder() -> None:
+    """Of all the secrets that it names; a read-only root leaves a scratch folder."""
+    spec = pod(secrets=["key", "cert"], readOnlyRootFilesystem=True)
+    secrets, scratch = spec["volumes"]
+    sources = [{"secret": {"name": "key"}}, {"secret": {"name": "cert"}}]
+    assert {"defaultMode": 0o444, "sources": sources} == secrets["projected"]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert ["/var/openfaas/secrets", "/tmp"] == [each["mountPath"] for each in mounts]
+    assert {"sizeLimit": "256Mi"} == scratch["emptyDir"]
+    assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_probes_may_be_elsewhere() -> None:
+    """By OpenFaaS's annotations, for images without a sidecar."""
+    annotations = {"com.openfaas.ready.http.path": "/up", "com.openfaas.health.http.path": "/hi"}
+    only = container(annotations=annotations)
+    paths = [only[each]["httpGet"]["path"] for each in ("readinessProbe", "livenessProbe")]
+    assert ["/up", "/hi"] == paths
+    assert "/_/ready" == container()["readinessProbe"]["httpGet"]["path"]
+
+
+def test_labels_that_kubernetes_takes_are_the_pods() -> None:
+    """All are in the document; ours, and what is no label of Kubernetes, are not taken over."""
+    labels = {
+        "topic": "cats",
+        "com.carpool.slo": "200ms",
+        "faas_function": "other",
+        "com.carpool/id": "x",
+        "app.kubernetes.io/managed-by": "me",
+        "text": "two words",
+        "long": "x" * 64,
+        "empty": "",
+    }
+    assert {"topic": "cats", "com.carpool.slo": "200ms", "empty": ""} == taken_labels(labels)
+    document = made(labels=labels)
+    found = document["spec"]["template"]["metadata"]["labels"]
+    assert ("fn", "1d", "carpool") == (
+        *(found["faas_function"], found["com.carpool/id"]),
+        found["app.kubernetes.io/managed-by"],
+    )
+    assert {"faas_function": "fn", "com.carpool/id": "1d"} == document["spec"]["selector"][
+        "matchLabels"
+    ]
+    assert labels == read_function(stored(document)).deployment.labels
+
+
+def test_kubernetes_is_the_journal() -> None:
+    """What was deployed comes back from the stored Deployment, whatever its namespace's name."""
+    fields = {
+        "namespace": "team",
+        "envProcess": "x",
+        "envVars": {"a": "b"},
+        "constraints": ["zone=a"],
+        "secrets": ["key"],
+        "labels": {"com.carpool.slo": "1s"},
+        "annotations": {"topic": "t"},
+        "limits": {"memory": "1Gi"},
+        "requests": {"cpu": "1"},
+        "readOnlyRootFilesystem": True,
+    }
+    given = deployment(**fields)
+    document = stored(manifest(given, 3, "1d", KubernetesOptions()))
+    read = read_function(document)
+    assert given == read.deployment
+    assert ("1d", "u1", 7, 3, "") == (read.id, read.uid, read.version, read.replicas, read.refusal)
+    assert "2026-01-02T03:04:05+00:00" == read.created.isoformat()
+    message = 'pods "fn-1" is forbidden: exceeded quota: small'
+    document["status"] = {
+        "conditions": [
+            {"type": "Available", "status": "False", "message": "minimum"},
+            {"type": "ReplicaFailure", "status": "True", "message": message},
+        ]
+    }
+    assert message == read_function(document).refusal
+
+
+def test_two_updates_of_the_same_document_differ() -> None:
+    """So that Kubernetes replaces the pods, as every update does."""
+    one, two = (made()["spec"]["template"]["metadata"]["annotations"] for _ in range(2))
+    assert one["com.carpool/revision"] != two["com.carpool/revision"]
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ("fn", "fn"),
+        ("fn--cpu-1", "fn--cpu-1"),
+        ("a" * 63, "a" * 63),
+        ("1st", "f-1st-"),
+        ("a" * 64, "a" * 54 + "-"),
+        ("a" * 53 + "-" + "b" * 20, "a" * 53 + "-"),
+    ],
+)
+def test_names_of_objects(service: str, expected: str) -> None:
+    """A Service takes them; those that had to be changed end in a hash of the whole."""
+    name = object_name(service)
+    assert name.startswith(expected)
+    assert len(name) <= 63
+    if name != service:
+        assert name != object_name(service + "x")
+        assert 8 == len(name.rpartition("-")[2])
+
+
+# -- what goes with a function ------------------------------------------------------------------
+
+
+def owner() -> dict[str, Any]:
+    """The metadata of a stored Deployment."""
+    metadata: dict[str, Any] = stored(made())["metadata"]
+    return metadata
+
+
+def test_a_function_has_a_headless_service() -> None:
+    """It finds the function's pods, and is removed with the Deployment."""
+    (service,) = dependents(deployment(), owner(), KubernetesOptions())
+    assert ("fn", "None") == (service["metadata"]["name"], service["spec"]["clusterIP"])
+    assert made()["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert [("Deployment", "u1")] == [
+        (each["kind"], each["uid"]) for each in service["metadata"]["ownerReferences"]
+    ]
+
+
+def test_a_scaled_function_has_a_token_of_its_own() -> None:
+    """Its sidecar knows the scaler; what was deployed shows nothing of it."""
+    options = KubernetesOptions(scaler=SCALER)
+    front = {"labels": {"com.carpool.scale.policy": "infless"}}
+    env = environment(options, **front)
+    assert ("scaler.carpool:8091", "tmp") == (env["sidecar_scaler"], env["sidecar_plan_folder"])
+    assert b"t0ken" not in json.dumps(made(options, **front)).encode()
+    _, secret = dependents(deployment(**front), owner(), options)
+    token = base64.b64decode(secret["data"]["carpool-scaler-token"])
+    assert function_token(b"t0ken", "fn") == token
+    (volume,) = pod(options, **front)["volumes"]
+    assert [{"secret": {"name": secret["metadata"]["name"]}}] == volume["projected"]["sources"]
+    assert {} == read_function(stored(made(options, **front))).deployment.env_vars
+
+
+def test_an_instance_of_a_class_speaks_for_its_front() -> None:
+    """Its token is that of the function the user calls."""
+    options = KubernetesOptions(scaler=SCALER)
+    env = {"sidecar_class": "c1", "sidecar_function": "front"}
+    _, secret = dependents(deployment(envVars=env), owner(), options)
+    token = base64.b64decode(secret["data"]["carpool-scaler-token"])
+    assert function_token(b"t0ken", "front") == token
+
+
+def test_a_function_that_is_not_scaled_gets_no_token() -> None:
+    """Nor one that names a scaler itself."""
+    options = KubernetesOptions(scaler=SCALER)
+    assert 1 == len(dependents(deployment(), owner(), options))
+    own = deployment(
+        labels={"com.carpool.scale.policy": "infless"}, envVars={"sidecar_scaler": "h:1"}
+    )
+    assert 1 == len(dependents(own, owner(), options))
+    assert "sidecar_scaler" not in environment(options)
