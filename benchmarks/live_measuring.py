@@ -136,11 +136,11 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
         with _one_instance(relaxed, cpu, size, body) as url:
             if size == 1:
                 alone_s, way_s = asyncio.run(_alone(url, body))
-            seats, batch_s = asyncio.run(_full_load(url, _ROUNDS * size, body))
-            if seats < _FULL * size:
-                message = f"batches of {size} had {seats:.2g} requests: the machine is too busy"
+            mean_batch, batch_s = asyncio.run(_full_load(url, _ROUNDS * size, body))
+            if mean_batch < _FULL * size:
+                message = f"batches of {size} had {mean_batch:.2g} requests: the machine is too busy"
                 raise StackFailed(message)
-            means[seats] = batch_s
+            means[mean_batch] = batch_s
     fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})
     with stack_process(fixed) as found:
         load_s, slows = asyncio.run(_loading(str(found["url"]), body))
@@ -236,8 +236,8 @@ async def _full_load(url: str, callers: int, body: bytes) -> tuple[float, float]
     after, ended_s = await _sums(pool, url), time.perf_counter()
     await _ended(loading)
     pool.close()
-    batches, seats = (new - old for new, old in zip(after, before, strict=True))
-    return seats / batches, (ended_s - began_s) / batches
+    batches, items = (new - old for new, old in zip(after, before, strict=True))
+    return items / batches, (ended_s - began_s) / batches
 
 
 async def _loading(url: str, body: bytes) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from carpool import function_name
 from carpool.log_histogram import BINS
@@ -76,16 +76,23 @@ class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: The class.
-        batches, seats, exec_s: How many came back, with how many items, after how long together.
+        batches, item_count, exec_s: How many came back, with how many items, after how long
+            together.
         base_s, per_item_s: The line of execution times by batch size; 0 while it is not known.
+        seats: What earlier versions call ``item_count``; not set once a report is made.
     """
 
     name: ClassName
     batches: Count
-    seats: Count
-    exec_s: Seconds
+    item_count: Count = 0
+    exec_s: Seconds = 0.0
     base_s: Seconds = 0.0
     per_item_s: Seconds = 0.0
+    seats: Count | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Understand a sidecar of an earlier version."""
+        _rename_seats(self)
 
 
 class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +102,8 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
         address, name: Where it is, and of which class.
         up, in_flight: Whether it can be reached, and how many batches it holds.
         idle_s: For how long it has had no batch.
-        batches, seats, exec_s: What it gave back since the last report, as in a `ClassReport`.
+        batches, item_count, exec_s, seats: What it gave back since the last report, as in a
+            `ClassReport`.
     """
 
     address: Address
@@ -104,8 +112,20 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Count
     idle_s: Seconds
     batches: Count = 0
-    seats: Count = 0
+    item_count: Count = 0
     exec_s: Seconds = 0.0
+    seats: Count | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Understand a sidecar of an earlier version."""
+        _rename_seats(self)
+
+
+def _rename_seats(report: ClassReport | InstanceReport) -> None:
+    """Items are counted under the name of today, whatever the sender calls them."""
+    if report.seats is not UNSET:
+        msgspec.structs.force_setattr(report, "item_count", report.seats)
+        msgspec.structs.force_setattr(report, "seats", UNSET)
 
 
 class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,15 +228,15 @@ class SyncAnswer(Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             ConfigError: what is wrong with it, with its path; of a plan, everything.
         """
-        found = messages.read(_ANSWER, text)
-        plan = None if found.plan is None else Plan.from_dict(found.plan)
+        answer = messages.read(_ANSWER, text)
+        plan = None if answer.plan is None else Plan.from_dict(answer.plan)
         return cls(
-            found.interval_s,
-            found.revision,
+            answer.interval_s,
+            answer.revision,
             plan,
-            found.instances,
-            found.conditions,
-            found.soonest_s,
+            answer.instances,
+            answer.conditions,
+            answer.soonest_s,
         )
 
 
@@ -259,8 +279,8 @@ def read_message(text: bytes) -> FrontReport | Announcement:
         return messages.read(_ANNOUNCEMENT, text)
     report = messages.read(_REPORT, text)
     messages.refuse_twice("apps", "name", [app.name for app in report.apps])
-    messages.refuse_twice("classes", "name", [found.name for found in report.classes])
-    messages.refuse_twice("instances", "address", [found.address for found in report.instances])
+    messages.refuse_twice("classes", "name", [each.name for each in report.classes])
+    messages.refuse_twice("instances", "address", [each.address for each in report.instances])
     return report
 
 

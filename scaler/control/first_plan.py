@@ -43,9 +43,9 @@ def found_plan(function: str, deployed: Mapping[str, Status]) -> Plan | None:
         for status in deployed.values()
         if (each := class_of(status)) is not None
     )
-    seats = {each.name: each.replicas * each.batch_size for each in classes}
-    if not sum(seats.values()):
+    slots = {each.name: each.replicas * each.batch_size for each in classes}
+    if not sum(slots.values()):
         return None
-    weights = {name: count / sum(seats.values()) for name, count in seats.items()}
+    weights = {name: count / sum(slots.values()) for name, count in slots.items()}
     why = "These instances were there before the scaler."
     return Plan(function, 1, "found", classes, (Route("*", weights, 0.0),), explain=(why,))

@@ -57,7 +57,7 @@ class _Seen:
     """What one instance has done since it was looked at."""
 
     batches: int = 0
-    seats: int = 0
+    item_count: int = 0
     exec_s: float = 0.0
 
 
@@ -72,12 +72,12 @@ class InstanceHealth:
 
     def reported(self, report: FrontReport) -> None:
         """A front says what its instances have done."""
-        for found in report.instances:
-            if found.batches:
-                seen = self._seen.setdefault(found.address, _Seen())
-                seen.batches += found.batches
-                seen.seats += found.seats
-                seen.exec_s += found.exec_s
+        for instance in report.instances:
+            if instance.batches:
+                seen = self._seen.setdefault(instance.address, _Seen())
+                seen.batches += instance.batches
+                seen.item_count += instance.item_count
+                seen.exec_s += instance.exec_s
 
     def look(self, baseline: HealthBaseline, now_s: float) -> list[str]:
         """What has changed since the last look, in sentences; nothing before its time."""
@@ -139,7 +139,7 @@ class InstanceHealth:
             known[1].loaded()
         state = known[1]
         before = state.state
-        rate_rps = seen.seats / period_s
+        rate_rps = seen.item_count / period_s
         part = rate_rps / _saturation_rps(instance_class, baseline.lines.get(instance_class.name))
         times = _times(baseline.model, instance_class, seen)
         after = state.observe(part, times)
@@ -192,7 +192,7 @@ def _times(model: LatencyModel, instance_class: InstanceClass, seen: _Seen) -> f
     """How many times their profile its batches took; None: it had none."""
     if not seen.batches:
         return None
-    batch = min(max(round(seen.seats / seen.batches), 1), instance_class.batch_size)
+    batch = min(max(round(seen.item_count / seen.batches), 1), instance_class.batch_size)
     expected_s = model_of(model, instance_class.variant).predict(
         batch, instance_class.cpu, instance_class.gpu, 0.5
     )

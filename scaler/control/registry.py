@@ -65,7 +65,7 @@ class Registry:
         self.fates: Counter[str] = Counter()
         self.arrivals: Counter[str] = Counter()
         self.batches: Counter[str] = Counter()
-        self.seats: Counter[str] = Counter()
+        self.item_count: Counter[str] = Counter()
         self.exec_s: defaultdict[str, float] = defaultdict(float)
         self.latency: Counter[int] = Counter()
         self.starts = 0
@@ -222,7 +222,7 @@ class Registry:
 
     def _executed(self, line: ClassReport) -> None:
         self.batches[line.name] += line.batches
-        self.seats[line.name] += line.seats
+        self.item_count[line.name] += line.item_count
         self.exec_s[line.name] += line.exec_s
         if line.base_s or line.per_item_s:
             self.lines[line.name] = (line.base_s, line.per_item_s)

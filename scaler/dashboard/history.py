@@ -40,7 +40,7 @@ class Reading:
         queued: Requests waiting.
         instances: By class.
         sizes: What an instance of a class occupies.
-        batches, seats, exec_s: Executed batches, their items and times, by class.
+        batches, item_count, exec_s: Executed batches, their items and times, by class.
         fates: Requests by what became of them.
         latency: Times from arrival to answer, by bin.
         starts: Instances that have become ready.
@@ -52,7 +52,7 @@ class Reading:
     instances: Mapping[str, Instances] = field(default_factory=dict)
     sizes: Mapping[str, Resources] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
-    seats: Mapping[str, int] = field(default_factory=dict)
+    item_count: Mapping[str, int] = field(default_factory=dict)
     exec_s: Mapping[str, float] = field(default_factory=dict)
     fates: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[int, int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class History:
     def _sample(self, new: Reading, elapsed_s: float, wall_s: float) -> Sample:
         old, oldest = self._readings[-1], self._readings[-min(_WINDOW, len(self._readings))]
         batches = sum(new.batches.values()) - sum(old.batches.values())
-        seats = sum(new.seats.values()) - sum(old.seats.values())
+        item_count = sum(new.item_count.values()) - sum(old.item_count.values())
         latency = Counter(new.latency)
         latency.subtract(oldest.latency)
         held = [(new.sizes[name], count) for name, count in _counts(new) if name in new.sizes]
@@ -157,7 +157,7 @@ class History:
             {name: (found.ready, found.loading) for name, found in new.instances.items()},
             sum(size.cpu * count for size, count in held),
             sum(size.gpu * count for size, count in held),
-            seats / batches if batches else None,
+            item_count / batches if batches else None,
             quantile_s(latency, 0.5),
             quantile_s(latency, 0.99),
             _miss_ratio(oldest.fates, new.fates),

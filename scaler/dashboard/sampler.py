@@ -139,7 +139,7 @@ class Sampler:
             instances,
             self._seen(controller, set(instances)),
             dict(registry.batches),
-            dict(registry.seats),
+            dict(registry.item_count),
             dict(registry.exec_s),
             dict(registry.fates),
             dict(registry.latency),

@@ -56,7 +56,8 @@ class Documents:
             "rates_rps": {app: _number(rate) for app, rate in rates.items()},
             "requests": dict(registry.fates),
             "batches": dict(registry.batches),
-            "seats": dict(registry.seats),
+            "item_count": dict(registry.item_count),
+            "seats": dict(registry.item_count),  # its older name
             "exec_s": dict(registry.exec_s),
             "idle_s": registry.idle_s(now_s),
             "load_s": registry.load_s(),

@@ -97,6 +97,17 @@ def test_a_front_of_before_there_were_terms_is_read() -> None:
     assert structs.replace(REPORT, term=0) == read_message(json.dumps(data).encode())
 
 
+def test_a_front_of_before_items_were_called_so_is_read() -> None:
+    """It counts them as ``seats``; what is made of that says ``item_count`` alone."""
+    data = json.loads(REPORT.to_json())
+    data["instances"][0] |= {"batches": 3, "item_count": 7}
+    expected = read_message(json.dumps(data).encode())
+    for each in (*data["classes"], *data["instances"]):
+        each["seats"] = each.pop("item_count")
+    assert expected == read_message(json.dumps(data).encode())
+    assert b"seats" not in expected.to_json()
+
+
 @pytest.mark.parametrize(
     "text",
     [

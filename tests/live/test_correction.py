@@ -65,8 +65,10 @@ def _allowed(model: Linear, kind: dict[str, Any], factor: float, base_s: float) 
 def _counted(running: Stack) -> tuple[float, float, float]:
     """Batches so far, their items, and the seconds that they took, as the sidecar reports them."""
     found = running.explain()
-    batches, seats, exec_s = (sum(found[key].values()) for key in ("batches", "seats", "exec_s"))
-    return batches, seats, exec_s
+    batches, item_count, exec_s = (
+        sum(found[key].values()) for key in ("batches", "item_count", "exec_s")
+    )
+    return batches, item_count, exec_s
 
 
 def _said(folder: Path, *words: str) -> str:
@@ -104,11 +106,11 @@ def test_plans_follow_what_sidecars_report(tmp_path: Path) -> None:
         )
         before = _counted(running)
         _loaded(running, 6.0)
-        batches, seats, exec_s = (
+        batches, item_count, exec_s = (
             after - was for after, was in zip(_counted(running), before, strict=True)
         )
         factor, base_s = _correction(tmp_path)
-        foretold_s = factor * (model.predict(round(seats / batches), 1, 0) or 0.0) + base_s
+        foretold_s = factor * (model.predict(round(item_count / batches), 1, 0) or 0.0) + base_s
         assert pytest.approx(exec_s / batches, rel=0.5) == foretold_s
 
         def allows_for_an_error() -> bool:

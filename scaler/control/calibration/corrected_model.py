@@ -114,7 +114,7 @@ class Correction:
         model: LatencyModel,
         size: tuple[float, float],
         batches: int,
-        seats: int,
+        item_count: int,
         exec_s: float,
     ) -> None:
         """Batches came back.
@@ -123,13 +123,13 @@ class Correction:
             model: What the function is planned with, uncorrected; another one begins anew.
             size: Cores of the instance, and percent of a GPU.
             batches: How many.
-            seats: With how many items together.
+            item_count: With how many items together.
             exec_s: After how long together.
         """
         self._begin(model)
-        if batches < 1 or not (0 < exec_s < math.inf and seats >= batches):
+        if batches < 1 or not (0 < exec_s < math.inf and item_count >= batches):
             return
-        predicted_s = _mean_s(model, seats / batches, *size)
+        predicted_s = _mean_s(model, item_count / batches, *size)
         if predicted_s is None or not 0 < predicted_s < math.inf:
             return
         measured_s = exec_s / batches
@@ -238,14 +238,14 @@ class Correction:
         )
 
 
-def _mean_s(model: LatencyModel, seats: float, cpu: float, gpu: float) -> float | None:
+def _mean_s(model: LatencyModel, item_count: float, cpu: float, gpu: float) -> float | None:
     """Between the two batch sizes that a mean lies between."""
-    low = int(seats)
+    low = int(item_count)
     low_s = model.predict(low, cpu, gpu)
-    high_s = model.predict(low + 1, cpu, gpu) if seats > low else low_s
+    high_s = model.predict(low + 1, cpu, gpu) if item_count > low else low_s
     if low_s is None or high_s is None:
-        return low_s if seats == low else None
-    return low_s + (high_s - low_s) * (seats - low)
+        return low_s if item_count == low else None
+    return low_s + (high_s - low_s) * (item_count - low)
 
 
 def _bounded(factor: float, base_s: float) -> tuple[float, float]:

@@ -57,10 +57,10 @@ class LatencySource:
         if model is None or isinstance(model, VariantSet) or plan is None:
             return
         sizes = {each.name: (each.cpu, each.gpu) for each in plan.classes}
-        for found in report.classes:
-            if found.name in sizes:
+        for each in report.classes:
+            if each.name in sizes:
                 self.correction.observe(
-                    model, sizes[found.name], found.batches, found.seats, found.exec_s
+                    model, sizes[each.name], each.batches, each.item_count, each.exec_s
                 )
 
     def _plain(self) -> LatencyModel | None:

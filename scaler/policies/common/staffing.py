@@ -2,8 +2,8 @@
 
 Requests come at random, so instances that can take just the mean rate are behind for ever. A
 request is late if it waits longer than the slack, what its objective leaves beside the execution.
-With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` seats (requests that run at
-the same time), that is when some stretch of time before it brought more requests than seats became
+With Poisson arrivals at ``R``, executions of ``t`` seconds and ``n`` slots (requests that run at
+the same time), that is when some stretch of time before it brought more requests than slots became
 free: ``k n`` or more in ``k t - slack`` seconds, for some ``k``. Of all ``k`` the likeliest counts.
 
 * Where it is a long stretch, a backlog has built up over many executions, and Lundberg's exponent
@@ -52,31 +52,31 @@ def needed_rps(
     if slack <= 0:
         return math.inf
     bound = math.log(1 / miss)
-    seats = bound / (slack * math.log1p(bound / (busy * slack)))
-    if slack < 1 and (busy + bound / slack) * (1 - slack) > seats:
-        seats = max(
-            _without_queue(busy * (1 - slack), seats, miss), _backlogged(busy, slack, seats)
+    slots = bound / (slack * math.log1p(bound / (busy * slack)))
+    if slack < 1 and (busy + bound / slack) * (1 - slack) > slots:
+        slots = max(
+            _without_queue(busy * (1 - slack), slots, miss), _backlogged(busy, slack, slots)
         )
-    return max(seats / exec_s, rate_rps)
+    return max(slots / exec_s, rate_rps)
 
 
 def _without_queue(arriving: float, most: float, miss: float) -> float:
-    """Seats such that so many requests or more arrive in an execution less the slack."""
+    """Slots such that so many requests or more arrive in an execution less the slack."""
 
-    def too_many(seats: float) -> bool:
-        exponent = seats * math.log(seats / arriving) - seats + arriving
-        spread = math.sqrt(2 * math.pi * seats) * (1 - arriving / seats)
+    def too_many(slots: float) -> bool:
+        exponent = slots * math.log(slots / arriving) - slots + arriving
+        spread = math.sqrt(2 * math.pi * slots) * (1 - arriving / slots)
         return math.exp(-exponent) > miss * spread
 
     return _least(too_many, arriving, max(most, arriving + 1))
 
 
 def _backlogged(busy: float, slack: float, most: float) -> float:
-    """Seats below which a backlog of several executions is the likelier reason."""
+    """Slots below which a backlog of several executions is the likelier reason."""
     growth = 1 / (1 - slack)
 
-    def likelier(seats: float) -> bool:
-        return math.log(seats / busy * growth) < growth - busy / seats
+    def likelier(slots: float) -> bool:
+        return math.log(slots / busy * growth) < growth - busy / slots
 
     return _least(likelier, busy, most)
 

@@ -97,8 +97,8 @@ def test_corrections_are_bounded_whatever_is_reported(
 ) -> None:
     """Factor and base stay within their bounds, and predictions numbers that grow with batches."""
     correction = Correction()
-    for batches, seats, exec_s in took:
-        correction.observe(MODEL, SIZE, batches, seats, exec_s)
+    for batches, item_count, exec_s in took:
+        correction.observe(MODEL, SIZE, batches, item_count, exec_s)
     predicted = [corrected_s(correction, batch) for batch in range(1, 40)]
     assert 1 / MOST_FACTOR <= correction.factor <= MOST_FACTOR
     assert 0 <= correction.base_s <= MOST_BASE_S

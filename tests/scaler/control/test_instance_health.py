@@ -20,12 +20,12 @@ OFFERS = (
 
 
 def report(**seen: tuple[int, int, float]) -> FrontReport:
-    """A front that has got these batches, seats and seconds of each instance."""
+    """A front that has got these batches, item_count and seconds of each instance."""
     instances = tuple(
         InstanceReport(address, "small-b8", up=True, in_flight=0, idle_s=0.0, batches=b)
         if not b
-        else InstanceReport(address, "small-b8", True, 0, 0.0, b, seats, exec_s)  # noqa: FBT003
-        for address, (b, seats, exec_s) in seen.items()
+        else InstanceReport(address, "small-b8", True, 0, 0.0, b, item_count, exec_s)  # noqa: FBT003
+        for address, (b, item_count, exec_s) in seen.items()
     )
     return FrontReport("vision", "a" * 8, 1, instances=instances)
 

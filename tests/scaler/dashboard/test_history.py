@@ -30,20 +30,20 @@ def noted(*readings: dict[str, Any], history: History | None = None) -> list[Sam
 
 def test_the_first_reading_is_only_what_others_are_held_to() -> None:
     """Counters of before are nothing that has happened now."""
-    assert [] == noted({"batches": {"a": 100}, "seats": {"a": 800}})
+    assert [] == noted({"batches": {"a": 100}, "item_count": {"a": 800}})
 
 
 def test_a_sample_is_about_what_came_in_between() -> None:
     """Batches and items are those since the last reading; the moment's numbers are as read."""
     (sample,) = noted(
-        {"batches": {"a": 100}, "seats": {"a": 800}, "starts": 1, "waits": 1},
+        {"batches": {"a": 100}, "item_count": {"a": 800}, "starts": 1, "waits": 1},
         {
             "rate_rps": 40.0,
             "queued": 3,
             "instances": {"a": Instances(ready=2, loading=1)},
             "sizes": {"a": SIZE},
             "batches": {"a": 110, "b": 10},
-            "seats": {"a": 840, "b": 20},
+            "item_count": {"a": 840, "b": 20},
             "starts": 3,
             "waits": 1,
         },
@@ -120,7 +120,7 @@ def test_counters_that_begin_anew_are_no_negative_numbers() -> None:
         {"batches": {"a": 10}, "starts": 4},
         {"batches": {"a": 12}, "starts": 4},
         {"batches": {}, "starts": 0},
-        {"batches": {"a": 3}, "seats": {"a": 6}, "starts": 1},
+        {"batches": {"a": 3}, "item_count": {"a": 6}, "starts": 1},
     )
     assert [(1, 0), (2, 1)] == [(sample.number, sample.starts) for sample in samples]
     assert 2.0 == samples[-1].mean_batch

@@ -64,7 +64,7 @@ async def test_a_page_is_told_what_it_does_not_have(caller: Caller) -> None:
     assert controller is not None
     controller.follow(controller.first_plan(), 0.0)
     caller.sampler.sample()
-    line = ClassReport("first", batches=2, seats=8, exec_s=0.2)
+    line = ClassReport("first", batches=2, item_count=8, exec_s=0.2)
     said = structs.replace(
         REPORT,
         apps=(AppReport("*", 8),),

@@ -272,7 +272,7 @@ def _counted(scripted: Scaler) -> tuple[int, int, int]:
     """Arrivals, items executed and requests done, of all reports."""
     return (
         sum(_arrivals(scripted)),
-        sum(found.seats for r in scripted.reports for found in r.classes),
+        sum(found.item_count for r in scripted.reports for found in r.classes),
         sum(r.fates.get("done", 0) for r in scripted.reports),
     )
 
