@@ -132,7 +132,7 @@ def simulated(
     )
     settings = Settings(interval_s=horizon_s / 8)
     outcome = Simulation(scenario, _Constant(size, window_s), settings).run()
-    return outcome.tracks[0].total.latencies
+    return outcome.functions[0].total.latencies
 
 
 def simulated_ms(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.poison import Neighbours
     from benchmarks.servers.recipe import Server
 
-__all__ = ["Closer", "Contest", "Found", "Outcome"]
+__all__ = ["Closer", "Contest", "Found", "Repeat"]
 
 _TUNING_RESOLUTION = 0.2
 _REQUESTS = 40  # at low rates a probe lasts long enough for about so many
@@ -76,7 +76,7 @@ class Closer:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Repeat:
     """One repeat."""
 
     found: Found
@@ -110,7 +110,7 @@ class Contest:
         with self._running() as running:
             return self._search(running, WIDE, _TUNING_RESOLUTION)
 
-    def measure(self, *, closer: bool) -> Outcome:
+    def measure(self, *, closer: bool) -> Repeat:
         """Search, then, if asked, look closer.
 
         Raises:
@@ -121,7 +121,7 @@ class Contest:
             if not found.max_rps:
                 msg = f"it sustains no rate within {self.case.slo_s:g} s"
                 raise DidNotStart(msg)
-            return Outcome(found, self._look_closer(running, found.max_rps) if closer else None)
+            return Repeat(found, self._look_closer(running, found.max_rps) if closer else None)
 
     def _look_closer(self, running: Running, max_rps: float) -> Closer:
         before, batches = running.used, running.batches()

@@ -187,7 +187,7 @@ def _simulated(
     scenario = Scenario(Path("benchmark"), (), _PRICES, {"m": model}, (function,), {}, horizon_s)
     settings = Settings(interval_s=horizon_s, window_s=horizon_s)
     outcome = Simulation(scenario, Guard(HarmonyBatch(HarmonyBatch.Params())), settings).run()
-    plan, result = outcome.tracks[0].controller.plan, measured(outcome)
+    plan, result = outcome.functions[0].controller.plan, measured(outcome)
     assert plan is not None
     late = [app["slo_miss_ratio"] for app in result["functions"]["f"]["apps"].values()]
     return {

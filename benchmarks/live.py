@@ -47,7 +47,7 @@ from simulator.simulation import Simulation
 
 if TYPE_CHECKING:
     from scaler.scenarios.scenario import Scenario
-    from simulator.results import Outcome
+    from simulator.results import ScenarioResult
 
 __all__ = ["Case", "main", "simulated"]
 
@@ -197,7 +197,7 @@ def _replayed(case: Case, policy: str) -> dict[str, float]:
     return compared(trial.run(policy))
 
 
-def simulated(case: Case, policy: str, interval_s: float = 0.5) -> Outcome:
+def simulated(case: Case, policy: str, interval_s: float = 0.5) -> ScenarioResult:
     """What comes of it in simulated time, planned for every ``interval_s``."""
     scenario, model = case.scenario, case.model
     guard = Guard(chosen_policy(policy, scenario.policies), Limits(window_s=_HOLD_S))

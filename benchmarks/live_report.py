@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from benchmarks.live_measuring import Model
     from benchmarks.live_scenario import Size
     from benchmarks.records import Records
-    from simulator.results import Outcome, Results
+    from simulator.results import FunctionRecord, ScenarioResult
 
 __all__ = ["SPREAD_OVER", "compared", "markdown"]
 
@@ -30,21 +30,21 @@ _COMPARED = (
 SPREAD_OVER = _COMPARED[:-1]  # of a few misses, one more is a lot
 
 
-def compared(outcome: Outcome) -> dict[str, float]:
+def compared(result: ScenarioResult) -> dict[str, float]:
     """The numbers that are compared."""
-    result = measured(outcome)
-    latency = result["latency_ms"]
+    metrics = measured(result)
+    latency = metrics["latency_ms"]
     values = (
         *(latency[name] or 0.0 for name in ("mean", "p50", "p95", "p99")),
-        _mean_instances(outcome.tracks[0]),
-        100 * (result["slo_miss_ratio"] or 0.0),
+        _mean_instances(result.functions[0]),
+        100 * (metrics["slo_miss_ratio"] or 0.0),
     )
     return dict(zip(_COMPARED, values, strict=True))
 
 
-def _mean_instances(track: Results) -> float:
-    spans = [m.at_s - n.at_s for n, m in zip(track.moments, track.moments[1:], strict=False)]
-    there = [m.ready + m.loading for m in track.moments[1:]]
+def _mean_instances(record: FunctionRecord) -> float:
+    spans = [m.at_s - n.at_s for n, m in zip(record.moments, record.moments[1:], strict=False)]
+    there = [m.ready + m.loading for m in record.moments[1:]]
     return sum(s * n for s, n in zip(spans, there, strict=True)) / sum(spans)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.cases import Case
-    from benchmarks.contest import Outcome
+    from benchmarks.contest import Repeat
     from benchmarks.records import Records
     from benchmarks.servers.recipe import Server
 
@@ -135,8 +135,8 @@ class Course:
         _say(f"{case} {server}: {_in_words(outcome)} ({time.monotonic() - start_s:.0f} s)")
 
 
-def _in_words(outcome: Outcome) -> str:
-    found, closer = outcome.found, outcome.closer
+def _in_words(repeat: Repeat) -> str:
+    found, closer = repeat.found, repeat.closer
     words = f"{found.max_rps:.0f}/s in batches of {found.mean_batch}"
     if not closer:
         return words

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.selection_live import measured_live
 from carpool.variants.instance_states import State
-from carpool.variants.selection import Asked, Profile, Selection
+from carpool.variants.selection import Profile, Requirements, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def _measured(
     changed = chance.sample(profiles, min(count // 2, _CHANGES))
     changes = _times([partial(selection.note, p.name, "i", State.ACTIVE) for p in changed])
     asked = [
-        Asked(chance.uniform(0, 1.2), chance.random(), chance.uniform(0, dearest))
+        Requirements(chance.uniform(0, 1.2), chance.random(), chance.uniform(0, dearest))
         for _ in range(requests)
     ]
     choices = _times([partial(selection.choose, each) for each in asked])

@@ -110,7 +110,7 @@ def speed(case: Case) -> float:
     policy = _Following(case.batch, exec_s, case.instances, fixed=True)
     began = time.process_time()
     outcome = Simulation(scenario, policy).run()
-    return sum(track.requests for track in outcome.tracks) / (time.process_time() - began)
+    return sum(run.requests for run in outcome.functions) / (time.process_time() - began)
 
 
 def week(days: float, *, rate_level: bool) -> tuple[float, dict[str, float], int]:

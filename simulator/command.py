@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scaler.scenarios.scenario import Scenario
-    from simulator.results import Outcome
+    from simulator.results import ScenarioResult
 
 __all__ = ["main", "tell"]
 
@@ -39,27 +39,27 @@ def main(argv: list[str]) -> int:
     check_load(scenario, chosen.settings.interval_s)
     policies = {name: chosen_policy(name, scenario.policies) for name in chosen.policies}
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
-    outcomes: dict[str, Outcome] = {}
+    results: dict[str, ScenarioResult] = {}
     for name, policy in policies.items():
         on_trial = OnTrial(name, policy)
         simulation = Simulation(scenarios[name], on_trial, chosen.settings, _progress(name))
-        outcomes[name] = simulation.run()
+        results[name] = simulation.run()
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
         sys.stderr.writelines(f"{complaint}\n" for complaint in on_trial.complaints())
-    tell(chosen, scenario, outcomes)
+    tell(chosen, scenario, results)
     return 0
 
 
-def tell(chosen: flags.Chosen, scenario: Scenario, outcomes: dict[str, Outcome]) -> None:
+def tell(chosen: flags.Chosen, scenario: Scenario, results: dict[str, ScenarioResult]) -> None:
     """Print what came of a scenario under each policy, and write a report if one is asked for."""
-    results = {name: measured(outcome) for name, outcome in outcomes.items()}
+    metrics = {name: measured(result) for name, result in results.items()}
     if chosen.report:
-        chosen.report.write_text(report.page(scenario, outcomes, results), encoding="utf-8")
+        chosen.report.write_text(report.page(scenario, results, metrics), encoding="utf-8")
     if chosen.as_json:
-        sys.stdout.write(json.dumps({"policies": results}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"policies": metrics}, indent=2) + "\n")
     else:
-        sys.stdout.write(comparison_table.comparison(results, outcomes))
+        sys.stdout.write(comparison_table.comparison(metrics, results))
 
 
 def _progress(name: str) -> Callable[[float], None]:

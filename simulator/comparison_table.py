@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from simulator.results import Outcome
+    from simulator.results import ScenarioResult
 
 __all__ = ["ROWS", "comparison", "number"]
 
@@ -62,21 +62,23 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def comparison(results: Mapping[str, Mapping[str, Any]], outcomes: Mapping[str, Outcome]) -> str:
+def comparison(
+    metrics: Mapping[str, Mapping[str, Any]], results: Mapping[str, ScenarioResult]
+) -> str:
     """All policies, then their functions if there are several, then what found no room."""
-    rows = [["", *results]]
-    rows += [[name, *(show(result) for result in results.values())] for name, show in ROWS.items()]
+    rows = [["", *metrics]]
+    rows += [[name, *(show(result) for result in metrics.values())] for name, show in ROWS.items()]
     text = _aligned(rows)
-    functions = list(next(iter(results.values()))["functions"])
+    functions = list(next(iter(metrics.values()))["functions"])
     if len(functions) > 1:
-        rows = [["missed, p99 ms", *results]]
+        rows = [["missed, p99 ms", *metrics]]
         for function in functions:
-            each = [result["functions"][function] for result in results.values()]
+            each = [result["functions"][function] for result in metrics.values()]
             cells = (f"{ROWS['SLO missed'](one)}, {ROWS['p99, ms'](one)}" for one in each)
             rows.append([function, *cells])
         text += "\n" + _aligned(rows)
-    for policy, outcome in outcomes.items():
-        for function, rate_rps in outcome.unplaced.items():
+    for policy, result in results.items():
+        for function, rate_rps in result.unplaced.items():
             text += f"\n{policy} found no room for up to {number(rate_rps)}/s of {function}"
     return text.rstrip("\n") + "\n"
 

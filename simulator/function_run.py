@@ -11,7 +11,7 @@ from carpool.sync import Announcement
 from scaler.control.class_function import Status
 from simulator.instance import Phase
 from simulator.outcomes import Outcomes
-from simulator.results import Moment, Outcome, Results
+from simulator.results import FunctionRecord, Moment, ScenarioResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from simulator.instance import Instance
     from simulator.simulated_sidecar import SimulatedSidecar
 
-__all__ = ["FunctionRun", "Simulated", "declared"]
+__all__ = ["FunctionRun", "SimulationResult", "declared"]
 
 _POLICY_LABEL = {"com.carpool.scale.policy": "simulated"}  # functions without one are not scaled
 
 
 @dataclass(slots=True, kw_only=True)
-class FunctionRun(Results):
+class FunctionRun(FunctionRecord):
     """One function.
 
     Attributes:
@@ -83,7 +83,7 @@ class FunctionRun(Results):
         """An instance is no more."""
         del self.instances[instance.upstream.name]
         self.version += 1
-        self.held.count(instance, now)
+        self.reserved.count(instance, now)
 
     def announce(self, instance: Instance, state: Literal["ready", "leaving"]) -> None:
         """``instance`` says how it is."""
@@ -116,19 +116,23 @@ class FunctionRun(Results):
         """A stretch of time is over, with these arrivals of each application."""
         arrived = sum(map(len, times))
         for app, own in zip(self.function.apps, times, strict=True):
-            self.came[app.name] += len(own)
+            self.requests_by_app[app.name] += len(own)
         loading = sum(i.phase is Phase.LOADING for i in self.instances.values())
         rate_rps = arrived / (end_s - start_s)
         ready = len(self.instances) - loading
-        cost = self.total.cost + self.held.cost + self.held.accrued(self.instances.values(), end_s)
+        cost = (
+            self.total.cost
+            + self.reserved.cost
+            + self.reserved.accrued(self.instances.values(), end_s)
+        )
         self.moments.append(Moment(end_s, rate_rps, ready, loading, self.total.missed, cost))
 
 
 @dataclass(slots=True)
-class Simulated(Outcome):
-    """What came of a scenario in simulated time; its tracks are all that there was."""
+class SimulationResult(ScenarioResult):
+    """What came of a scenario in simulated time."""
 
-    tracks: list[FunctionRun]
+    functions: list[FunctionRun]
 
 
 @dataclass(frozen=True, slots=True)

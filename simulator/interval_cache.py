@@ -69,39 +69,39 @@ class IntervalCache:
         self._lessons: dict[str, _Lesson] = {}
 
     def pick(
-        self, tracks: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
+        self, runs: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
     ) -> list[Times]:
         """The arrivals to simulate; what comes of the others is added to what was served."""
         picked: list[Times] = []
-        for track, own in zip(tracks, times, strict=True):
-            skipped = self._skips(track, own, start, end)
+        for run, own in zip(runs, times, strict=True):
+            skipped = self._skips(run, own, start, end)
             picked += [np.empty(0)] * len(own) if skipped else own
         return picked
 
-    def learn(self, track: FunctionRun, served: Outcomes) -> None:
+    def learn(self, run: FunctionRun, served: Outcomes) -> None:
         """What came of an interval that was simulated."""
-        lesson = self._lessons.pop(track.function.name, None)
-        if lesson and lesson.version == track.version:
+        lesson = self._lessons.pop(run.function.name, None)
+        if lesson and lesson.version == run.version:
             lesson.regime.intervals += 1
             lesson.regime.requests += lesson.requests
             lesson.regime.served.add(served)
 
-    def _skips(self, track: FunctionRun, times: list[Times], start: float, end: float) -> bool:
+    def _skips(self, run: FunctionRun, times: list[Times], start: float, end: float) -> bool:
         counts = [len(each) for each in times]
         requests = sum(counts)
-        if requests < _FEW or not track.steady:
+        if requests < _FEW or not run.steady:
             return False
-        key = (track.function.name, *_load(counts, end - start), *_supply(track))
+        key = (run.function.name, *_load(counts, end - start), *_supply(run))
         regime = self._known.setdefault(key, _Regime())
         regime.met += 1
         if not regime.known or regime.met % _AGAIN == 0:
-            self._lessons[track.function.name] = _Lesson(regime, track.version, requests)
+            self._lessons[run.function.name] = _Lesson(regime, run.version, requests)
             return False
-        track.sidecar.served.add(regime.served, requests / regime.requests)
-        track.sidecar.skip(end - start)
-        for caller, own in zip(track.callers, times, strict=True):
+        run.sidecar.served.add(regime.served, requests / regime.requests)
+        run.sidecar.skip(end - start)
+        for caller, own in zip(run.callers, times, strict=True):
             caller.skips(own)
-        for instance in track.serving:
+        for instance in run.serving:
             instance.used = end
         return True
 
@@ -113,11 +113,11 @@ def _load(counts: Sequence[int], interval_s: float) -> tuple[Any, ...]:
     return interval_s, round(math.log(total) / _RATIO), shares
 
 
-def _supply(track: FunctionRun) -> tuple[Any, ...]:
+def _supply(run: FunctionRun) -> tuple[Any, ...]:
     """What serves them."""
-    plan = track.controller.sidecar_config.plan
+    plan = run.controller.sidecar_config.plan
     routes = plan.routes if plan else ()
-    present = Counter((i.key, i.kind.batch_size) for i in track.serving)
+    present = Counter((i.key, i.kind.batch_size) for i in run.serving)
     ways = [
         (
             route.app,

@@ -14,7 +14,7 @@ from simulator.outcomes import Outcomes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from simulator.results import Outcome, Results
+    from simulator.results import FunctionRecord, ScenarioResult
 
 __all__ = ["measured"]
 
@@ -22,29 +22,31 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _MS_PER_S = 1000.0
 
 
-def measured(outcome: Outcome) -> dict[str, Any]:
+def measured(result: ScenarioResult) -> dict[str, Any]:
     """The metrics of all functions together, and under ``functions`` of each."""
     common = {
-        "fragmentation": fmean(outcome.fragmentation) if outcome.fragmentation else None,
-        "planning_ms": fmean(outcome.planning_ms) if outcome.planning_ms else None,
+        "fragmentation": fmean(result.fragmentation) if result.fragmentation else None,
+        "planning_ms": fmean(result.planning_ms) if result.planning_ms else None,
     }
     each = {
-        track.function.name: _of([track], priced=outcome.priced) | common | {"apps": _by_app(track)}
-        for track in outcome.tracks
+        record.function.name: _of([record], priced=result.priced)
+        | common
+        | {"apps": _by_app(record)}
+        for record in result.functions
     }
-    return {**_of(outcome.tracks, priced=outcome.priced), **common, "functions": each}
+    return {**_of(result.functions, priced=result.priced), **common, "functions": each}
 
 
-def _of(tracks: Sequence[Results], *, priced: bool) -> dict[str, Any]:
+def _of(records: Sequence[FunctionRecord], *, priced: bool) -> dict[str, Any]:
     served = Outcomes()
-    for track in tracks:
-        served.add(track.total)
-    requests = sum(track.requests for track in tracks)
+    for record in records:
+        served.add(record.total)
+    requests = sum(record.requests for record in records)
     done, expired, refused, failed = _whole(served, requests)
-    cost = served.cost + sum(track.held.cost for track in tracks)
-    core_s = sum(track.held.core_s for track in tracks)
-    gpu_percent_s = sum(track.held.gpu_percent_s for track in tracks)
-    ready_core_s = sum(track.held.ready_core_s for track in tracks)
+    cost = served.cost + sum(record.reserved.cost for record in records)
+    core_s = sum(record.reserved.core_s for record in records)
+    gpu_percent_s = sum(record.reserved.gpu_percent_s for record in records)
+    ready_core_s = sum(record.reserved.ready_core_s for record in records)
     return {
         "requests": requests,
         "done": done,
@@ -64,12 +66,12 @@ def _of(tracks: Sequence[Results], *, priced: bool) -> dict[str, Any]:
     }
 
 
-def _by_app(track: Results) -> dict[str, dict[str, float | None]]:
+def _by_app(record: FunctionRecord) -> dict[str, dict[str, float | None]]:
     """Each application's requests, and the share of them that missed their objective."""
-    missed = track.total.missed_by_app
+    missed = record.total.missed_by_app
     return {
         app: {"requests": count, "slo_miss_ratio": _ratio(missed.get(app, 0.0), count)}
-        for app, count in track.came.items()
+        for app, count in record.requests_by_app.items()
     }
 
 

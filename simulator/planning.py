@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scaler.control.planning_result import SupportsPlan
     from scaler.scenarios.scenario import Scenario
     from simulator.capacity import Capacity
-    from simulator.results import Outcome as Result
+    from simulator.results import ScenarioResult
 
 __all__ = ["SimulatedPlanning"]
 
@@ -45,7 +45,7 @@ class SimulatedPlanning:
         planner: SupportsPlan,
         scenario: Scenario,
         capacity: Capacity,
-        result: Result,
+        result: ScenarioResult,
         *,
         processes_known: bool = False,
     ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scaler.scenarios.scenario import Scenario
-    from simulator.results import Outcome, Results
+    from simulator.results import FunctionRecord, ScenarioResult
 
 __all__ = ["page"]
 
@@ -35,43 +35,45 @@ _MS_PER_S = 1000.0
 
 
 def page(
-    scenario: Scenario, outcomes: Mapping[str, Outcome], results: Mapping[str, Mapping[str, Any]]
+    scenario: Scenario,
+    results: Mapping[str, ScenarioResult],
+    metrics: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """The whole file."""
-    title = f"{scenario.path.name}: {', '.join(outcomes)}"
+    title = f"{scenario.path.name}: {', '.join(results)}"
     length = durations.format(scenario.horizon_s)
     sections = [
-        _section(function.name, number, outcomes)
+        _section(function.name, number, results)
         for number, function in enumerate(scenario.functions)
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(title)}</h1><p>{length} of simulated time, seed {scenario.seed}.</p>"
-        f"{_table(results)}{''.join(sections)}</body></html>\n"
+        f"{_table(metrics)}{''.join(sections)}</body></html>\n"
     )
 
 
-def _table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *results))
+def _table(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *metrics))
     rows = "".join(
         f"<tr><td>{escape(name)}</td>"
-        + "".join(f"<td>{escape(show(result))}</td>" for result in results.values())
+        + "".join(f"<td>{escape(show(result))}</td>" for result in metrics.values())
         + "</tr>"
         for name, show in ROWS.items()
     )
     return f"<table><tr>{heads}</tr>{rows}</table>"
 
 
-def _section(function: str, number: int, outcomes: Mapping[str, Outcome]) -> str:
-    tracks = {policy: outcome.tracks[number] for policy, outcome in outcomes.items()}
+def _section(function: str, number: int, results: Mapping[str, ScenarioResult]) -> str:
+    records = {policy: result.functions[number] for policy, result in results.items()}
     charts = {
-        "Share of requests done within a latency": _latencies(tracks),
-        "Requests per second": _rates(next(iter(tracks.values()))),
-        "Instances: ready, and loading (dashed)": _instances(tracks),
-        "Cost so far": _over_time(tracks, "cost", "cost"),
-        "Objectives missed so far": _over_time(tracks, "missed", "requests"),
-        "Batch sizes": _batches(tracks),
+        "Share of requests done within a latency": _latencies(records),
+        "Requests per second": _rates(next(iter(records.values()))),
+        "Instances: ready, and loading (dashed)": _instances(records),
+        "Cost so far": _over_time(records, "cost", "cost"),
+        "Objectives missed so far": _over_time(records, "missed", "requests"),
+        "Batch sizes": _batches(records),
     }
     figures = "".join(
         f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>"
@@ -80,56 +82,56 @@ def _section(function: str, number: int, outcomes: Mapping[str, Outcome]) -> str
     return f'<h2>{escape(function)}</h2><div class="charts">{figures}</div>'
 
 
-def _latencies(tracks: Mapping[str, Results]) -> str:
+def _latencies(records: Mapping[str, FunctionRecord]) -> str:
     drawn = []
-    for color, (policy, track) in enumerate(tracks.items()):
-        seconds, shares = track.total.latencies.curve()
+    for color, (policy, record) in enumerate(records.items()):
+        seconds, shares = record.total.latencies.curve()
         drawn.append(Line(policy, [s * _MS_PER_S for s in seconds], shares, color))
     return svg.lines(drawn, x_label="latency, ms", y_label="share", log_x=True)
 
 
-def _rates(track: Results) -> str:
-    times, unit = _times(track)
-    rates = [moment.rate_rps for moment in track.moments]
+def _rates(record: FunctionRecord) -> str:
+    times, unit = _times(record)
+    rates = [moment.rate_rps for moment in record.moments]
     line = Line("all applications", times, rates)
     return svg.lines([line], x_label=f"time, {unit}", y_label="requests/s", steps=True)
 
 
-def _instances(tracks: Mapping[str, Results]) -> str:
+def _instances(records: Mapping[str, FunctionRecord]) -> str:
     drawn, unit = [], ""
-    for color, (policy, track) in enumerate(tracks.items()):
-        times, unit = _times(track)
-        ready = [float(moment.ready) for moment in track.moments]
-        loading = [float(moment.loading) for moment in track.moments]
+    for color, (policy, record) in enumerate(records.items()):
+        times, unit = _times(record)
+        ready = [float(moment.ready) for moment in record.moments]
+        loading = [float(moment.loading) for moment in record.moments]
         drawn.append(Line(policy, times, ready, color))
         if any(loading):
             drawn.append(Line(f"{policy}, loading", times, loading, color, dashed=True))
     return svg.lines(drawn, x_label=f"time, {unit}", y_label="instances", steps=True)
 
 
-def _over_time(tracks: Mapping[str, Results], name: str, y_label: str) -> str:
+def _over_time(records: Mapping[str, FunctionRecord], name: str, y_label: str) -> str:
     drawn, unit = [], ""
-    for color, (policy, track) in enumerate(tracks.items()):
-        times, unit = _times(track)
-        drawn.append(Line(policy, times, [getattr(m, name) for m in track.moments], color))
+    for color, (policy, record) in enumerate(records.items()):
+        times, unit = _times(record)
+        drawn.append(Line(policy, times, [getattr(m, name) for m in record.moments], color))
     return svg.lines(drawn, x_label=f"time, {unit}", y_label=y_label)
 
 
-def _batches(tracks: Mapping[str, Results]) -> str:
+def _batches(records: Mapping[str, FunctionRecord]) -> str:
     groups = []
-    for policy, track in tracks.items():
-        batches = track.total.batches or 1
-        sizes = {size: count / batches for size, count in track.total.sizes.items()}
+    for policy, record in records.items():
+        batches = record.total.batches or 1
+        sizes = {size: count / batches for size, count in record.total.sizes.items()}
         groups.append((policy, sizes))
     return svg.bars(groups, x_label="requests in a batch", y_label="share of batches")
 
 
-def _times(track: Results) -> tuple[list[float], str]:
+def _times(record: FunctionRecord) -> tuple[list[float], str]:
     """When each moment was, in a unit that gives small numbers."""
-    last_s = track.moments[-1].at_s
+    last_s = record.moments[-1].at_s
     unit, seconds = next(
         (unit, seconds)
         for unit, seconds in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
         if last_s >= 2 * seconds or unit == "s"
     )
-    return [moment.at_s / seconds for moment in track.moments], unit
+    return [moment.at_s / seconds for moment in record.moments], unit

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scaler.scenarios.scenario import Function
     from simulator.reserved_cost import ReservedCost
 
-__all__ = ["Moment", "Outcome", "Results"]
+__all__ = ["FunctionRecord", "Moment", "ScenarioResult"]
 
 
 class Moment(NamedTuple):
@@ -40,35 +40,35 @@ class Moment(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Results:
+class FunctionRecord:
     """One function.
 
     Attributes:
         function: As the scenario has it.
-        held: What having its instances took.
+        reserved: What having its instances took.
         total: What became of its requests.
         moments: How it was at the end of each interval.
-        came: How many requests of each application there were.
+        requests_by_app: How many requests of each application there were.
     """
 
     function: Function
-    held: ReservedCost
+    reserved: ReservedCost
     total: Outcomes = field(default_factory=Outcomes)
     moments: list[Moment] = field(default_factory=list)
-    came: Counter[str] = field(default_factory=Counter)
+    requests_by_app: Counter[str] = field(default_factory=Counter)
 
     @property
     def requests(self) -> int:
         """How many requests came."""
-        return self.came.total()
+        return self.requests_by_app.total()
 
 
 @dataclass(slots=True)
-class Outcome:
+class ScenarioResult:
     """What came of a scenario under one policy.
 
     Attributes:
-        tracks: One a function.
+        functions: One record a function.
         planning_ms: How long each planning round took, in real time.
         fragmentation: The unallocated share of servers in use, after each round.
         unplaced: Requests per second that the policy found no room for, the most of all rounds.
@@ -76,7 +76,7 @@ class Outcome:
         priced: Whether it is known what anything costs.
     """
 
-    tracks: Sequence[Results]
+    functions: Sequence[FunctionRecord]
     planning_ms: list[float] = field(default_factory=list)
     fragmentation: list[float] = field(default_factory=list)
     unplaced: dict[str, float] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from simulator.capacity import Capacity
 from simulator.event_queue import EventQueue
 from simulator.execution import Executions
 from simulator.front import Front
-from simulator.function_run import FunctionRun, Simulated, declared
+from simulator.function_run import FunctionRun, SimulationResult, declared
 from simulator.interval_cache import IntervalCache
 from simulator.planning import SimulatedPlanning
 from simulator.reserved_cost import ReservedCost
@@ -80,12 +80,12 @@ class Simulation:
         self._runs = [self._run_of(each) for each in scenario.functions]
         self._callers = [caller for run in self._runs for caller in run.callers]
         self._provider.run(self._runs)
-        self._outcome = Simulated(self._runs, priced=scenario.prices.given)
+        self._result = SimulationResult(self._runs, priced=scenario.prices.given)
         self._planning = SimulatedPlanning(
             planner,
             scenario,
             self._capacity,
-            self._outcome,
+            self._result,
             processes_known=self._settings.processes_known,
         )
         self._rounds = Round(self._functions, self._provider, self._planning.plan, Driver())
@@ -93,7 +93,7 @@ class Simulation:
         self._due_s = math.inf
         self._round_s = 0.0
 
-    def run(self) -> Simulated:
+    def run(self) -> SimulationResult:
         """Simulate all of it."""
         scenario = self._scenario
         stretch_s = max(_STRETCH_S, self._settings.interval_s)
@@ -112,8 +112,8 @@ class Simulation:
         for run in self._runs:
             run.settle()
             for instance in run.instances.values():
-                run.held.count(instance, scenario.horizon_s)
-        return self._outcome
+                run.reserved.count(instance, scenario.horizon_s)
+        return self._result
 
     def _begin(self) -> None:
         """The first round; in a system that has been running its instances are there."""
@@ -136,7 +136,7 @@ class Simulation:
         replayed = times
         if self._regimes:
             replayed = self._regimes.pick(self._runs, by_run, start, end)
-        self._outcome.simulated += sum(map(len, replayed))
+        self._result.simulated += sum(map(len, replayed))
         self._replay(replayed, end)
         for run, own in zip(self._runs, by_run, strict=True):
             served = run.settle()
@@ -176,7 +176,7 @@ class Simulation:
         self._due_s, self._round_s = math.inf, now
         self._functions.count()
         at_once(self._rounds.run())
-        self._outcome.fragmentation.append(self._capacity.fragmentation())
+        self._result.fragmentation.append(self._capacity.fragmentation())
 
     def _slowed(self, instance: Instance) -> float:
         """By which share its executions take longer, for those that load on its server."""
@@ -218,7 +218,7 @@ class Simulation:
         assert controller is not None  # noqa: S101  it has just been declared
         run = FunctionRun(
             function=function,
-            held=ReservedCost(billing, scenario.horizon_s),
+            reserved=ReservedCost(billing, scenario.horizon_s),
             controller=controller,
             functions=self._functions,
             executions=executions,

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple, Self
 
-from carpool.variants.selection import Asked
+from carpool.variants.selection import Requirements
 
 __all__ = ["Demand"]
 
@@ -37,9 +37,9 @@ class Demand(NamedTuple):
     variant: str = ""
 
     @property
-    def asked(self) -> Asked:
+    def requirements(self) -> Requirements:
         """What a variant has to hold."""
-        return Asked(self.latency_s, self.accuracy, self.cost)
+        return Requirements(self.latency_s, self.accuracy, self.cost)
 
     @property
     def name(self) -> str:

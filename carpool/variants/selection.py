@@ -25,12 +25,12 @@ from carpool.variants.instance_states import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Asked", "Choice", "Profile", "Selection"]
+__all__ = ["Choice", "Profile", "Requirements", "Selection"]
 
 _HARDLY = 1e-12
 
 
-class Asked(NamedTuple):
+class Requirements(NamedTuple):
     """What a request needs.
 
     Attributes:
@@ -160,44 +160,44 @@ class Selection:
             self._active.set(variant, present=runs is State.ACTIVE)
             self._inactive.set(variant, present=runs is State.INACTIVE)
 
-    def choose(self, asked: Asked) -> Choice:
+    def choose(self, required: Requirements) -> Choice:
         """Algorithm 1."""
-        found = self.fits(asked)
-        if found is None:
-            return Choice(None, closest=self.closest(asked))
-        return Choice(found, self._instances[found.name].least_loaded())
+        profile = self.fits(required)
+        if profile is None:
+            return Choice(None, closest=self.closest(required))
+        return Choice(profile, self._instances[profile.name].least_loaded())
 
-    def fits(self, asked: Asked) -> Profile | None:
+    def fits(self, required: Requirements) -> Profile | None:
         """The variant that Algorithm 1 chooses; None: none fits."""
-        found = self._active.first(asked.latency_s, -asked.accuracy)
-        if found is not None and found.cost <= asked.cost:
-            return found
-        found = self._inactive.first(-asked.accuracy, asked.cost)
-        return found if found is not None and found.start_s <= asked.latency_s else None
+        profile = self._active.first(required.latency_s, -required.accuracy)
+        if profile is not None and profile.cost <= required.cost:
+            return profile
+        profile = self._inactive.first(-required.accuracy, required.cost)
+        return profile if profile is not None and profile.start_s <= required.latency_s else None
 
-    def would_fit(self, asked: Asked) -> Profile | None:
+    def would_fit(self, required: Requirements) -> Profile | None:
         """The cheapest that fits if it runs, however that is; None: none does."""
-        found = self._cheapest.first(asked.latency_s, -asked.accuracy)
-        return found if found is not None and found.cost <= asked.cost else None
+        profile = self._cheapest.first(required.latency_s, -required.accuracy)
+        return profile if profile is not None and profile.cost <= required.cost else None
 
-    def snapped(self, asked: Asked) -> Asked:
+    def snapped(self, required: Requirements) -> Requirements:
         """The same in figures that variants have: it fits whatever this fits, and nothing else."""
-        at = bisect_left(self._accuracies, asked.accuracy)
-        return Asked(
-            _at_most(self._latencies_s, asked.latency_s),
-            self._accuracies[at] if at < len(self._accuracies) else asked.accuracy,
-            _at_most(self._costs, asked.cost),
+        at = bisect_left(self._accuracies, required.accuracy)
+        return Requirements(
+            _at_most(self._latencies_s, required.latency_s),
+            self._accuracies[at] if at < len(self._accuracies) else required.accuracy,
+            _at_most(self._costs, required.cost),
         )
 
-    def closest(self, asked: Asked) -> Profile | None:
+    def closest(self, required: Requirements) -> Profile | None:
         """The variant for which one of the three has to be changed least; none if there is none.
 
         Where changing one does not help, the quickest of those that are accurate enough, or else
         the most accurate.
         """
-        latency_s, accuracy, cost = asked
+        latency_s, accuracy, cost = required
         changes = [
-            (_more(found, asked), found)
+            (_more(found, required), found)
             for found in (
                 self._quickest.first(-accuracy, cost),
                 self._most_accurate.first(latency_s, cost),
@@ -241,9 +241,9 @@ def _at_most(known: list[float], most: float) -> float:
     return known[at - 1] if at else most
 
 
-def _more(profile: Profile, asked: Asked) -> float:
+def _more(profile: Profile, required: Requirements) -> float:
     """By which part what was asked for would have to change, the three added up."""
-    latency = max(profile.latency_s / max(asked.latency_s, _HARDLY) - 1, 0.0)
-    accuracy = max(asked.accuracy - profile.accuracy, 0.0) / max(asked.accuracy, _HARDLY)
-    cost = max(profile.cost / max(asked.cost, _HARDLY) - 1, 0.0)
+    latency = max(profile.latency_s / max(required.latency_s, _HARDLY) - 1, 0.0)
+    accuracy = max(required.accuracy - profile.accuracy, 0.0) / max(required.accuracy, _HARDLY)
+    cost = max(profile.cost / max(required.cost, _HARDLY) - 1, 0.0)
     return latency + accuracy + cost

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scaler.scenarios.scenario import Scenario
-    from simulator.results import Outcome
+    from simulator.results import ScenarioResult
 
 __all__ = ["live", "main"]
 
@@ -49,8 +49,8 @@ def main(argv: list[str]) -> int:
         chosen_policy(name, scenario.policies)  # a mistake shows before anything is started
     requests = _requests(scenario, args.data, args.path)
     with _terminable():
-        outcomes = live(scenario, chosen.policies, args.yaml, requests, args.scaler.split())
-    simulation.tell(chosen, scenario, outcomes)
+        results = live(scenario, chosen.policies, args.yaml, requests, args.scaler.split())
+    simulation.tell(chosen, scenario, results)
     return 0
 
 
@@ -60,7 +60,7 @@ def live(
     stack: Path | None,
     requests: dict[str, Request],
     options: Sequence[str] = (),
-) -> dict[str, Outcome]:
+) -> dict[str, ScenarioResult]:
     """What comes of the scenario under each policy on a running stack.
 
     Args:

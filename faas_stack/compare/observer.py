@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carpool.plan import InstanceClass
     from faas_stack.compare.outcomes import CompareOutcomes
     from scaler.planning.cost import Prices
-    from simulator.results import Results
+    from simulator.results import FunctionRecord
 
 __all__ = ["Observer"]
 
@@ -73,24 +73,26 @@ class Observer:
         return rounds, values.get("scaler_planning_seconds_total", 0.0)
 
     async def follow(
-        self, accounts: Mapping[str, Results], ledgers: Mapping[str, Sequence[CompareOutcomes]]
+        self,
+        records: Mapping[str, FunctionRecord],
+        ledgers: Mapping[str, Sequence[CompareOutcomes]],
     ) -> None:
         """Write down what there is until cancelled, and whom nobody could serve at once."""
         began_s = before_s = time.perf_counter()
         while True:
             await asyncio.sleep(max(0.0, before_s + _PERIOD_S - time.perf_counter()))
-            listed = await self._instances(accounts)
+            listed = await self._instances(records)
             now_s = time.perf_counter()
-            for name, account in accounts.items():
-                _note(account, ledgers[name], listed[name], (began_s, before_s, now_s))
+            for name, record in records.items():
+                _note(record, ledgers[name], listed[name], (began_s, before_s, now_s))
                 unplaced_rps = (await self.function(name)).get("unplaced_rps") or 0.0
                 if unplaced_rps > self.unplaced.get(name, 0.0):
                     self.unplaced[name] = unplaced_rps
             before_s = now_s
 
-    async def bill(self, account: Results, prices: Prices, before: Mapping[str, Any]) -> None:
+    async def bill(self, record: FunctionRecord, prices: Prices, before: Mapping[str, Any]) -> None:
         """Add what executing has cost since the scaler said ``before``."""
-        name, total, billing = account.function.name, account.total, cost.billing(prices)
+        name, total, billing = record.function.name, record.total, cost.billing(prices)
         after = await self.function(name)
         for kind_name, exec_s in after.get("exec_s", {}).items():
             spent_s = exec_s - before.get("exec_s", {}).get(kind_name, 0.0)
@@ -98,7 +100,7 @@ class Observer:
             kind = self._kinds.get((name, kind_name))
             if kind is None or not batches:
                 continue
-            size = size_of(kind, account.function.model)
+            size = size_of(kind, record.function.model)
             total.busy_core_s += spent_s * size.cpu
             total.cost += batches * billing.execution(size, spent_s / batches)
 
@@ -130,7 +132,7 @@ class Observer:
 
 
 def _note(
-    account: Results,
+    record: FunctionRecord,
     ledgers: Sequence[CompareOutcomes],
     listed: Sequence[tuple[InstanceClass, int, int]],
     times: tuple[float, float, float],
@@ -140,14 +142,14 @@ def _note(
     took_s, there, ready = now_s - before_s, 0, 0
     for kind, replicas, available in listed:
         alive = max(replicas, available)
-        size = size_of(kind, account.function.model)
-        account.held.add(size, alive * took_s, available * took_s)
+        size = size_of(kind, record.function.model)
+        record.reserved.add(size, alive * took_s, available * took_s)
         there, ready = there + alive, ready + available
     for ledger in ledgers:
         ledger.asleep_s = ledger.asleep_s if ready else now_s
     missed = sum(ledger.served.missed for ledger in ledgers)
     came = sum(len(ledger.lags_s) for ledger in ledgers)
-    rate_rps = (came - account.came.total()) / took_s
-    account.came["*"] = came
-    moment = Moment(now_s - began_s, rate_rps, ready, there - ready, missed, account.held.cost)
-    account.moments.append(moment)
+    rate_rps = (came - record.requests_by_app.total()) / took_s
+    record.requests_by_app["*"] = came
+    moment = Moment(now_s - began_s, rate_rps, ready, there - ready, missed, record.reserved.cost)
+    record.moments.append(moment)

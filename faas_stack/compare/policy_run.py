@@ -27,7 +27,7 @@ from scaler.planning import cost
 from sidecar.options import SCALER_SECRET
 from simulator.arrivals import Arrivals
 from simulator.reserved_cost import ReservedCost
-from simulator.results import Outcome, Results
+from simulator.results import FunctionRecord, ScenarioResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ class Trial:
         self._options = options
         self._partition = "on" if confined else "off"
 
-    def run(self, policy: str) -> Outcome:
+    def run(self, policy: str) -> ScenarioResult:
         """What comes of the trace under ``policy``.
 
         Raises:
@@ -122,34 +122,34 @@ class _Run:
         self._scenario = scenario
         self._requests = requests
         self._address = str(found["url"]).removeprefix("http://")
-        self._witness = Observer(found["url"], found["scaler"], token)
+        self._observer = Observer(found["url"], found["scaler"], token)
 
-    async def outcome(self, policy: str) -> Outcome:
+    async def outcome(self, policy: str) -> ScenarioResult:
         """Warm up, replay, count."""
-        scenario, witness = self._scenario, self._witness
+        scenario, observer = self._scenario, self._observer
         say(f"{policy}: warming up")
         await self._warm_up(policy)
         billing = cost.billing(scenario.prices)
-        accounts = {
-            function.name: Results(
-                function=function, held=ReservedCost(billing, scenario.horizon_s)
+        records = {
+            function.name: FunctionRecord(
+                function=function, reserved=ReservedCost(billing, scenario.horizon_s)
             )
             for function in scenario.functions
         }
-        before = {name: await witness.function(name) for name in accounts}
-        rounds, spent_s = await witness.planning()
-        ledgers = await self._replay(policy, accounts)
+        before = {name: await observer.function(name) for name in records}
+        rounds, spent_s = await observer.planning()
+        ledgers = await self._replay(policy, records)
         await asyncio.sleep(_LAST_WORD_S)
-        for name, account in accounts.items():
-            _settle(account, ledgers[name])
-            await witness.bill(account, scenario.prices, before[name])
-        more_rounds, more_s = await witness.planning()
-        witness.close()
+        for name, record in records.items():
+            _settle(record, ledgers[name])
+            await observer.bill(record, scenario.prices, before[name])
+        more_rounds, more_s = await observer.planning()
+        observer.close()
         planning_ms = 1000 * (more_s - spent_s) / max(1.0, more_rounds - rounds)
-        return Outcome(
-            list(accounts.values()),
+        return ScenarioResult(
+            list(records.values()),
             [planning_ms],
-            unplaced=witness.unplaced,
+            unplaced=observer.unplaced,
             priced=scenario.prices.given,
         )
 
@@ -169,7 +169,7 @@ class _Run:
 
     async def _unsteady(self, name: str) -> str:
         """Why a function is not ready for its trace yet; empty: it is."""
-        said = await self._witness.function(name)
+        said = await self._observer.function(name)
         if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
             return f"{name} has no plan of a policy"
         if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
@@ -192,20 +192,20 @@ class _Run:
             raise StackFailed(message)
 
     async def _replay(
-        self, policy: str, accounts: Mapping[str, Results]
+        self, policy: str, records: Mapping[str, FunctionRecord]
     ) -> dict[str, list[CompareOutcomes]]:
         """Send the whole trace."""
         scenario = self._scenario
         processes = [app.arrivals for _, app in self._apps()]
         drawn = Arrivals(processes, scenario.horizon_s, scenario.seed).take(scenario.horizon_s)
-        ledgers: dict[str, list[CompareOutcomes]] = {name: [] for name in accounts}
+        ledgers: dict[str, list[CompareOutcomes]] = {name: [] for name in records}
         runs = []
         for (function, app), times in zip(self._apps(), drawn, strict=True):
             ledger = CompareOutcomes(app.slo_s, app=app.name)
             ledgers[function.name].append(ledger)
             runs.append(self._engine(function, app, iter(times.tolist()), ledger).run())
         say(f"{policy}: {sum(map(len, drawn))} requests in {scenario.horizon_s:g} s")
-        watching = asyncio.ensure_future(self._witness.follow(accounts, ledgers))
+        watching = asyncio.ensure_future(self._observer.follow(records, ledgers))
         progress = asyncio.ensure_future(_progress(policy, scenario.horizon_s))
         gc.collect()
         gc.disable()  # a collection would stall every request in flight
@@ -235,12 +235,12 @@ class _Run:
         return Engine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
 
 
-def _settle(account: Results, ledgers: Sequence[CompareOutcomes]) -> None:
-    """Bring the applications' requests into the function's account."""
-    account.came.clear()
+def _settle(record: FunctionRecord, ledgers: Sequence[CompareOutcomes]) -> None:
+    """Bring the applications' requests into the function's record."""
+    record.requests_by_app.clear()
     for ledger in ledgers:
-        account.came[ledger.app] += ledger.requests
-        account.total.add(ledger.served.settle())
+        record.requests_by_app[ledger.app] += ledger.requests
+        record.total.add(ledger.served.settle())
 
 
 async def _progress(policy: str, horizon_s: float) -> None:

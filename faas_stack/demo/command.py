@@ -97,13 +97,13 @@ async def _show_duel(name: str, contest: Contest) -> None:
     found = " and ".join(f"{rate:.0f}/s with {policy}" for policy, rate in capacities.items())
     why = "between the two" if overload else "which both can carry: this model gains little"
     _say(f"\n   {name}: at most {found}, so the load is {rate_rps:.0f}/s, {why}")
-    outcomes = await comparison.fight(contest, rate_rps)
-    for line in comparison.table(outcomes, contest.slo).splitlines():
+    results = await comparison.fight(contest, rate_rps)
+    for line in comparison.table(results, contest.slo).splitlines():
         _say(f" {line}")
-    _say(f"   In words: {comparison.verdict(outcomes, contest.slo, rate_rps)}.")
-    for outcome in outcomes:
-        for warning in outcome.tally.warnings():
-            _say(f"   Note ({outcome.policy}): {warning}")
+    _say(f"   In words: {comparison.verdict(results, contest.slo, rate_rps)}.")
+    for result in results:
+        for warning in result.tally.warnings():
+            _say(f"   Note ({result.policy}): {warning}")
 
 
 def _say(text: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Contest", "Outcome", "calibrate", "choose_rate", "fight", "table", "verdict"]
+__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "fight", "table", "verdict"]
 
 _CALLERS = 96
 _WORTHWHILE = 1.3  # a gain below this is within what runs differ by
@@ -44,7 +44,7 @@ class Contest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyResult:
     """What one policy achieved over all its rounds."""
 
     policy: str
@@ -71,51 +71,51 @@ def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
     return math.sqrt(slow * fast), True
 
 
-async def fight(contest: Contest, rate_rps: float) -> list[Outcome]:
-    """Rounds in turn; one outcome for each policy."""
-    outcomes = [Outcome(policy, Tally()) for policy in contest.functions]
+async def fight(contest: Contest, rate_rps: float) -> list[PolicyResult]:
+    """Rounds in turn; one result for each policy."""
+    results = [PolicyResult(policy, Tally()) for policy in contest.functions]
     for turn in range(contest.rounds):
-        for outcome in outcomes:
+        for result in results:
             plan = flags.parse(
                 [
-                    *("--url", _url(contest, contest.functions[outcome.policy])),
+                    *("--url", _url(contest, contest.functions[result.policy])),
                     *("--rate", str(rate_rps), "--duration", f"{contest.round_s:g}s"),
                     *("--warmup", _WARMUP, "--timeout", _TIMEOUT, "--slo", contest.slo),
                     *("--data", f"@{contest.body}", "--seed", str(turn)),
                 ]
             )
-            outcome.tally.slo_s = plan.slo_s
-            await command.measure(plan, outcome.tally)
-    return outcomes
+            result.tally.slo_s = plan.slo_s
+            await command.measure(plan, result.tally)
+    return results
 
 
-def table(outcomes: Sequence[Outcome], slo: str) -> str:
+def table(results: Sequence[PolicyResult], slo: str) -> str:
     """The figures side by side."""
     lines = [
         f"  {'policy':<10}{'throughput':>14}{'p50':>10}{'p99':>10}{f'over {slo}':>14}{'batch':>8}"
     ]
-    for outcome in outcomes:
-        report = outcome.tally.report()
+    for result in results:
+        report = result.tally.report()
         latency = report["latency_ms"]
         missed = f"{100 * (report['slo_miss_ratio'] or 0):.1f} %"
         lines.append(
-            f"  {outcome.policy:<10}{report['rps']:>12.0f}/s{_ms(latency['p50']):>10}"
+            f"  {result.policy:<10}{report['rps']:>12.0f}/s{_ms(latency['p50']):>10}"
             f"{_ms(latency['p99']):>10}{missed:>14}{report['mean_batch'] or 1:>8.1f}"
         )
     return "\n".join(lines)
 
 
-def verdict(outcomes: Sequence[Outcome], slo: str, rate_rps: float) -> str:
+def verdict(results: Sequence[PolicyResult], slo: str, rate_rps: float) -> str:
     """What the table says, in a sentence; ratios are left to the reader.
 
     Near the SLO a ratio of answers in time would flatter: a queue that overflows answers most
     requests a moment too late, so it would compare a few with many.
     """
     said = []
-    for outcome in outcomes:
-        report = outcome.tally.report()
+    for result in results:
+        report = result.tally.report()
         said.append(
-            f"{outcome.policy} answered {report['rps']:.0f}, {_in_time(outcome.tally):.0f} of them"
+            f"{result.policy} answered {report['rps']:.0f}, {_in_time(result.tally):.0f} of them"
             f" within {slo} (p99 {_ms(report['latency_ms']['p99'])})"
         )
     return f"of {rate_rps:.0f} requests a second, {' and '.join(said)}"

@@ -19,7 +19,7 @@ from faas_stack.doctor import compose_file
 from faas_stack.doctor.context import Case, FunctionContext, duration_s
 from faas_stack.doctor.rules import READING, Finding, examine, promises
 from faas_stack.doctor.running import complaints
-from faas_stack.doctor.surroundings import Asked, explore
+from faas_stack.doctor.surroundings import DoctorOptions, explore
 from faas_stack.stack import stack_file
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def main(argv: list[str]) -> int:
     """
     args = _parser().parse_args(argv)
     path = args.yaml or stack_file.default_path()
-    asked = _asked(args)
+    options = _options(args)
     stack, problems = stack_file.read(path)
     if stack is None:
         raise ConfigError(problems)
     contexts = tuple(FunctionContext.of(function) for function in stack.functions)
-    around = explore(asked, _compose(args.compose, stack.folder), contexts)
+    around = explore(options, _compose(args.compose, stack.folder), contexts)
     around = replace(around, complaints=complaints(stack.folder))
     findings = [Finding(READING, problem) for problem in problems]
     findings += examine(Case(stack, contexts, around))
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _asked(args: argparse.Namespace) -> Asked:
+def _options(args: argparse.Namespace) -> DoctorOptions:
     for name in ("gateway", "prometheus"):
         url = getattr(args, name)
         if url and not url.startswith(("http://", "https://")):
@@ -78,7 +78,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         expected = "a duration above zero such as 60s"
         raise ConfigError([Problem("--gateway-timeout", args.gateway_timeout, expected)])
     auth = credentials(args.basic_auth) if args.basic_auth else credentials_for(args.gateway)
-    return Asked(args.gateway, auth, args.prometheus, args.ce, timeout_s)
+    return DoctorOptions(args.gateway, auth, args.prometheus, args.ce, timeout_s)
 
 
 def _compose(named: Path | None, folder: Path) -> Compose | None:

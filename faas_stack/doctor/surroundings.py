@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from faas_stack.doctor.compose_file import Compose
     from faas_stack.doctor.context import FunctionContext
 
-__all__ = ["Asked", "explore"]
+__all__ = ["DoctorOptions", "explore"]
 
 _TIMEOUT_S = 3.0
 _GATEWAY_S = 60.0  # its upstream_timeout where nothing is said
@@ -31,13 +31,13 @@ _COMMUNITY_PROVIDERS = frozenset(("faasd", "faas-netes"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DoctorOptions:
     """What the command line names.
 
     Attributes:
-        gateway: URL; empty: nobody is asked.
+        gateway: URL; empty: it is not asked.
         auth: user and password for it.
-        prometheus: URL of the Prometheus that may have an AlertManager; empty: nobody is asked.
+        prometheus: URL of the Prometheus that may have an AlertManager; empty: it is not asked.
         community: whether the functions go to OpenFaaS Community Edition in any case.
         gateway_timeout_s: what the gateway's ``upstream_timeout`` is, if it was given.
     """
@@ -72,19 +72,19 @@ class _Answers:
 
 
 def explore(
-    asked: Asked, compose: Compose | None, contexts: Iterable[FunctionContext]
+    options: DoctorOptions, compose: Compose | None, contexts: Iterable[FunctionContext]
 ) -> Surroundings:
     """Put together what is known."""
     answers = _Answers()
     around = _from_compose(compose) if compose else Surroundings()
-    if asked.gateway:
-        around = _from_gateway(around, asked, answers)
-    if asked.prometheus:
-        found = answers.of("--prometheus", asked.prometheus, "/api/v1/alertmanagers")
+    if options.gateway:
+        around = _from_gateway(around, options, answers)
+    if options.prometheus:
+        found = answers.of("--prometheus", options.prometheus, "/api/v1/alertmanagers")
         around = replace(around, alert_managers=(*around.alert_managers, *_alerting(found)))
-    if asked.community:
+    if options.community:
         around = replace(around, community="--ce")
-    upstream_s = asked.gateway_timeout_s
+    upstream_s = options.gateway_timeout_s
     if upstream_s is None and around.community:
         upstream_s = duration_s((around.gateway or {}).get("upstream_timeout", ""))
         upstream_s = _GATEWAY_S if upstream_s is None else upstream_s
@@ -107,19 +107,19 @@ def _from_compose(compose: Compose) -> Surroundings:
     )
 
 
-def _from_gateway(around: Surroundings, asked: Asked, answers: _Answers) -> Surroundings:
-    info = answers.of("--gateway", asked.gateway, "/system/info", asked.auth)
+def _from_gateway(around: Surroundings, options: DoctorOptions, answers: _Answers) -> Surroundings:
+    info = answers.of("--gateway", options.gateway, "/system/info", options.auth)
     if not isinstance(info, dict):
         return around
     inner = info.get("provider")
     behind = isinstance(inner, dict)  # OpenFaaS's gateway wraps what its provider says
     said = inner if isinstance(inner, dict) else info
     provider = f"{said.get('provider', '')} {said.get('orchestration', '')}".strip()
-    listed = answers.of("--gateway", asked.gateway, "/system/functions", asked.auth)
+    listed = answers.of("--gateway", options.gateway, "/system/functions", options.auth)
     names = {each.get("name", "") for each in listed if isinstance(each, dict)} if listed else set()
     deployed = frozenset(names) if isinstance(listed, list) else None
     is_community = behind or said.get("provider") in _COMMUNITY_PROVIDERS
-    community = f"{asked.gateway} is its gateway" if is_community else around.community
+    community = f"{options.gateway} is its gateway" if is_community else around.community
     scaler = str(said.get("scaler", "")) or around.scaler
     around = replace(around, **_of_machine(said.get("machine")))
     return replace(around, provider=provider, scaler=scaler, deployed=deployed, community=community)

@@ -25,16 +25,16 @@ class Gpus:
     """Those of this machine, as they are when the provider starts.
 
     Args:
-        units: what there is.
+        devices: what there is.
         folder: for the MPS daemon, should we start it.
 
     Attributes:
         why: what is missing; empty if nothing is.
     """
 
-    def __init__(self, units: list[nvml.Unit], folder: Path, why: str = "") -> None:
-        self._units = {unit.uuid: unit for unit in units}
-        whole = [unit.uuid for unit in units if not unit.mig]
+    def __init__(self, devices: list[nvml.GpuDevice], folder: Path, why: str = "") -> None:
+        self._devices = {device.uuid: device for device in devices}
+        whole = [device.uuid for device in devices if not device.mig]
         self._mps = mps.Mps(folder, whole) if whole else None
         self.why = why
 
@@ -42,14 +42,14 @@ class Gpus:
     def find(cls, folder: Path) -> Gpus:
         """What NVIDIA's driver lists; nothing, and why, where there is none."""
         try:
-            return cls(nvml.units(), folder)
+            return cls(nvml.devices(), folder)
         except Unusable as why:
             return cls([], folder, str(why))
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all, as the ledger has them."""
-        return tuple(self._units)
+        return tuple(self._devices)
 
     def prepare(self) -> str:
         """Start the MPS daemon, and see that it answers; what holds instead if not. Blocks."""
@@ -65,7 +65,7 @@ class Gpus:
     def busy(self) -> dict[str, float]:
         """Share of the last moments in which each had work, of those that can be asked."""
         found = {}
-        for name in self._units:
+        for name in self._devices:
             with contextlib.suppress(Unusable):
                 percent = nvml.busy_percent(name)
                 found.update({} if percent is None else {name: percent / 100})
@@ -79,10 +79,10 @@ class Gpus:
         if not assignment.gpus:
             return {}
         env = {"CUDA_VISIBLE_DEVICES": ",".join(assignment.gpus)}
-        units = [self._units[name] for name in assignment.gpus]
-        pipe = None if any(unit.mig for unit in units) else self._live_pipe()
+        devices = [self._devices[name] for name in assignment.gpus]
+        pipe = None if any(device.mig for device in devices) else self._live_pipe()
         if pipe:
-            sizes = [unit.memory_bytes for unit in units]
+            sizes = [device.memory_bytes for device in devices]
             env |= mps.client_environment(pipe, assignment.each.gpu_percent, sizes)
         return env
 

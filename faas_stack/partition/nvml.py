@@ -15,11 +15,11 @@ from faas_stack.partition.group_limits import Unusable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Unit", "busy_percent", "units"]
+__all__ = ["GpuDevice", "busy_percent", "devices"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class GpuDevice:
     """A GPU, or a MIG instance of one.
 
     Attributes:
@@ -35,7 +35,7 @@ class Unit:
     mig: bool = False
 
 
-def units() -> list[Unit]:
+def devices() -> list[GpuDevice]:
     """All there are.
 
     Raises:
@@ -46,8 +46,8 @@ def units() -> list[Unit]:
         for number in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(number)
             parts = _mig_instances(nvml, handle)
-            found += [_unit(nvml, part, mig=True) for part in parts]
-            found += [] if parts else [_unit(nvml, handle)]
+            found += [_device(nvml, part, mig=True) for part in parts]
+            found += [] if parts else [_device(nvml, handle)]
     if not found:
         message = "NVIDIA's driver sees no GPU"
         raise Unusable(message)
@@ -105,6 +105,7 @@ def _mig_instances(nvml: Any, handle: Any) -> list[Any]:  # noqa: ANN401 - ships
     return found
 
 
-def _unit(nvml: Any, handle: Any, *, mig: bool = False) -> Unit:  # noqa: ANN401 - ships no types
+def _device(nvml: Any, handle: Any, *, mig: bool = False) -> GpuDevice:  # noqa: ANN401 - no types
     memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    return Unit(nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle), memory_bytes, mig)
+    uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+    return GpuDevice(uuid, name, memory_bytes, mig)

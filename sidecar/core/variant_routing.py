@@ -79,16 +79,16 @@ class VariantRouter:
         if demand not in self._chosen:
             if len(self._chosen) >= _DEMANDS_MAX:
                 self._chosen.clear()
-            self._chosen[demand] = self._selection.fits(demand.asked)
+            self._chosen[demand] = self._selection.fits(demand.requirements)
         return self._chosen[demand]
 
     def closest(self, demand: Demand) -> Profile | None:
         """The class that comes closest, where none fits."""
-        return self._selection.closest(demand.asked)
+        return self._selection.closest(demand.requirements)
 
     def would_fit(self, demand: Demand) -> OnOffer | None:
         """The cheapest class that would fit if it ran, or were not overloaded."""
-        profile = self._selection.would_fit(demand.asked)
+        profile = self._selection.would_fit(demand.requirements)
         return self._offers[profile.name] if profile else None
 
     def route(self, demand: Demand) -> Route | None:
@@ -116,7 +116,7 @@ class VariantRouter:
         """``demand`` rounded to what makes a difference in the choice."""
         if demand.variant:
             return type(demand)(variant=demand.variant)
-        snapped = self._selection.snapped(demand.asked)
+        snapped = self._selection.snapped(demand.requirements)
         coarse = demand.coarse(0.0, snapped.accuracy, 0.0)
         if self.would_fit(coarse) or not self.would_fit(demand):
             return coarse

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from faas_stack.demo.comparison import Outcome, choose_rate, table, verdict
+from faas_stack.demo.comparison import PolicyResult, choose_rate, table, verdict
 from faas_stack.load.results import Tally
 from tests.waiting import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def outcome(policy: str, latencies_s: list[float], batch: int) -> Outcome:
-    """An outcome of one second with these answers."""
+def result(policy: str, latencies_s: list[float], batch: int) -> PolicyResult:
+    """A result of one second with these answers."""
     tally = Tally(slo_s=0.2, elapsed_s=1.0)
     for latency_s in latencies_s:
         tally.answered(200, latency_s, batch)
-    return Outcome(policy, tally)
+    return PolicyResult(policy, tally)
 
 
 def test_the_rate_lies_between_two_capacities_that_differ() -> None:
@@ -40,12 +40,12 @@ def test_capacities_that_hardly_differ_get_a_rate_both_can_carry() -> None:
 
 def test_table_and_verdict_say_what_was_measured() -> None:
     """One line a policy, and one sentence with what came in time, and no flattering ratio."""
-    outcomes = [outcome("none", [0.1] * 2 + [0.9] * 8, 1), outcome("deadline", [0.05] * 10, 5)]
-    head, none, deadline = table(outcomes, "200ms").splitlines()
+    results = [result("none", [0.1] * 2 + [0.9] * 8, 1), result("deadline", [0.05] * 10, 5)]
+    head, none, deadline = table(results, "200ms").splitlines()
     assert head.split()[:2] == ["policy", "throughput"]
     assert none.split() == ["none", "10/s", "900", "ms", "900", "ms", "80.0", "%", "1.0"]
     assert deadline.split() == ["deadline", "10/s", "50", "ms", "50", "ms", "0.0", "%", "5.0"]
-    assert verdict(outcomes, "200ms", 12) == (
+    assert verdict(results, "200ms", 12) == (
         "of 12 requests a second, none answered 10, 2 of them within 200ms (p99 900 ms)"
         " and deadline answered 10, 10 of them within 200ms (p99 50 ms)"
     )
@@ -53,9 +53,9 @@ def test_table_and_verdict_say_what_was_measured() -> None:
 
 def test_a_policy_that_answered_nothing_in_time_is_no_division_by_zero() -> None:
     """Complete collapse is said in words."""
-    outcomes = [outcome("none", [], 1), outcome("deadline", [0.05], 1)]
-    assert "none answered 0, 0 of them within 200ms (p99 -)" in verdict(outcomes, "200ms", 1)
-    assert "-" in table(outcomes, "200ms").splitlines()[1].split()
+    results = [result("none", [], 1), result("deadline", [0.05], 1)]
+    assert "none answered 0, 0 of them within 200ms (p99 -)" in verdict(results, "200ms", 1)
+    assert "-" in table(results, "200ms").splitlines()[1].split()
 
 
 @pytest.mark.slow

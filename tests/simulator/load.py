@@ -176,9 +176,9 @@ def run(scenario: Scenario, policy: SupportsPlan, **settings: Any) -> dict[str, 
     """The metrics of a run, which have to add up whatever else they say."""
     outcome = Simulation(scenario, policy, Settings(**({"interval_s": 10.0} | settings))).run()
     result = measured(outcome)
-    for track in outcome.tracks:
-        assert math.isclose(track.requests, track.total.ended)
-        assert track.sidecar.batcher.idle
+    for run in outcome.functions:
+        assert math.isclose(run.requests, run.total.ended)
+        assert run.sidecar.batcher.idle
     return result
 
 

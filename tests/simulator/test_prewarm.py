@@ -106,10 +106,8 @@ def test_fronts_are_told_of_instances_that_are_overloaded(
     simulation = Simulation(read_scenario(path), Guard(Two()), Settings())
     outcome = simulation.run()
     assert 0 == measured(outcome)["cold_start_ratio"]
-    (track,) = outcome.tracks
-    assert overloaded == any(
-        "overloaded" in decision.text for decision in track.controller.decisions
-    )
+    (run,) = outcome.functions
+    assert overloaded == any("overloaded" in decision.text for decision in run.controller.decisions)
 
 
 def test_an_interfered_instance_gets_nothing_until_it_is_well() -> None:
@@ -119,14 +117,14 @@ def test_an_interfered_instance_gets_nothing_until_it_is_well() -> None:
         Constant(Constant.Params(replicas=2)),
         Settings(),
     )
-    track = simulation.run().tracks[0]
-    first, second = track.sidecar.batcher.upstreams
+    run = simulation.run().functions[0]
+    first, second = run.sidecar.batcher.upstreams
     first.interfered = True
-    track.sidecar.conditions_changed(4.0)
-    assert 1 == track.sidecar.free
+    run.sidecar.conditions_changed(4.0)
+    assert 1 == run.sidecar.free
     second.interfered, first.interfered = True, False
-    track.sidecar.conditions_changed(5.0)
-    assert 1 == track.sidecar.free
+    run.sidecar.conditions_changed(5.0)
+    assert 1 == run.sidecar.free
     second.interfered = False
-    track.sidecar.conditions_changed(6.0)
-    assert 2 == track.sidecar.free
+    run.sidecar.conditions_changed(6.0)
+    assert 2 == run.sidecar.free

@@ -60,7 +60,7 @@ def test_the_best_static_choice_serves_without_a_change(tmp_path: Path) -> None:
     outcome = Simulation(scenario, Guard(Static(pools))).run()
     found = measured(outcome)
     assert found["slo_miss_ratio"] <= 0.01
-    counts = {(moment.ready, moment.loading) for moment in outcome.tracks[0].moments}
+    counts = {(moment.ready, moment.loading) for moment in outcome.functions[0].moments}
     assert {(sum(pool.instances for pool in pools["vision"]), 0)} == counts
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.variants.instance_states import State
-from carpool.variants.selection import Asked, Choice, Profile, Selection
+from carpool.variants.selection import Choice, Profile, Requirements, Selection
 from tests.effort import scaled
 
 SMALL = Profile("small", 0.70, 0.020, cost=1.0, load_s=0.5)
@@ -25,7 +25,10 @@ noted = st.lists(
     max_size=25,
 )
 asked = st.builds(
-    Asked, st.sampled_from([0.0, 0.3, 0.7, 1.2, math.inf]), shares, shares | st.just(math.inf)
+    Requirements,
+    st.sampled_from([0.0, 0.3, 0.7, 1.2, math.inf]),
+    shares,
+    shares | st.just(math.inf),
 )
 
 
@@ -40,21 +43,21 @@ def running(*names: str) -> Selection:
 def test_the_cheapest_active_variant_that_fits_is_taken() -> None:
     """Of several that run, the one is taken that costs least."""
     selection = running("small", "large", "quick")
-    assert Choice(SMALL, "small-1") == selection.choose(Asked(0.3, 0.6))
-    assert Choice(LARGE, "large-1") == selection.choose(Asked(0.3, 0.75))
-    assert Choice(QUICK, "quick-1") == selection.choose(Asked(0.1, 0.75))
+    assert Choice(SMALL, "small-1") == selection.choose(Requirements(0.3, 0.6))
+    assert Choice(LARGE, "large-1") == selection.choose(Requirements(0.3, 0.75))
+    assert Choice(QUICK, "quick-1") == selection.choose(Requirements(0.1, 0.75))
 
 
 def test_what_runs_comes_before_what_would_have_to_load() -> None:
     """An Active variant that fits is taken, though one that is not loaded is cheaper."""
-    assert Choice(QUICK, "quick-1") == running("quick").choose(Asked())
+    assert Choice(QUICK, "quick-1") == running("quick").choose(Requirements())
 
 
 def test_of_those_to_load_the_first_to_answer_is_taken() -> None:
     """Loading counts: 0.52 s are within 0.6, and 2.2 are not."""
-    assert Choice(SMALL) == running().choose(Asked(0.6))
-    assert Choice(LARGE) == running().choose(Asked(3.0, 0.75))
-    assert Choice(None, closest=QUICK) == running().choose(Asked(0.19, 0.75))
+    assert Choice(SMALL) == running().choose(Requirements(0.6))
+    assert Choice(LARGE) == running().choose(Requirements(3.0, 0.75))
+    assert Choice(None, closest=QUICK) == running().choose(Requirements(0.19, 0.75))
 
 
 @pytest.mark.parametrize("state", [State.OVERLOADED, State.INTERFERED])
@@ -62,10 +65,10 @@ def test_an_instance_with_too_much_to_do_gets_nothing(state: State) -> None:
     """Overloaded and Interfered instances are not selected, nor is their variant loaded for it."""
     selection = running("small")
     selection.note("small", "small-1", state)
-    assert Choice(QUICK) == Selection([QUICK]).choose(Asked())
-    assert SMALL != selection.choose(Asked()).fits
+    assert Choice(QUICK) == Selection([QUICK]).choose(Requirements())
+    assert SMALL != selection.choose(Requirements()).fits
     selection.note("small", "small-2", State.ACTIVE, 5)
-    assert Choice(SMALL, "small-2") == selection.choose(Asked())
+    assert Choice(SMALL, "small-2") == selection.choose(Requirements())
 
 
 def test_the_least_loaded_instance_is_taken() -> None:
@@ -73,24 +76,24 @@ def test_the_least_loaded_instance_is_taken() -> None:
     selection = running()
     for name, load in (("a", 3), ("b", 1), ("c", 2)):
         selection.note("small", name, State.ACTIVE, load)
-    assert "b" == selection.choose(Asked()).instance
+    assert "b" == selection.choose(Requirements()).instance
     selection.note("small", "b", State.ACTIVE, 4)
-    assert "c" == selection.choose(Asked()).instance
+    assert "c" == selection.choose(Requirements()).instance
     selection.note("small", "c", State.INACTIVE)
-    assert "a" == selection.choose(Asked()).instance
+    assert "a" == selection.choose(Requirements()).instance
 
 
 @pytest.mark.parametrize(
     ("wanted", "closest"),
     [
-        pytest.param(Asked(0.014, 0.7), QUICK, id="a millisecond later"),
-        pytest.param(Asked(0.5, 0.81), LARGE, id="a hundredth less accurate"),
-        pytest.param(Asked(0.5, 0.75, 2.9), LARGE, id="a tenth dearer"),
-        pytest.param(Asked(0.001, 0.9), LARGE, id="nothing is near: the most accurate"),
-        pytest.param(Asked(0.001, 0.75, 0.1), QUICK, id="two do not fit: the quickest"),
+        pytest.param(Requirements(0.014, 0.7), QUICK, id="a millisecond later"),
+        pytest.param(Requirements(0.5, 0.81), LARGE, id="a hundredth less accurate"),
+        pytest.param(Requirements(0.5, 0.75, 2.9), LARGE, id="a tenth dearer"),
+        pytest.param(Requirements(0.001, 0.9), LARGE, id="nothing is near: the most accurate"),
+        pytest.param(Requirements(0.001, 0.75, 0.1), QUICK, id="two do not fit: the quickest"),
     ],
 )
-def test_where_nothing_fits_the_closest_is_named(wanted: Asked, closest: Profile) -> None:
+def test_where_nothing_fits_the_closest_is_named(wanted: Requirements, closest: Profile) -> None:
     """The variant for which the request has to change least is suggested."""
     assert Choice(None, closest=closest) == running("small", "large", "quick").choose(wanted)
 
@@ -98,7 +101,7 @@ def test_where_nothing_fits_the_closest_is_named(wanted: Asked, closest: Profile
 @settings(max_examples=scaled(300))
 @given(profiles, noted, asked)
 def test_nothing_that_was_asked_for_is_undercut(
-    known: list[Profile], changes: list[tuple[int, str, State, int]], wanted: Asked
+    known: list[Profile], changes: list[tuple[int, str, State, int]], wanted: Requirements
 ) -> None:
     """Whatever runs, the choice is that of a search through all, and never less than asked for."""
     selection = Selection(known)
@@ -119,7 +122,7 @@ def test_nothing_that_was_asked_for_is_undercut(
 
 
 def _searched(
-    known: list[Profile], instances: dict[tuple[str, str], tuple[State, int]], wanted: Asked
+    known: list[Profile], instances: dict[tuple[str, str], tuple[State, int]], wanted: Requirements
 ) -> tuple[Profile | None, str | None]:
     def states(profile: Profile) -> list[State]:
         return [s for (v, _), (s, _) in instances.items() if v == profile.name]

@@ -14,12 +14,12 @@ from faas_stack.partition.allocation import Assignment
 from faas_stack.partition.gpus import Gpus
 from faas_stack.partition.group_limits import Unusable
 from faas_stack.partition.mps import CONTROL, Mps
-from faas_stack.partition.nvml import Unit
+from faas_stack.partition.nvml import GpuDevice
 from faas_stack.partition.resources import Resources
 
 GIB = 2**30
-GPU = Unit("GPU-1", "H200", 80 * GIB)
-MIG = Unit("MIG-1", "H200 MIG 1g.18gb", 10 * GIB, mig=True)
+GPU = GpuDevice("GPU-1", "H200", 80 * GIB)
+MIG = GpuDevice("MIG-1", "H200 MIG 1g.18gb", 10 * GIB, mig=True)
 HALF = Resources(gpus=1, gpu_percent=50)
 
 needs_no_daemon = pytest.mark.skipif(
@@ -106,6 +106,6 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         pytest.skip("there is a GPU")
     assert "nvidia-ml-py is not installed" in gpus.why or "NVIDIA's driver" in gpus.why
     with pytest.raises(Unusable, match=r"nvidia-ml-py|NVIDIA's driver"):
-        nvml.units()
+        nvml.devices()
     with pytest.raises(Unusable, match=r"nvidia-ml-py|NVIDIA's driver"):
         nvml.busy_percent("GPU-1")

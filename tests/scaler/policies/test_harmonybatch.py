@@ -81,7 +81,7 @@ def test_simulated_cost_and_lateness_are_as_predicted(name: str) -> None:
     scenario = Scenario(Path("here"), (), PRICES, {"vgg19": model}, (function,), {}, horizon_s, 5)
     settings = Settings(interval_s=horizon_s, window_s=horizon_s)
     outcome = Simulation(scenario, harmonybatch(), settings).run()
-    (plan,) = (track.controller.plan for track in outcome.tracks)
+    (plan,) = (run.controller.plan for run in outcome.functions)
     result = metrics_of(outcome)
     assert plan is not None
     assert pytest.approx(plan.predicted.cost_per_request, rel=0.03) == (
