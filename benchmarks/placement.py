@@ -168,7 +168,7 @@ def _round(
 
 
 def _count(planning: PlanningResult) -> int:
-    return sum(kind.replicas for plan in planning.plans.values() for kind in plan.classes)
+    return sum(each.replicas for plan in planning.plans.values() for each in plan.classes)
 
 
 def _measured(search: str, functions: tuple[FunctionLoad, ...]) -> Measured:

@@ -72,7 +72,7 @@ class _Following:
     """As many instances as the measured rate asks for, with a tenth to spare."""
 
     def __init__(self, batch: int, exec_s: float, least: int = 1, *, fixed: bool = False) -> None:
-        self._kind = InstanceClass("a", 1.0, batch, least, exec_s=exec_s, rate_high=batch / exec_s)
+        self._class = InstanceClass("a", 1.0, batch, least, exec_s=exec_s, rate_high=batch / exec_s)
         self._least = least
         self._fixed = fixed
 
@@ -81,14 +81,16 @@ class _Following:
         return PlanningResult({load.name: self._of(load) for load in snapshot.functions})
 
     def _of(self, load: FunctionLoad) -> Plan:
-        kind, before = self._kind, load.plan
+        instance_class, before = self._class, load.plan
         wanted = self._least
         if not self._fixed:
-            wanted = max(wanted, math.ceil(1.1 * load.rate_rps / (kind.rate_high or 1.0)))
+            wanted = max(wanted, math.ceil(1.1 * load.rate_rps / (instance_class.rate_high or 1.0)))
         if before and before.classes[0].replicas == wanted:
             return before
-        only = InstanceClass("a", 1.0, kind.batch_size, wanted, exec_s=kind.exec_s)
-        route = Route("*", {"a": 1.0}, kind.exec_s or 0.0)
+        only = InstanceClass(
+            "a", 1.0, instance_class.batch_size, wanted, exec_s=instance_class.exec_s
+        )
+        route = Route("*", {"a": 1.0}, instance_class.exec_s or 0.0)
         return Plan(load.name, before.version + 1 if before else 1, "following", (only,), (route,))
 
 

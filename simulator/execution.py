@@ -68,10 +68,10 @@ class Executions:
         Raises:
             ConfigError: the model does not know the class; nobody may plan on a guess.
         """
-        kind = replace(instance_class, replicas=0)
-        if kind not in self._known:
-            self._known[kind] = Execution(self, kind)
-        return self._known[kind]
+        key = replace(instance_class, replicas=0)
+        if key not in self._known:
+            self._known[key] = Execution(self, key)
+        return self._known[key]
 
 
 class Execution:
@@ -92,10 +92,12 @@ class Execution:
         self.load_s = self._model.load_s
         self.stages = function.stages
         if self._known_size(instance_class.batch_size) is None:
-            kind = instance_class
-            given = f"batch {kind.batch_size} on {kind.cpu:g} cores and {kind.gpu:g} % of a GPU"
+            cpu, gpu = instance_class.cpu, instance_class.gpu
+            given = f"batch {instance_class.batch_size} on {cpu:g} cores and {gpu:g} % of a GPU"
             expected = "a size that the latency model knows"
-            raise ConfigError([Problem(f"class {kind.name} of the plan", given, expected)])
+            raise ConfigError(
+                [Problem(f"class {instance_class.name} of the plan", given, expected)]
+            )
 
     @property
     def usual_s(self) -> list[float]:
@@ -143,7 +145,6 @@ class Execution:
         return None
 
     def _seconds(self, batch: int, quantile: float) -> float:
-        kind = self._class
-        seconds = self._model.predict(batch, kind.cpu, kind.gpu, quantile)
+        seconds = self._model.predict(batch, self._class.cpu, self._class.gpu, quantile)
         assert seconds is not None  # noqa: S101  the size is one of those it knows
         return seconds

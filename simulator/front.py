@@ -139,15 +139,15 @@ class Front:
     def _follow(self, plan: Plan, addresses: Mapping[str, tuple[str, ...]], now: float) -> None:
         """Serve under ``plan`` with the instances at these addresses."""
         run = self._run
-        kinds = {kind.name: replace(kind, replicas=0) for kind in plan.classes}
+        classes = {each.name: replace(each, replicas=0) for each in plan.classes}
         known = self._exec_times
-        self._exec_times = {kind: known.get(kind, ExecTime()) for kind in kinds.values()}
+        self._exec_times = {each: known.get(each, ExecTime()) for each in classes.values()}
         members = []
         for name, of_class in addresses.items():
             for address in of_class:
                 instance = run.instances.get(address)
                 if instance is not None and instance.phase in (Phase.READY, Phase.LEAVING):
-                    instance.follow(kinds[name], self._exec_times[kinds[name]])
+                    instance.follow(classes[name], self._exec_times[classes[name]])
                     members.append(instance)
         self._version = plan.version
         run.version += 1

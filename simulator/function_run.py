@@ -95,7 +95,7 @@ class FunctionRun(FunctionRecord):
                 self.function.name,
                 instance.upstream.name,
                 self._messages,
-                instance.kind.name,
+                instance.instance_class.name,
                 instance.upstream.name,
                 state,
                 instance.execution.load_s,

@@ -39,7 +39,7 @@ class Instance:
     """One instance of a function.
 
     Attributes:
-        kind: The class that it was started for; the number of replicas says nothing.
+        instance_class: What it was started for; the number of replicas says nothing.
         revision: Of the class's deployment.
         execution: What it does with batches.
         budget: Its part of a core; None: whole ones, or nobody holds it to its part.
@@ -66,8 +66,8 @@ class Instance:
         "drained",
         "exec_s",
         "execution",
+        "instance_class",
         "item_count",
-        "kind",
         "phase",
         "place",
         "ready",
@@ -83,21 +83,21 @@ class Instance:
     def __init__(
         self,
         name: str,
-        kind: InstanceClass,
+        instance_class: InstanceClass,
         revision: str,
         execution: Execution,
         place: Place,
         now: float,
     ) -> None:
-        self.kind = kind
+        self.instance_class = instance_class
         self.revision = revision
         self.execution = execution
         self.budget = execution.budget()
         self.device = StagedDevice(execution) if execution.stages else None
         self.place = place
-        self.upstream = Upstream(name, kind.batch_size, kind.name, up=True)
+        self.upstream = Upstream(name, instance_class.batch_size, instance_class.name, up=True)
         if self.device:
-            self.upstream.concurrency = room_of(kind.batch_size)
+            self.upstream.concurrency = room_of(instance_class.batch_size)
         self.phase = Phase.LOADING
         self.serving = False
         self.started = now
@@ -110,7 +110,7 @@ class Instance:
     @property
     def key(self) -> Key:
         """Instances of equal keys are alike."""
-        return self.kind.name, self.execution.size
+        return self.instance_class.name, self.execution.size
 
     def end(self, start: float, exec_s: float) -> float:
         """When it is done with what takes ``exec_s`` under full load, if it begins at ``start``."""
@@ -124,9 +124,9 @@ class Instance:
         self.item_count += item_count
         self.exec_s += exec_s
 
-    def follow(self, kind: InstanceClass, exec_time: ExecTime) -> None:
-        """The front sends it batches as one of ``kind``."""
+    def follow(self, instance_class: InstanceClass, exec_time: ExecTime) -> None:
+        """The front sends it batches as one of ``instance_class``."""
         upstream = self.upstream
-        upstream.batch_max, upstream.instance_class = kind.batch_size, kind.name
+        upstream.batch_max, upstream.instance_class = instance_class.batch_size, instance_class.name
         upstream.exec_time = exec_time
         upstream.overloaded = upstream.interfered = False

@@ -117,7 +117,7 @@ def _supply(run: FunctionRun) -> tuple[Any, ...]:
     """What serves them."""
     plan = run.controller.sidecar_config.plan
     routes = plan.routes if plan else ()
-    present = Counter((i.key, i.kind.batch_size) for i in run.serving)
+    present = Counter((i.key, i.instance_class.batch_size) for i in run.serving)
     ways = [
         (
             route.app,

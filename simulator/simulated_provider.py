@@ -82,11 +82,13 @@ class SimulatedProvider:
         name, document, now = action.name, action.document, self._events.now_s
         if action.verb == "deploy":
             run = self._runs[_owner(document)]
-            kind = _class_of(action, run)
-            self._classes[name] = Replicas(run, self._events, self._capacity, kind, document)
+            instance_class = _class_of(action, run)
+            self._classes[name] = Replicas(
+                run, self._events, self._capacity, instance_class, document
+            )
         elif action.verb == "update":
-            kind = _class_of(action, self._runs[_owner(document)])
-            self._classes[name].update(kind, document, now)
+            instance_class = _class_of(action, self._runs[_owner(document)])
+            self._classes[name].update(instance_class, document, now)
         else:
             self._classes[name].scale(action.replicas, now, loaded=self.warm)
         if action.verb == "delete":
@@ -100,7 +102,7 @@ class Replicas:
         run: The function.
         events: Knows when they will have loaded.
         capacity: Where they are.
-        kind: The class.
+        instance_class: The class.
         document: What was deployed.
     """
 
@@ -109,7 +111,7 @@ class Replicas:
         run: FunctionRun,
         events: EventQueue,
         capacity: Capacity,
-        kind: InstanceClass,
+        instance_class: InstanceClass,
         document: Mapping[str, object],
     ) -> None:
         self._run = run
@@ -118,22 +120,24 @@ class Replicas:
         self._instances: list[Instance] = []
         self._wanted = 0
         self._promise = Promise()
-        self._deploy(kind, document)
+        self._deploy(instance_class, document)
 
     def status(self) -> Status:
         """As a gateway lists them."""
         ready = [i for i in self._instances if i.phase is Phase.READY]
         return Status(self._name, self._wanted, len(ready), self._document)
 
-    def update(self, kind: InstanceClass, document: Mapping[str, object], now: float) -> None:
+    def update(
+        self, instance_class: InstanceClass, document: Mapping[str, object], now: float
+    ) -> None:
         """Be another class from now on: old ones serve until there are new ones.
 
         Raises:
             ProviderError: there is no room for as many of it; nothing is changed.
         """
-        size = self._run.executions.of(replace(kind, replicas=0)).size
+        size = self._run.executions.of(replace(instance_class, replicas=0)).size
         self._capacity.promise(self._promise, size, self._wanted)
-        self._deploy(kind, document)
+        self._deploy(instance_class, document)
         self.settle(now)
 
     def scale(self, wanted: int, now: float, *, loaded: bool = False) -> None:
@@ -169,9 +173,9 @@ class Replicas:
         self._capacity.give_back(instance.place)
         self._events.at(now, self._capacity.released)
 
-    def _deploy(self, kind: InstanceClass, document: Mapping[str, object]) -> None:
-        self._kind = replace(kind, replicas=0)
-        self._execution = self._run.executions.of(kind)
+    def _deploy(self, instance_class: InstanceClass, document: Mapping[str, object]) -> None:
+        self._instance_class = replace(instance_class, replicas=0)
+        self._execution = self._run.executions.of(instance_class)
         self._document = document
         self._name = str(document["service"])
         self._revision = self.status().labels[MADE_FROM_LABEL]
@@ -186,7 +190,7 @@ class Replicas:
             self._capacity.wait(self.settle)
             return False
         name = self._run.next_address()
-        instance = Instance(name, self._kind, self._revision, self._execution, place, now)
+        instance = Instance(name, self._instance_class, self._revision, self._execution, place, now)
         instance.drained = self.drained
         self._instances.append(instance)
         self._run.started(instance)
@@ -235,4 +239,4 @@ def _class_of(action: Action, run: FunctionRun) -> InstanceClass:
     """The plan's own: in a document its numbers are rounded."""
     plan = run.controller.plan
     assert plan is not None  # noqa: S101  what is deployed is a class of it
-    return next(kind for kind in plan.classes if kind.name == action.class_name)
+    return next(each for each in plan.classes if each.name == action.class_name)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ManyUpstreams"]
 
-Kind: TypeAlias = "tuple[str, int, ExecTime, bool, bool]"
+UpstreamKey: TypeAlias = "tuple[str, int, ExecTime, bool, bool]"
 
 
 class _Equals:
@@ -80,7 +80,7 @@ class ManyUpstreams(Upstreams):
 
     def __init__(self) -> None:
         super().__init__()
-        self._equals: dict[Kind, _Equals] = {}
+        self._equals: dict[UpstreamKey, _Equals] = {}
         self._of: dict[str, _Equals] = {}
         self._ranks: dict[str, int] = {}
         self._next_rank = 0
@@ -153,10 +153,10 @@ class ManyUpstreams(Upstreams):
     def _enter(self, upstream: Upstream) -> None:
         """Put ``upstream`` among its equals."""
         flags = (upstream.overloaded, upstream.interfered)
-        kind = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
-        equals = self._equals.get(kind)
+        key = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
+        equals = self._equals.get(key)
         if equals is None:
-            equals = self._equals[kind] = _Equals(upstream)
+            equals = self._equals[key] = _Equals(upstream)
         self._of[upstream.name] = equals
         equals.note(upstream, self._ranks[upstream.name])
 

@@ -30,8 +30,8 @@ def _first_lines(status: int, content_type: str | None, date: bytes) -> bytes:
     line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
     if not content_type:
         return line + date
-    kind = content_type.encode("latin-1", "replace")
-    return b"%bcontent-type: %b\r\n%b" % (line, kind, date)
+    value = content_type.encode("latin-1", "replace")
+    return b"%bcontent-type: %b\r\n%b" % (line, value, date)
 
 
 def encode_answer(answer: errors.Answer, date: bytes) -> bytes:

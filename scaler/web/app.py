@@ -44,8 +44,8 @@ def create(folder: str) -> Flask:
     app.add_url_rule(SHADOW, view_func=views.shadow)
     app.add_url_rule(f"{HISTORY}<path:name>", view_func=views.history)
     app.add_url_rule(METRICS, view_func=views.metrics)
-    for path, (name, kind) in FILES.items():
-        app.add_url_rule(path, name, _file(FOLDER / name, kind))
+    for path, (name, content_type) in FILES.items():
+        app.add_url_rule(path, name, _file(FOLDER / name, content_type))
     app.register_error_handler(CarpoolError, _failed)
     app.register_error_handler(HTTPException, _no_route)
     return app
@@ -89,10 +89,10 @@ class _Views:
         return _json(orjson.dumps({**orjson.loads(head), "samples": samples}))
 
 
-def _file(path: Path, kind: str) -> Callable[[], Response]:
+def _file(path: Path, content_type: str) -> Callable[[], Response]:
     """A view that answers with a file of the page."""
     body = path.read_bytes()
-    return lambda: Response(body, headers=dict(HEADERS), content_type=kind)
+    return lambda: Response(body, headers=dict(HEADERS), content_type=content_type)
 
 
 def _number(after: str) -> int:

@@ -9,28 +9,30 @@ if TYPE_CHECKING:
 
     from carpool.scaling import Billing, FunctionLoad
     from scaler.policies.batch.search import Choice
-    from scaler.policies.batch.sizes import Kind
+    from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["in_force", "loading_cost"]
 
 
-def in_force(load: FunctionLoad, kinds: Sequence[Kind]) -> tuple[Kind, int, float] | None:
+def in_force(
+    load: FunctionLoad, instance_sizes: Sequence[InstanceSize]
+) -> tuple[InstanceSize, int, float] | None:
     """The size of instance, batch and window of the plan in force; None if it has no such."""
     plan = load.plan
     if plan is None or len(plan.classes) != 1 or not plan.routes:
         return None
     (there,) = plan.classes
-    for kind in kinds:
-        known = kind.known[: there.batch_size]
-        same = (kind.cpu, kind.gpu) == (there.cpu, there.gpu)
+    for instance_size in instance_sizes:
+        known = instance_size.known[: there.batch_size]
+        same = (instance_size.cpu, instance_size.gpu) == (there.cpu, there.gpu)
         if same and len(known) == there.batch_size and known[-1]:
-            return kind, there.batch_size, plan.routes[0].max_wait_s
+            return instance_size, there.batch_size, plan.routes[0].max_wait_s
     return None
 
 
 def loading_cost(load: FunctionLoad, choice: Choice, billing: Billing) -> float:
     """What it costs to load as many instances of another size as there are now."""
-    resources, load_s = choice.kind.resources[choice.size - 1], load.model.load_s
+    resources, load_s = choice.instance_size.resources[choice.batch_size - 1], load.model.load_s
     one = billing.lifetime(resources, load_s)
     if load_s and not one:
         one = billing.execution(resources, load_s)

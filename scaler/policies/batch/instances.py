@@ -44,8 +44,8 @@ class BatchFleet:
     ) -> None:
         self.choice = choice
         self._rate_rps = process.mean_rate
-        self._law = BatchLaw(process, choice.size, choice.window_s)
-        self._crowd = Crowd(process, self._law, choice.kind.service)
+        self._law = BatchLaw(process, choice.batch_size, choice.window_s)
+        self._crowd = Crowd(process, self._law, choice.instance_size.service)
         self._needed: dict[tuple[float, float], int] = {}
         self._predicted: dict[tuple[int, float], Predicted] = {}
         self.size = _size(choice, model, percentile)
@@ -86,16 +86,16 @@ class BatchFleet:
 
 
 def _size(choice: Choice, model: LatencyModel, percentile: float) -> Size:
-    kind = choice.kind
-    exec_s = model.predict(choice.size, kind.cpu, kind.gpu, percentile)
+    instance_size = choice.instance_size
+    exec_s = model.predict(choice.batch_size, instance_size.cpu, instance_size.gpu, percentile)
     assert exec_s is not None  # noqa: S101  the search knows what the model knows
     return Size(
-        choice.size,
-        kind.cpu,
-        kind.gpu,
-        resources=kind.resources[choice.size - 1],
+        choice.batch_size,
+        instance_size.cpu,
+        instance_size.gpu,
+        resources=instance_size.resources[choice.batch_size - 1],
         exec_s=exec_s,
-        rate_rps=choice.size / exec_s,
+        rate_rps=choice.batch_size / exec_s,
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from carpool.scaling import Billing
     from scaler.arrivals.map_counts import Markovian
     from scaler.arrivals.processes import Times
-    from scaler.policies.batch.sizes import Kind
+    from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["BatchSearch", "Choice", "examined"]
 
@@ -44,15 +44,15 @@ class Choice:
     """An instance size, a batch size and a window.
 
     Attributes:
-        kind: The instance size.
-        size: Requests in a full batch.
+        instance_size: On which it runs.
+        batch_size: Requests in a full batch.
         window_s: How long after its first request a batch leaves at the latest.
         cost: Of a request, in the mean.
         late: The share of requests that is late, rounded up to the search's grid.
     """
 
-    kind: Kind
-    size: int
+    instance_size: InstanceSize
+    batch_size: int
     window_s: float
     cost: float
     late: float
@@ -63,7 +63,7 @@ class BatchSearch:
 
     Args:
         process: How requests come.
-        found: The sizes of instance, at least one.
+        instance_sizes: At least one.
         billing: What executions and instances cost.
         longest_s: The longest window, above 0.
         steps: How many windows up to it are tried.
@@ -72,17 +72,17 @@ class BatchSearch:
     def __init__(
         self,
         process: Markovian,
-        found: Sequence[Kind],
+        instance_sizes: Sequence[InstanceSize],
         billing: Billing,
         longest_s: float,
         steps: int,
     ) -> None:
-        self._kinds = found
+        self._instance_sizes = instance_sizes
         self._billing = billing
-        largest = max(len(kind.known) for kind in found)
+        largest = max(len(instance_size.known) for instance_size in instance_sizes)
         self._grid = BatchGrid(process, largest, longest_s, steps)
         self._process = process
-        self._costs = [self._cost(kind) for kind in found]
+        self._costs = [self._cost(instance_size) for instance_size in instance_sizes]
 
     def within(self, objective_s: float, miss: float) -> list[Choice]:
         """The cheapest of each size of instance with which few enough are late, cheapest first.
@@ -121,18 +121,23 @@ class BatchSearch:
     def _best(self, objective_s: float, miss: float, budget: float) -> list[Choice]:
         found = [
             choice
-            for kind, cost in zip(self._kinds, self._costs, strict=True)
-            if (choice := self._best_of(kind, cost, objective_s, miss, budget))
+            for instance_size, cost in zip(self._instance_sizes, self._costs, strict=True)
+            if (choice := self._best_of(instance_size, cost, objective_s, miss, budget))
         ]
         return sorted(found, key=lambda choice: choice.cost)
 
     def _best_of(
-        self, kind: Kind, cost: Times, objective_s: float, miss: float, budget: float
+        self,
+        instance_size: InstanceSize,
+        cost: Times,
+        objective_s: float,
+        miss: float,
+        budget: float,
     ) -> Choice | None:
         """Of equally cheap ones that with the fewest late, then the smallest."""
-        if float(kind.service.seconds.min()) > objective_s or not (cost <= budget).any():
+        if float(instance_size.service.seconds.min()) > objective_s or not (cost <= budget).any():
             return None
-        late = self._grid.late(objective_s, kind.service)
+        late = self._grid.late(objective_s, instance_size.service)
         good = np.where((late <= miss) & (cost <= budget), cost, math.inf)
         least = float(good.min())
         if math.isinf(least):
@@ -140,23 +145,23 @@ class BatchSearch:
         ties = np.where(good <= least * (1 + _TIE), late, math.inf)
         size, window = np.unravel_index(int(ties.argmin()), ties.shape)
         return Choice(
-            kind,
+            instance_size,
             int(size) + 1,
             float(self._grid.windows_s[window]),
             float(cost[size, window]),
             float(late[size, window]),
         )
 
-    def _cost(self, kind: Kind) -> Times:
+    def _cost(self, instance_size: InstanceSize) -> Times:
         """Of a request, by size and window, infinite where the model does not know the size."""
-        cost = np.full((len(kind.known), len(self._grid.windows_s)), math.inf)
+        cost = np.full((len(instance_size.known), len(self._grid.windows_s)), math.inf)
         by_resources: dict[Resources, list[int]] = {}
-        for number in np.flatnonzero(kind.known).tolist():
-            by_resources.setdefault(kind.resources[number], []).append(number)
-        busy_s = self._grid.per_batch(kind.service.mean_s())
-        sizes = self._grid.mean_size[: len(kind.known)]
+        for number in np.flatnonzero(instance_size.known).tolist():
+            by_resources.setdefault(instance_size.resources[number], []).append(number)
+        busy_s = self._grid.per_batch(instance_size.service.mean_s())
+        sizes = self._grid.mean_size[: len(instance_size.known)]
         for resources, numbers in by_resources.items():
-            batch = self._grid.per_batch(_batch_costs(kind, resources, self._billing))
+            batch = self._grid.per_batch(_batch_costs(instance_size, resources, self._billing))
             lifetime = self._billing.lifetime(resources, 1.0)
             total = batch / sizes
             if lifetime:
@@ -166,12 +171,17 @@ class BatchSearch:
         return cost
 
     def _longest_s(self) -> float:
-        slowest = max(float(kind.service.seconds.max()) for kind in self._kinds)
+        slowest = max(
+            float(instance_size.service.seconds.max()) for instance_size in self._instance_sizes
+        )
         return slowest + float(self._grid.windows_s[-1])
 
 
 def examined(
-    process: Markovian, choice: tuple[Kind, int, float], objective_s: float, billing: Billing
+    process: Markovian,
+    choice: tuple[InstanceSize, int, float],
+    objective_s: float,
+    billing: Billing,
 ) -> Choice:
     """What a choice comes to that no search has made.
 
@@ -181,25 +191,25 @@ def examined(
         objective_s: Latency that is in time.
         billing: What executions and instances cost.
     """
-    kind, size, window_s = choice
+    instance_size, size, window_s = choice
     law = BatchLaw(process, size, window_s)
-    resources = kind.resources[size - 1]
-    cost = float(law.sizes @ _batch_costs(kind, resources, billing)[:size]) / law.mean_size
+    resources = instance_size.resources[size - 1]
+    cost = float(law.sizes @ _batch_costs(instance_size, resources, billing)[:size]) / law.mean_size
     lifetime = billing.lifetime(resources, 1.0)
     if lifetime:
-        busy_s = law.sizes @ kind.service.mean_s()[:size] / law.mean_size
+        busy_s = law.sizes @ instance_size.service.mean_s()[:size] / law.mean_size
         cost += float(_instances(process, busy_s)) * lifetime / _rate(process)
-    late = float(law.late([objective_s], kind.service)[0])
-    return Choice(kind, size, window_s, cost, late)
+    late = float(law.late([objective_s], instance_size.service)[0])
+    return Choice(instance_size, size, window_s, cost, late)
 
 
-def _batch_costs(kind: Kind, resources: Resources, billing: Billing) -> Times:
+def _batch_costs(instance_size: InstanceSize, resources: Resources, billing: Billing) -> Times:
     """What a batch of each size costs in the mean, shape (sizes,)."""
     costs = [
         [billing.execution(resources, exec_s) for exec_s in row]
-        for row in kind.service.seconds.tolist()
+        for row in instance_size.service.seconds.tolist()
     ]
-    mean: Times = np.array(costs) @ kind.service.weights
+    mean: Times = np.array(costs) @ instance_size.service.weights
     return mean
 
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel, Resources
     from scaler.arrivals.processes import Times
 
-__all__ = ["Kind", "kinds"]
+__all__ = ["InstanceSize", "instance_sizes"]
 
 _EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0)  # of shares of batches
 
 
-class Kind(NamedTuple):
+class InstanceSize(NamedTuple):
     """A size of instance.
 
     Attributes:
@@ -45,7 +45,9 @@ class Kind(NamedTuple):
     resources: tuple[Resources, ...]
 
 
-def kinds(model: LatencyModel, max_batch: int, percentile: float = 0.99) -> tuple[Kind, ...]:
+def instance_sizes(
+    model: LatencyModel, max_batch: int, percentile: float = 0.99
+) -> tuple[InstanceSize, ...]:
     """Every size of instance that the model knows, with all its batches.
 
     Args:
@@ -58,7 +60,9 @@ def kinds(model: LatencyModel, max_batch: int, percentile: float = 0.99) -> tupl
         if cpu > 0:
             batches.setdefault((cpu, gpu), []).append(batch)
     shares = _points(percentile)
-    return tuple(_kind(model, *size, sorted(known), shares) for size, known in batches.items())
+    return tuple(
+        _instance_size(model, *size, sorted(known), shares) for size, known in batches.items()
+    )
 
 
 def _points(percentile: float) -> tuple[list[float], Times]:
@@ -68,13 +72,13 @@ def _points(percentile: float) -> tuple[list[float], Times]:
     return middles, np.diff(edges)
 
 
-def _kind(
+def _instance_size(
     model: LatencyModel,
     cpu: float,
     gpu: float,
     batches: list[int],
     shares: tuple[list[float], Times],
-) -> Kind:
+) -> InstanceSize:
     points, weights = shares
     if model.predict(batches[-1], cpu, gpu, points[0]) == model.predict(
         batches[-1], cpu, gpu, points[-1]
@@ -86,7 +90,7 @@ def _kind(
         seconds.append([math.inf if at is None else at for at in rows[size]])
         resources.append(model.resources(size, cpu, gpu))
     known = np.isin(np.arange(1, batches[-1] + 1), batches)
-    return Kind(cpu, gpu, Service(np.array(seconds), weights), known, tuple(resources))
+    return InstanceSize(cpu, gpu, Service(np.array(seconds), weights), known, tuple(resources))
 
 
 def _padded(batches: list[int]) -> Iterator[int]:

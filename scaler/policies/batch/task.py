@@ -16,7 +16,7 @@ from scaler.arrivals.markov import MarkovArrivals
 from scaler.policies.batch.change import in_force, loading_cost
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
-from scaler.policies.batch.sizes import kinds
+from scaler.policies.batch.sizes import instance_sizes
 from scaler.policies.common.draft import Draft, running
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from carpool.scaling import Billing, ClusterView, FunctionLoad
     from scaler.arrivals.map_counts import Markovian
-    from scaler.policies.batch.sizes import Kind
+    from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["Aims", "BatchTask"]
 
@@ -89,12 +89,12 @@ class BatchTask:
         self._objective_s = self._target_s = objective_s
         self._percentile = load.percentile
         self._billing = billing
-        self._kinds = kinds(load.model, load.max_batch, load.percentile)
+        self._instance_sizes = instance_sizes(load.model, load.max_batch, load.percentile)
         self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
         self._known: dict[tuple[int, int, float], Choice] = {}
         self._why_not = "The latency model knows no size of instance."
         self._choices: list[Choice] = []
-        if self._kinds:
+        if self._instance_sizes:
             self._find()
 
     @property
@@ -124,11 +124,15 @@ class BatchTask:
 
     def _find(self) -> None:
         aims, miss = self._aims, (1 - self._percentile) * (1 - self._aims.reserve)
-        fastest_s = min(float(kind.service.seconds.min()) for kind in self._kinds)
+        fastest_s = min(
+            float(instance_size.service.seconds.min()) for instance_size in self._instance_sizes
+        )
         longest_s = self._objective_s - (0.0 if aims.budget is not None else fastest_s)
         if longest_s <= 0:
             longest_s = self._objective_s
-        search = BatchSearch(self._process, self._kinds, self._billing, longest_s, aims.windows)
+        search = BatchSearch(
+            self._process, self._instance_sizes, self._billing, longest_s, aims.windows
+        )
         if aims.budget is None:
             self._choices = search.within(self._objective_s, miss)
             self._why_not = (
@@ -146,10 +150,10 @@ class BatchTask:
 
     def _stays(self, load: FunctionLoad) -> tuple[Choice | None, str]:
         """What is in force, if it will do and a change would not pay, and why."""
-        found, best = in_force(load, self._kinds), self._choices[0]
+        found, best = in_force(load, self._instance_sizes), self._choices[0]
         if found is None:
             return None, ""
-        if found[0] is best.kind and found[1:] == (best.size, best.window_s):
+        if found[0] is best.instance_size and found[1:] == (best.batch_size, best.window_s):
             return None, ""
         now = self._examined(found)
         budget = math.inf if self._aims.budget is None else self._aims.budget
@@ -159,14 +163,14 @@ class BatchTask:
             return now, "Nothing quicker within the budget is worth a change."
         saved = (now.cost - best.cost) * load.rate_rps
         least = self._aims.gain * now.cost * load.rate_rps
-        if best.kind is not now.kind or best.size != now.size:
+        if best.instance_size is not now.instance_size or best.batch_size != now.batch_size:
             loading = loading_cost(load, best, self._billing)
             least += loading / self._aims.amortised_s
         if saved > least:
             return None, ""
         return now, f"The best would save {saved:.3g} a second, too little for a change."
 
-    def _examined(self, choice: tuple[Kind, int, float]) -> Choice:
+    def _examined(self, choice: tuple[InstanceSize, int, float]) -> Choice:
         key = (id(choice[0]), *choice[1:])
         if key not in self._known:
             self._known[key] = examined(self._process, choice, self._target_s, self._billing)
@@ -197,18 +201,18 @@ class BatchTask:
         return max(taking, needed, load.min_instances, 1)
 
     def _fleet(self, choice: Choice) -> BatchFleet:
-        key = (id(choice.kind), choice.size, choice.window_s)
+        key = (id(choice.instance_size), choice.batch_size, choice.window_s)
         if key not in self._fleets:
             self._fleets[key] = BatchFleet(self._process, choice, self._model, self._percentile)
         return self._fleets[key]
 
     def _idle(self, draft: Draft) -> BatchFleet | None:
         """No instance, of the size that is the fastest."""
-        if not self._kinds:
+        if not self._instance_sizes:
             return None
-        kind = min(self._kinds, key=lambda one: float(one.service.seconds.min()))
-        size = int(kind.known.argmax()) + 1
-        fleet = self._fleet(Choice(kind, size, 0.0, math.inf, 1.0))
+        instance_size = min(self._instance_sizes, key=lambda one: float(one.service.seconds.min()))
+        size = int(instance_size.known.argmax()) + 1
+        fleet = self._fleet(Choice(instance_size, size, 0.0, math.inf, 1.0))
         draft.sizes = (fleet.size,)
         draft.instances = Counter({fleet.size: 0})
         return fleet
@@ -219,8 +223,8 @@ class BatchTask:
         asked = f"{load.rate_rps:.4g} requests/s, {share:.4g} of them within {target_ms:.4g} ms"
         window_ms = choice.window_s * _MS_PER_S
         leaves = f"{window_ms:.4g} ms after their first request"
-        batches = f"batches of up to {choice.size}, which leave full or {leaves}"
-        if choice.size == 1:
+        batches = f"batches of up to {choice.batch_size}, which leave full or {leaves}"
+        if choice.batch_size == 1:
             batches = "single requests"
         running = f"on {option.got} x {option.fleet.size.name}, for {choice.cost:.4g} a request"
         sentences = [f"{asked}: {batches}, {running}."]

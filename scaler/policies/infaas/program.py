@@ -56,29 +56,29 @@ def program(task: Task) -> Solution:
         ConfigError: SciPy is not installed.
     """
     optimize = available()
-    kinds, needs = len(task.options), len(task.needs)
+    options, needs = len(task.options), len(task.needs)
     rows, least, most = _rows(task)
     size = rows.shape[1]
     costs = np.array([option.cost for option in task.options])
     loads = np.array([option.load_s for option in task.options])
     weights = np.zeros(size)
-    weights[:kinds] = costs
-    weights[kinds : 2 * kinds] = task.loading * costs * loads
+    weights[:options] = costs
+    weights[options : 2 * options] = task.loading * costs * loads
     weights[size - needs :] = _dearest(task) * _DEAR
     upper = np.full(size, np.inf)
     for number, need in enumerate(task.needs):
-        unfit = [2 * kinds + number * kinds + o for o, w in enumerate(need.worth) if not w]
+        unfit = [2 * options + number * options + o for o, w in enumerate(need.worth) if not w]
         upper[unfit] = 0.0
     with _aside():
         solved = optimize.milp(
             weights,
             constraints=optimize.LinearConstraint(rows, least, most),
-            integrality=np.arange(size) < kinds,
+            integrality=np.arange(size) < options,
             bounds=optimize.Bounds(np.zeros(size), upper),
             options={"mip_rel_gap": _GAP},
         )
-    counts = tuple(int(count) for count in np.rint(solved.x[:kinds]))
-    shares = solved.x[2 * kinds : size - needs].reshape(needs, kinds)
+    counts = tuple(int(count) for count in np.rint(solved.x[:options]))
+    shares = solved.x[2 * options : size - needs].reshape(needs, options)
     return Solution(counts, np.maximum(shares, 0.0).tolist())
 
 
@@ -99,8 +99,8 @@ def _aside() -> Iterator[None]:
 
 def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
     """Constraints on ``n``, ``u``, each need's ``y``, and ``s``."""
-    kinds, needs = len(task.options), len(task.needs)
-    size = 2 * kinds + needs * kinds + needs
+    options, needs = len(task.options), len(task.needs)
+    size = 2 * options + needs * options + needs
     rows: list[np.ndarray[Any, Any]] = []
     least: list[float] = []
     most: list[float] = []
@@ -113,18 +113,18 @@ def _rows(task: Task) -> tuple[np.ndarray[Any, Any], list[float], list[float]]:
 
     for option, running in enumerate(task.running):
         row = add(-running, np.inf)
-        row[kinds + option], row[option] = 1.0, -1.0
+        row[options + option], row[option] = 1.0, -1.0
         row = add(0.0, np.inf)
         row[option] = 1.0
-        row[[2 * kinds + need * kinds + option for need in range(needs)]] = -1.0
+        row[[2 * options + need * options + option for need in range(needs)]] = -1.0
     for number, need in enumerate(task.needs):
         row = add(need.rate_rps, np.inf)
-        row[2 * kinds + number * kinds : 2 * kinds + (number + 1) * kinds] = need.worth
+        row[2 * options + number * options : 2 * options + (number + 1) * options] = need.worth
         row[size - needs + number] = 1.0
     cores, gpu = task.room
-    add(-np.inf, cores)[:kinds] = [option.cpu for option in task.options]
-    add(-np.inf, gpu)[:kinds] = [option.gpu for option in task.options]
-    add(-np.inf, task.most)[:kinds] = 1.0
+    add(-np.inf, cores)[:options] = [option.cpu for option in task.options]
+    add(-np.inf, gpu)[:options] = [option.gpu for option in task.options]
+    add(-np.inf, task.most)[:options] = 1.0
     return np.array(rows), least, most
 
 

@@ -89,9 +89,9 @@ class Task:
 
     def cost_of(self, option: int, count: int) -> float:
         """The part of it that is for one option: it does not depend on the others."""
-        kind, more = self.options[option], count - self.running[option]
-        loading = self.loading * kind.load_s * more if more > 0 else 0.0
-        return kind.cost * (more + loading)
+        chosen, more = self.options[option], count - self.running[option]
+        loading = self.loading * chosen.load_s * more if more > 0 else 0.0
+        return chosen.cost * (more + loading)
 
     def fits(self, counts: Counts) -> bool:
         """Whether there is room for so many."""
