@@ -24,7 +24,7 @@ import requests
 from carpool.basic_auth import credentials_for
 from carpool.http.client import Pool
 from faas_stack.compare.stack_under_test import write_stand_ins
-from faas_stack.partition.group_limits import Limits
+from faas_stack.partition.cgroup_limits import Limits
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from simulator.quota import Quota
 
@@ -138,7 +138,9 @@ def measured_model(handler: Path, cpu: float, sizes: Sequence[int], body: bytes)
                 alone_s, way_s = asyncio.run(_alone(url, body))
             mean_batch, batch_s = asyncio.run(_full_load(url, _ROUNDS * size, body))
             if mean_batch < _FULL * size:
-                message = f"batches of {size} had {mean_batch:.2g} requests: the machine is too busy"
+                message = (
+                    f"batches of {size} had {mean_batch:.2g} requests: the machine is too busy"
+                )
                 raise StackFailed(message)
             means[mean_batch] = batch_s
     fixed = stack_of(handler, cpu, 10_000, max(sizes), **{"scale.policy": "fixed"})

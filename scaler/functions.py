@@ -106,7 +106,7 @@ class Functions:
 
     def announced(self, controller: Controller, said: Announcement) -> None:
         """An instance says how it is."""
-        news = controller.registry.announced(said, self.now())
+        news = controller.reports.announced(said, self.now())
         if news and said.state != "loading":
             self.wake()
 
@@ -130,7 +130,7 @@ class Functions:
             return SyncAnswer(
                 interval_s,
                 report.revision,
-                conditions=controller.instance_health.unwell,
+                conditions=controller.interference.unwell,
                 soonest_s=soonest_s,
             )
         return SyncAnswer(
@@ -138,24 +138,24 @@ class Functions:
             config.revision,
             config.plan,
             config.instances,
-            controller.instance_health.unwell,
+            controller.interference.unwell,
             soonest_s,
         )
 
     def interval_s(self, controller: Controller) -> float:
         """When a sidecar of a function should sync again."""
         usual_s = self.pace.interval_s(self._sidecars)
-        controller.registry.interval_s = usual_s
+        controller.reports.interval_s = usual_s
         hurry = controller.changing or controller.plan is None or self._surges(controller)
         return min(usual_s, max(SOON_S, usual_s / 5)) if hurry else usual_s
 
     def count(self) -> int:
         """Count the sidecars anew; how many there are."""
         now_s = self.now()
-        self._sidecars = sum(len(controller.registry) for controller in self)
-        self._fronts = sum(controller.registry.fronts(now_s) for controller in self)
+        self._sidecars = sum(len(controller.reports) for controller in self)
+        self._fronts = sum(controller.reports.fronts(now_s) for controller in self)
         return self._sidecars
 
     def _surges(self, controller: Controller) -> bool:
         """Whether its rate has just jumped: each report tells more of it, and a plan may change."""
-        return self.now() < controller.registry.surged_s + FOLLOWED_S
+        return self.now() < controller.reports.surged_s + FOLLOWED_S

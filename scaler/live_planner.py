@@ -167,7 +167,7 @@ def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for controller in controllers:
         classes = {each.name: each for each in controller.plan.classes} if controller.plan else {}
-        for name, counts in controller.instance_health.by_class().items():
+        for name, counts in controller.interference.by_class().items():
             if name in classes:
                 hardware = "GPU" if classes[name].gpu else "core"
                 found.setdefault(hardware, Counter()).update(counts)

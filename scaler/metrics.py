@@ -113,11 +113,11 @@ class Tally(Collector):
         now_s = self._now()
         for controller in self._controls():
             name = controller.name
-            rate.add_metric([name], sum(controller.registry.rates.at(now_s).values()))
-            queued.add_metric([name], controller.registry.queued(now_s))
+            rate.add_metric([name], sum(controller.reports.rates.at(now_s).values()))
+            queued.add_metric([name], controller.reports.queued(now_s))
             troubles.add_metric([name], len(controller.notes))
             unplaced.add_metric([name], controller.unplaced_rps)
-            for state, count in sorted(controller.registry.fates.items()):
+            for state, count in sorted(controller.reports.fates.items()):
                 requests.add_metric([name, state], count)
             for class_name, found in sorted(controller.present(now_s).items()):
                 instances.add_metric([name, class_name, "ready"], found.ready)

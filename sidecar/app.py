@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.http.server import Server
-    from sidecar.runtime.probed_instance import ProbedInstance
+    from sidecar.runtime.handler_liveness import ProbedInstance
 
 __all__ = ["main", "run"]
 

@@ -243,5 +243,5 @@ class Simulation:
         if not settings.cold:  # it has been measured before
             window_s = settings.window_s
             counts = {name: rate_rps * window_s for name, rate_rps in first.items()}
-            controller.registry.rates.note(counts, window_s, 0.0)
+            controller.reports.rates.note(counts, window_s, 0.0)
         return run

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from carpool.own_cgroup import CONTROLLERS, killed_for_memory
 from carpool.process import leftovers
 from faas_stack.partition import amounts
-from faas_stack.partition.group_limits import Unusable
+from faas_stack.partition.cgroup_limits import Unusable
 
 if TYPE_CHECKING:
     from carpool.own_cgroup import Place
-    from faas_stack.partition.group_limits import Limits
+    from faas_stack.partition.cgroup_limits import Limits
 
 __all__ = ["TreeV2"]
 

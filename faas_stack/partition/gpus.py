@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from faas_stack.partition import mps, nvml
-from faas_stack.partition.group_limits import Unusable
+from faas_stack.partition.cgroup_limits import Unusable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from faas_stack.partition.group_limits import Unusable
+from faas_stack.partition.cgroup_limits import Unusable
 
 __all__ = ["CONTROL", "Mps", "client_environment", "server_pids"]
 

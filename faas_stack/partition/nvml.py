@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from faas_stack.partition.group_limits import Unusable
+from faas_stack.partition.cgroup_limits import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

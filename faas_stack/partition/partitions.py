@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from carpool.own_cgroup import own_place
 from faas_stack.partition import affinity, amounts, enter
 from faas_stack.partition.allocation import Allocation, max_instances
-from faas_stack.partition.group_limits import Limits, Unusable
+from faas_stack.partition.cgroup_limits import Limits, Unusable
 from faas_stack.partition.machine import Capacity, measured
 from faas_stack.partition.provider_groups import open_tree
 

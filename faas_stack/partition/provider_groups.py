@@ -16,16 +16,16 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from carpool.process import leftovers
+from faas_stack.partition.cgroup_limits import Unusable
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
-from faas_stack.partition.group_limits import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from carpool.own_cgroup import Group, Place
-    from faas_stack.partition.group_limits import Limits
+    from faas_stack.partition.cgroup_limits import Limits
 
 __all__ = ["Tree", "open_tree"]
 

@@ -1,6 +1,6 @@
 """The controller of one function: reports and plans in, actions and sidecar configuration out.
 
-It puts the parts together: what sidecars report (`registry`), how many instances there should be
+It puts the parts together: what sidecars report (`reports`), how many instances there should be
 (`desired_replicas`), which calls of the OpenFaaS API lead there (`reconciler`), and what the front
 sidecars are to follow (`sidecar_config`). The time is passed in; nothing here does I/O.
 """
@@ -22,12 +22,12 @@ from scaler.control.desired_replicas import DesiredReplicas, FunctionState
 from scaler.control.disagreements import Disagreements
 from scaler.control.first_plan import first_plan, found_plan
 from scaler.control.idle_times import IdleTimeTracker
-from scaler.control.instance_health import HealthBaseline, InstanceHealth
+from scaler.control.interference import Baseline, InterferenceMonitor
 from scaler.control.measured_rates import Rates
 from scaler.control.plan_builder import numbered, with_windows
 from scaler.control.reconciler import Reconciler
-from scaler.control.registry import Registry
 from scaler.control.sidecar_config import SidecarConfig, stand_ins
+from scaler.control.sidecar_reports import SidecarReports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +53,12 @@ class Controller:
     Attributes:
         name: As the user calls it.
         settings: What its labels say.
-        registry: What its sidecars say.
+        reports: What its sidecars say.
         timing: How long its batches take.
         plan: What should run; None before the first.
         sidecar_config: What its fronts are told.
         decisions: The latest ones.
-        instance_health: How the instances of its variants are.
+        interference: How the instances of its variants are.
         notes: What is not as it should be.
         remarks: Why it has another plan than its policy wanted.
         failure: Why its policy gives it none; empty while it does.
@@ -67,12 +67,12 @@ class Controller:
 
     def __init__(self, base: Status, dependencies: Dependencies) -> None:
         self.name = base.name
-        self.registry = Registry(Rates(dependencies.window_s))
-        self.timing = LatencySource((dependencies.models or {}).get(base.name), self.registry)
+        self.reports = SidecarReports(Rates(dependencies.window_s))
+        self.timing = LatencySource((dependencies.models or {}).get(base.name), self.reports)
         self.plan: Plan | None = None
         self.sidecar_config = SidecarConfig(dependencies.term)
         self.decisions = Decisions()
-        self.instance_health = InstanceHealth()
+        self.interference = InterferenceMonitor()
         self.notes: list[str] = []
         self.remarks: list[str] = []
         self.failure = ""
@@ -109,22 +109,22 @@ class Controller:
 
     def reported(self, report: FrontReport, now_s: float, wall_s: float) -> None:
         """A front has said how it goes."""
-        beside_s = self.registry.idle_beside_s(report.sender, now_s)
-        self.registry.reported(report, now_s)
+        beside_s = self.reports.idle_beside_s(report.sender, now_s)
+        self.reports.reported(report, now_s)
         self.timing.compare(report, self.plan)
-        self.instance_health.reported(report)
+        self.interference.reported(report)
         self._idle_times.reported(report.idle, beside_s, wall_s)
 
     def recounted(self, source: str, total: float | None, now_s: float, age_s: float = 0.0) -> None:
         """Another source had counted so many requests some seconds ago; None: none at all."""
-        self._disagreements.recounted(source, total, self.registry.arrivals.total(), now_s, age_s)
+        self._disagreements.recounted(source, total, self.reports.arrivals.total(), now_s, age_s)
 
     def present(self, now_s: float) -> dict[str, Instances]:
         """Instances by class, ready and loading."""
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return {
             name: Instances(len(found.idle_s), found.loading)
-            for name, found in self.registry.present(now_s, replicas).items()
+            for name, found in self.reports.present(now_s, replicas).items()
             if found.count
         }
 
@@ -141,20 +141,20 @@ class Controller:
             slo_s=settings.slo_s or NO_OBJECTIVE_S,
             percentile=settings.percentile,
             max_batch=settings.batch_max,
-            apps=app_loads(settings, self.registry.rates.at(now_s, self.registry.silent_s)),
+            apps=app_loads(settings, self.reports.rates.at(now_s, self.reports.silent_s)),
             plan=self.plan,
             instances={name: i for name, i in self.present(now_s).items() if name in own},
-            queued=self.registry.queued(now_s),
+            queued=self.reports.queued(now_s),
             min_instances=settings.scale_min,
             max_instances=settings.scale_max,
-            load_s=self.registry.load_s(),
+            load_s=self.reports.load_s(),
             error=self.timing.correction.error,
             windows=windows,
         )
 
     def to_plan(self, now_s: float, wall_s: float) -> FunctionLoad | None:
         """What a policy is to plan for; without a latency model it gets a first plan, and None."""
-        self.registry.forget(now_s)
+        self.reports.forget(now_s)
         windows = self._idle_times.windows(wall_s) if self.settings.scale_min == 0 else None
         load = self.load(now_s, windows)
         if load is None:
@@ -168,7 +168,7 @@ class Controller:
 
     def complete(self, now_s: float) -> bool:
         """Whether as many instances have announced themselves as the gateway has available."""
-        ready = self.registry.ready(now_s)
+        ready = self.reports.ready(now_s)
         return all(
             len(ready.get(name, ())) >= status.available for name, status in self._deployed.items()
         )
@@ -186,28 +186,28 @@ class Controller:
     def step(self, now_s: float, wall_s: float) -> list[Action]:
         """What to ask of the gateway now; the fronts' orders are brought up to date."""
         config = self.sidecar_config
-        if self.registry.term() > config.term:
+        if self.reports.term() > config.term:
             self.notes = [_DEPOSED]
             self.decisions.note(self.notes, wall_s)
             return []
         if self.plan is None and self._base is not None:
             self.notes = [*self._wrong, *filter(None, [self.failure])]
             return []
-        ready = self.registry.ready(now_s)
+        ready = self.reports.ready(now_s)
         observed = ObservedState(
             self._base,
             self._deployed,
             {name: len(where) for name, where in ready.items()},
-            self.registry.follows(config.term, config.version, now_s),
+            self.reports.follows(config.term, config.version, now_s),
         )
         if self.plan is None or self._base is None:
             return self._reconciler.step({}, {}, observed, now_s)
         self.wanted = self._desired.wanted(self.plan, self._function_state(now_s))
         classes = {each.name: each for each in self.plan.classes}
-        baseline = HealthBaseline(self.timing.given, classes, ready, self.registry.lines)
-        for sentence in self.instance_health.look(baseline, now_s):
+        baseline = Baseline(self.timing.given, classes, ready, self.reports.lines)
+        for sentence in self.interference.look(baseline, now_s):
             self.decisions.add(sentence, wall_s)
-        self.wanted = self.instance_health.more(self.wanted, self.settings.scale_max)
+        self.wanted = self.interference.more(self.wanted, self.settings.scale_max)
         actions = self._reconciler.step(classes, self.wanted, observed, now_s)
         surplus = stand_ins(self.plan, self._deployed, ready, awaited=self._reconciler.awaited)
         config.give(self.plan, surplus, ready)
@@ -249,7 +249,7 @@ class Controller:
             "plan": self._formed[1],
             "term": self._term(),
             "version": self.sidecar_config.version,
-            "roll": self.registry.to_dict(),
+            "roll": self.reports.to_dict(),
             "correction": self.timing.correction.to_dict(),
         }
 
@@ -258,7 +258,7 @@ class Controller:
 
         Its fronts may follow a scaler of a clock that was ahead. What is ahead by years is no term.
         """
-        own, reported = self.sidecar_config.term, self.registry.term()
+        own, reported = self.sidecar_config.term, self.reports.term()
         return max(own, reported) if reported < own + _AHEAD_MAX else own
 
     def prewarm_dict(self) -> dict[str, Any] | None:
@@ -273,18 +273,18 @@ class Controller:
         """
         self.plan = Plan.from_dict(data["plan"]) if data.get("plan") else None
         self.sidecar_config.version = int(data.get("version", 0))
-        self.registry.absorb(data.get("roll", {}), now_s)
+        self.reports.absorb(data.get("roll", {}), now_s)
         self.timing.correction.absorb(data.get("correction", (1.0, 0.0)))
         self._idle_times.absorb(prewarm)
 
     def _function_state(self, now_s: float) -> FunctionState:
-        registry, settings = self.registry, self.settings
+        reports, settings = self.reports, self.settings
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return FunctionState(
-            present=registry.present(now_s, replicas),
-            idle_s=registry.idle_s(now_s),
-            queued=registry.queued(now_s),
-            starving=registry.starving(now_s),
-            load_s=registry.load_s(),
+            present=reports.present(now_s, replicas),
+            idle_s=reports.idle_s(now_s),
+            queued=reports.queued(now_s),
+            starving=reports.starving(now_s),
+            load_s=reports.load_s(),
             least=settings.scale_min,
         )

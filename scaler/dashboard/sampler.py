@@ -131,20 +131,20 @@ class Sampler:
         }
 
     def _reading(self, controller: Controller, now_s: float) -> Reading:
-        registry, instances = controller.registry, controller.present(now_s)
-        rate_rps = sum(registry.rates.at(now_s).values())
+        reports, instances = controller.reports, controller.present(now_s)
+        rate_rps = sum(reports.rates.at(now_s).values())
         return Reading(
             rate_rps if rate_rps == rate_rps else None,  # noqa: PLR0124  not a number: unknown
-            registry.queued(now_s),
+            reports.queued(now_s),
             instances,
             self._seen(controller, set(instances)),
-            dict(registry.batches),
-            dict(registry.item_count),
-            dict(registry.exec_s),
-            dict(registry.fates),
-            dict(registry.latency),
-            registry.starts,
-            registry.waits,
+            dict(reports.batches),
+            dict(reports.item_count),
+            dict(reports.exec_s),
+            dict(reports.fates),
+            dict(reports.latency),
+            reports.starts,
+            reports.waits,
         )
 
     def _seen(self, controller: Controller, present: set[str]) -> dict[str, Resources]:

@@ -43,28 +43,28 @@ class Documents:
 
     def whole(self, controller: Controller, line: dict[str, Any]) -> dict[str, Any]:
         """One function in full, which begins with its line."""
-        now_s, registry = self._functions.now(), controller.registry
+        now_s, reports = self._functions.now(), controller.reports
         given = controller.sidecar_config.plan
-        rates = registry.rates.at(now_s)
+        rates = reports.rates.at(now_s)
         return {
             **line,
             "plan": controller.plan.to_dict() if controller.plan else None,
             "orders": given.to_dict() if given else None,
             "wanted": dict(controller.wanted),
-            "instances": {name: list(where) for name, where in registry.ready(now_s).items()},
-            "fronts": registry.fronts(now_s),
+            "instances": {name: list(where) for name, where in reports.ready(now_s).items()},
+            "fronts": reports.fronts(now_s),
             "rates_rps": {app: _number(rate) for app, rate in rates.items()},
-            "requests": dict(registry.fates),
-            "batches": dict(registry.batches),
-            "item_count": dict(registry.item_count),
-            "seats": dict(registry.item_count),  # its older name
-            "exec_s": dict(registry.exec_s),
-            "idle_s": registry.idle_s(now_s),
-            "load_s": registry.load_s(),
-            "exec": {name: list(line) for name, line in registry.lines.items()},
+            "requests": dict(reports.fates),
+            "batches": dict(reports.batches),
+            "item_count": dict(reports.item_count),
+            "seats": dict(reports.item_count),  # its older name
+            "exec_s": dict(reports.exec_s),
+            "idle_s": reports.idle_s(now_s),
+            "load_s": reports.load_s(),
+            "exec": {name: list(line) for name, line in reports.lines.items()},
             "remarks": controller.remarks,
-            "reasons": registry.reasons(),
-            "conditions": controller.instance_health.unwell,
+            "reasons": reports.reasons(),
+            "conditions": controller.interference.unwell,
             "decisions": list(controller.decisions),
         }
 
@@ -88,13 +88,13 @@ class Documents:
     def line(self, controller: Controller) -> dict[str, Any]:
         """What matters most of one function."""
         now_s, plan = self._functions.now(), controller.plan
-        rates = controller.registry.rates.at(now_s)
+        rates = controller.reports.rates.at(now_s)
         found = controller.present(now_s)
         return {
             "name": controller.name,
             "policy": self._planner.policy_of(controller),
             "rate_rps": _number(sum(rates.values())),
-            "queued": controller.registry.queued(now_s),
+            "queued": controller.reports.queued(now_s),
             "planned": sum(each.replicas for each in plan.classes) if plan else 0,
             "ready": sum(each.ready for each in found.values()),
             "loading": sum(each.loading for each in found.values()),

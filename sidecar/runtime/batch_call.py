@@ -16,7 +16,7 @@ from carpool.rate_limited_log import Seldom
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from sidecar.core.batch import Batch
-    from sidecar.runtime.probed_instance import ProbedInstance
+    from sidecar.runtime.handler_liveness import ProbedInstance
 
 __all__ = ["AnswerHead", "Answers", "BatchCall", "says_handler_hung"]
 

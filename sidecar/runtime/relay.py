@@ -23,7 +23,7 @@ from sidecar.runtime.batch_call import says_handler_hung
 if TYPE_CHECKING:
     from carpool.http.client import Response
     from carpool.http.server import Exchange
-    from sidecar.runtime.probed_instance import ProbedInstance
+    from sidecar.runtime.handler_liveness import ProbedInstance
 
 __all__ = ["Relay"]
 

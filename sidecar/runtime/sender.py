@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sidecar.core.batcher import Batcher
     from sidecar.core.load import Load
     from sidecar.core.request import Request
+    from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.metrics import Metrics
-    from sidecar.runtime.probed_instance import ProbedInstance
     from sidecar.runtime.recent_batches import RecentBatches
     from sidecar.runtime.upstreams import FunctionUpstreams
 

@@ -23,7 +23,7 @@ from sidecar.core.dispatch import Upstream
 from sidecar.core.exec_time import ExecTime
 from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import policy_of, routes_of
-from sidecar.runtime.probed_instance import ProbedInstance
+from sidecar.runtime.handler_liveness import ProbedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -140,7 +140,7 @@ class FunctionState:
         for number, (_, kind) in enumerate(ready):
             where = f"{kind}:{number}"
             said = Announcement("f", f"i{number:07}", 1, kind, where, "ready", 2.5)
-            controller.registry.announced(said, self.now_s)
+            controller.reports.announced(said, self.now_s)
         load = controller.load(self.now_s)
         if load is not None and self.sequence:
             outcome = self.planner.plan({"f": controller}, {"f": load}, self.now_s)["f"]

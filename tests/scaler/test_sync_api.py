@@ -189,7 +189,7 @@ async def test_a_front_is_told_the_plan_once(caller: Caller) -> None:
         REPORT, sequence=2, revision=answer.revision, version=answer.plan.version
     )
     assert SyncAnswer.from_json((await caller.say(again)).body).plan is None
-    assert 5 * 2 == controller.registry.arrivals["*"]
+    assert 5 * 2 == controller.reports.arrivals["*"]
 
 
 @with_scaler
@@ -209,7 +209,7 @@ async def test_bad_messages_are_refused_counted_and_said_once(caller: Caller) ->
     assert dict.fromkeys(refused, 3) == dict(caller.tally.refused)
     controller = caller.functions.find("echo")
     assert controller is not None
-    assert 5 == controller.registry.arrivals["*"]
+    assert 5 == controller.reports.arrivals["*"]
     metrics = caller.tally.render().decode()
     assert 'scaler_syncs_refused_total{reason="replayed"} 3.0' in metrics
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from carpool.latency import LatencyModel
     from carpool.plan import Plan
     from carpool.sync import FrontReport
-    from scaler.control.registry import Registry
+    from scaler.control.sidecar_reports import SidecarReports
 
 __all__ = ["LatencySource"]
 
@@ -26,17 +26,17 @@ class LatencySource:
 
     Args:
         given: The model that is named; None: there is none.
-        registry: What its sidecars say.
+        reports: What its sidecars say.
 
     Attributes:
         given: The model that is named.
         correction: How far off it is.
     """
 
-    def __init__(self, given: LatencyModel | None, registry: Registry) -> None:
+    def __init__(self, given: LatencyModel | None, reports: SidecarReports) -> None:
         self.given = given
         self.correction = Correction()
-        self._registry = registry
+        self._reports = reports
         self._learned = MeasuredModel(1.0)
 
     def sized(self, cpu: float, gpu: float) -> None:
@@ -64,7 +64,5 @@ class LatencySource:
                 )
 
     def _plain(self) -> LatencyModel | None:
-        registry = self._registry
-        return self.given or self._learned.model(
-            registry.lines, registry.batches, registry.load_s()
-        )
+        reports = self._reports
+        return self.given or self._learned.model(reports.lines, reports.batches, reports.load_s())

@@ -15,7 +15,7 @@ from carpool.sync import Announcement, SyncAnswer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.runtime.probed_instance import ProbedInstance
+    from sidecar.runtime.handler_liveness import ProbedInstance
 
 __all__ = ["Announcer", "own_address"]
 

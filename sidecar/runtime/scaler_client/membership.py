@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sidecar.core.request import Request
     from sidecar.options import Options
     from sidecar.runtime.batch_loop import BatchLoop
+    from sidecar.runtime.handler_liveness import ProbedInstance
     from sidecar.runtime.metrics import Metrics
-    from sidecar.runtime.probed_instance import ProbedInstance
     from sidecar.runtime.upstreams import FunctionUpstreams
 
 __all__ = ["Membership", "front", "instance"]

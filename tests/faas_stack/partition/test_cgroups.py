@@ -13,9 +13,9 @@ import pytest
 from carpool.own_cgroup import Group, Place, own_place
 from carpool.process import leftovers
 from faas_stack.partition import enter, machine
+from faas_stack.partition.cgroup_limits import Limits, Unusable
 from faas_stack.partition.cgroup_v1 import TreesV1
 from faas_stack.partition.cgroup_v2 import TreeV2
-from faas_stack.partition.group_limits import Limits, Unusable
 from tests.waiting import HANG_S
 
 SLEEPER = (sys.executable, "-S", "-c", "import signal; print(flush=True); signal.pause()")

@@ -11,8 +11,8 @@ import pytest
 
 from faas_stack.partition import mps, nvml
 from faas_stack.partition.allocation import Assignment
+from faas_stack.partition.cgroup_limits import Unusable
 from faas_stack.partition.gpus import Gpus
-from faas_stack.partition.group_limits import Unusable
 from faas_stack.partition.mps import CONTROL, Mps
 from faas_stack.partition.nvml import GpuDevice
 from faas_stack.partition.resources import Resources

@@ -12,7 +12,7 @@ import pytest
 
 from carpool.own_cgroup import Group, Place
 from faas_stack.partition import provider_groups
-from faas_stack.partition.group_limits import Unusable
+from faas_stack.partition.cgroup_limits import Unusable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The smaller parts of a live scaler: message order, sync pace, sidecar configuration, registry."""
+"""The smaller parts of a live scaler: message order, sync pace, sidecar configuration, reports."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from scaler.control.desired_replicas import ClassInstances
 from scaler.control.measured_rates import Rates
 from scaler.control.message_order import MessageOrder
 from scaler.control.planning_result import PlanningResult
-from scaler.control.registry import Registry
 from scaler.control.shadow_policy import Shadow
 from scaler.control.sidecar_config import SidecarConfig
+from scaler.control.sidecar_reports import SidecarReports
 from scaler.control.sync_pace import Pace
 from scaler.planning.cost import Prices
 from tests.scaler.loads import load, snapshot
@@ -146,84 +146,84 @@ def said(address: str, state: Any = "ready", sender: str = "i" * 8) -> Announcem
 
 def test_an_instance_counts_while_it_or_a_front_says_so() -> None:
     """Silence ends it, unless a front still reaches it; leaving ends it at once."""
-    registry = Registry(Rates())
-    registry.announced(said("a"), 0.0)
-    registry.announced(said("b", "loading", "j" * 8), 0.0)
-    assert {"small": ("a",)} == registry.ready(1.0)
-    assert {} == registry.ready(20.0)
+    reports = SidecarReports(Rates())
+    reports.announced(said("a"), 0.0)
+    reports.announced(said("b", "loading", "j" * 8), 0.0)
+    assert {"small": ("a",)} == reports.ready(1.0)
+    assert {} == reports.ready(20.0)
     seen = InstanceReport("a", "small", up=True, in_flight=0, idle_s=3.0)
-    registry.reported(report(instances=(seen,)), 20.0)
-    assert {"small": ("a",)} == registry.ready(21.0)
-    registry.announced(said("a", "leaving"), 21.5)
-    assert {} == registry.ready(22.0)
+    reports.reported(report(instances=(seen,)), 20.0)
+    assert {"small": ("a",)} == reports.ready(21.0)
+    reports.announced(said("a", "leaving"), 21.5)
+    assert {} == reports.ready(22.0)
 
 
 def test_who_does_not_announce_himself_loads() -> None:
     """What the gateway has and the sidecars do not say is on its way."""
-    registry = Registry(Rates())
-    registry.announced(said("a"), 0.0)
-    found = registry.present(2.0, {"small": 3, "new": 1})
+    reports = SidecarReports(Rates())
+    reports.announced(said("a"), 0.0)
+    found = reports.present(2.0, {"small": 3, "new": 1})
     assert {"small": ClassInstances((2.0,), 2), "new": ClassInstances((), 1)} == found
 
 
 def test_idle_times_are_those_of_the_busiest_front() -> None:
     """An instance, or the function, is idle only if it is so for every front."""
-    registry = Registry(Rates())
-    registry.announced(said("a"), 0.0)
+    reports = SidecarReports(Rates())
+    reports.announced(said("a"), 0.0)
     idle = InstanceReport("a", "small", up=True, in_flight=0, idle_s=60.0)
-    registry.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
-    assert ClassInstances((60.0,), 0) == registry.present(100.0, {})["small"]
-    assert 61.0 == registry.idle_s(101.0)
+    reports.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
+    assert ClassInstances((60.0,), 0) == reports.present(100.0, {})["small"]
+    assert 61.0 == reports.idle_s(101.0)
     busy = structs.replace(idle, in_flight=1, idle_s=0.0)
-    registry.reported(report("b" * 8, instances=(busy,), queued=2), 101.0)
-    assert ClassInstances((0.0,), 0) == registry.present(101.0, {})["small"]
-    assert registry.idle_s(101.0) is None
-    assert (2, 2) == (registry.queued(101.0), registry.fronts(101.0))
+    reports.reported(report("b" * 8, instances=(busy,), queued=2), 101.0)
+    assert ClassInstances((0.0,), 0) == reports.present(101.0, {})["small"]
+    assert reports.idle_s(101.0) is None
+    assert (2, 2) == (reports.queued(101.0), reports.fronts(101.0))
 
 
 def test_how_long_instances_load_is_known_when_they_have_gone() -> None:
     """A prewarm begins so much before its time, when there has been no instance for long."""
-    registry = Registry(Rates())
-    registry.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
-    assert 3.0 == registry.load_s()
-    registry.announced(Announcement("f", "i" * 8, 2, "a", "a:1", "leaving", 3.0), 1.0)
-    registry.forget(100.0)
-    assert (0, 3.0) == (len(registry), registry.load_s())
+    reports = SidecarReports(Rates())
+    reports.announced(Announcement("f", "i" * 8, 1, "a", "a:1", "ready", 3.0), 0.0)
+    assert 3.0 == reports.load_s()
+    reports.announced(Announcement("f", "i" * 8, 2, "a", "a:1", "leaving", 3.0), 1.0)
+    reports.forget(100.0)
+    assert (0, 3.0) == (len(reports), reports.load_s())
 
 
 def test_starts_and_waits_are_counted_once() -> None:
     """An instance starts when it first says that it is ready; a wait lasts until it is over."""
-    registry = Registry(Rates())
-    registry.absorb({"ready": {"kept": "small"}}, 0.0)
-    registry.announced(said("kept"), 1.0)  # it was ready before this scaler was
-    assert 0 == registry.starts
+    reports = SidecarReports(Rates())
+    reports.absorb({"ready": {"kept": "small"}}, 0.0)
+    reports.announced(said("kept"), 1.0)  # it was ready before this scaler was
+    assert 0 == reports.starts
     for state in ("loading", "ready", "ready", "leaving"):
-        registry.announced(said("a", state), 2.0)
-    assert 1 == registry.starts
-    registry.announced(said("a", "ready", "k" * 8), 3.0)  # another, at the same address
-    assert 2 == registry.starts
+        reports.announced(said("a", state), 2.0)
+    assert 1 == reports.starts
+    reports.announced(said("a", "ready", "k" * 8), 3.0)  # another, at the same address
+    assert 2 == reports.starts
     for starving in (True, True, False, True):
-        registry.reported(report(starving=starving, latency={40: 2}), 4.0)
-    assert (2, {40: 8}) == (registry.waits, dict(registry.latency))
+        reports.reported(report(starving=starving, latency={40: 2}), 4.0)
+    assert (2, {40: 8}) == (reports.waits, dict(reports.latency))
 
 
 def test_counts_and_lines_add_up() -> None:
     """Arrivals, ends and execution times of all fronts."""
-    registry = Registry(Rates())
+    reports = SidecarReports(Rates())
     lines = (ClassReport("small", 3, 6, 0.3, 0.02, 0.01),)
     for sender in ("a" * 8, "b" * 8):
         apps = (AppReport("web", 10),)
-        registry.reported(
+        reports.reported(
             report(sender, apps=apps, classes=lines, fates={"done": 9, "late": 1}), 5.0
         )
-    assert {"web": pytest.approx(20.0)} == registry.rates.at(5.0)
-    assert ({"web": 20}, {"done": 18, "late": 2}) == (dict(registry.arrivals), dict(registry.fates))
-    assert {"small": (0.02, 0.01)} == registry.lines
+    assert {"web": pytest.approx(20.0)} == reports.rates.at(5.0)
+    assert ({"web": 20}, {"done": 18, "late": 2}) == (dict(reports.arrivals), dict(reports.fates))
+    assert {"small": (0.02, 0.01)} == reports.lines
 
 
 def test_a_restart_takes_instances_for_ready_until_they_speak() -> None:
     """Nobody is cut off because the scaler was away."""
-    before, after = Registry(Rates()), Registry(Rates())
+    before, after = SidecarReports(Rates()), SidecarReports(Rates())
     before.announced(said("a"), 0.0)
     after.absorb(before.to_dict(), 100.0)
     assert {"small": ("a",)} == after.ready(101.0)

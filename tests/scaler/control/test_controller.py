@@ -120,7 +120,7 @@ def test_a_plan_becomes_actions_and_then_orders() -> None:
     listed = {"first": replace(listed["first"], replicas=1, available=1)}
     controller.observe(base(**{"com.carpool.scale.min": "1"}), listed)
     assert not controller.complete(2.0)
-    controller.registry.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
+    controller.reports.announced(Announcement("f", "i" * 8, 1, "first", "a:1", "ready", 1.0), 2.0)
     assert controller.complete(2.0)
     assert [] == controller.step(2.0, 2.0)
     assert {"first": ("a:1",)} == controller.sidecar_config.instances

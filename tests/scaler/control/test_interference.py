@@ -7,7 +7,7 @@ from carpool.plan import InstanceClass, OnOffer, Plan, Route
 from carpool.sync import FrontReport, InstanceReport
 from carpool.variants.variant import Variant
 from scaler.control.demanded_applications import demanded
-from scaler.control.instance_health import HealthBaseline, InstanceHealth
+from scaler.control.interference import Baseline, InterferenceMonitor
 from scaler.control.transition import interim
 
 SMALL = Variant("small", 0.70, {1: 0.020, 8: 0.100})
@@ -34,7 +34,7 @@ class Watch:
     """A function with instances, second by second."""
 
     def __init__(self, *addresses: str) -> None:
-        self.instance_health = InstanceHealth()
+        self.interference = InterferenceMonitor()
         self.ready = {"small-b8": addresses}
         self.now_s = 0.0
 
@@ -42,10 +42,10 @@ class Watch:
         """A second later, after two fronts have reported the same."""
         self.now_s += 1.0
         for _ in range(2):
-            self.instance_health.reported(report(**seen))
+            self.interference.reported(report(**seen))
         model = VariantSet((SMALL, LARGE))
-        return self.instance_health.look(
-            HealthBaseline(model, {"small-b8": KIND}, self.ready, {}), self.now_s
+        return self.interference.look(
+            Baseline(model, {"small-b8": KIND}, self.ready, {}), self.now_s
         )
 
 
@@ -55,14 +55,14 @@ def test_two_seconds_at_its_saturation_make_an_instance_overloaded() -> None:
     watch.second()
     assert [] == watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
     said = watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
-    assert {"a": "overloaded"} == watch.instance_health.unwell
+    assert {"a": "overloaded"} == watch.interference.unwell
     assert "small-b8 at a is overloaded" in said[0]
     for _ in range(4):
         watch.second(a=(5, 33, 0.45))  # 87 % is less than 95 %, and more than 80 %
-    assert {"a": "overloaded"} == watch.instance_health.unwell
+    assert {"a": "overloaded"} == watch.interference.unwell
     watch.second(a=(2, 10, 0.2))
     assert "that is over" in watch.second(a=(2, 10, 0.2))[0]
-    assert {} == watch.instance_health.unwell
+    assert {} == watch.interference.unwell
 
 
 def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
@@ -70,9 +70,9 @@ def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
     watch, said = Watch("a", "b"), [""]
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
-    assert {"a": "interfered"} == watch.instance_health.unwell
+    assert {"a": "interfered"} == watch.interference.unwell
     assert "Others of its class take its load." in said[0]
-    assert {"small-b8": 2} == watch.instance_health.more({"small-b8": 2}, None)
+    assert {"small-b8": 2} == watch.interference.more({"small-b8": 2}, None)
 
 
 def test_without_another_that_is_well_a_place_is_asked_for() -> None:
@@ -81,19 +81,19 @@ def test_without_another_that_is_well_a_place_is_asked_for() -> None:
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09))
     assert "another place is asked for" in said[0]
-    assert {"small-b8": 2} == watch.instance_health.more({"small-b8": 1}, None)
-    assert {"small-b8": 1} == watch.instance_health.more({"small-b8": 1}, 1)
+    assert {"small-b8": 2} == watch.interference.more({"small-b8": 1}, None)
+    assert {"small-b8": 1} == watch.interference.more({"small-b8": 1}, 1)
     watch.ready = {"small-b8": ("a", "b")}
     for _ in range(8):
         watch.second(b=(2, 2, 0.05))
-    assert {"a": "interfered"} == watch.instance_health.unwell, "it rests before it is tried again"
+    assert {"a": "interfered"} == watch.interference.unwell, "it rests before it is tried again"
     for _ in range(8):
         watch.second(b=(2, 2, 0.05))
-    assert {} == watch.instance_health.unwell
-    assert {"small-b8": 2} == watch.instance_health.more({"small-b8": 1}, None)
+    assert {} == watch.interference.unwell
+    assert {"small-b8": 2} == watch.interference.more({"small-b8": 1}, None)
     for _ in range(40):
         watch.second(a=(2, 2, 0.05), b=(2, 2, 0.05))
-    assert {"small-b8": 1} == watch.instance_health.more({"small-b8": 1}, None)
+    assert {"small-b8": 1} == watch.interference.more({"small-b8": 1}, None)
 
 
 def test_quick_models_are_not_called_slow_for_their_way() -> None:
@@ -101,7 +101,7 @@ def test_quick_models_are_not_called_slow_for_their_way() -> None:
     watch = Watch("a")
     for _ in range(4):
         watch.second(a=(2, 2, 0.05))
-    assert {} == watch.instance_health.unwell
+    assert {} == watch.interference.unwell
 
 
 def test_an_instance_that_is_gone_is_forgotten() -> None:
@@ -111,7 +111,7 @@ def test_an_instance_that_is_gone_is_forgotten() -> None:
         watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
     watch.ready = {"small-b8": ("b",)}
     watch.second(b=(2, 2, 0.05))
-    assert {} == watch.instance_health.unwell
+    assert {} == watch.interference.unwell
 
 
 def test_demands_are_loads_of_their_own() -> None:

@@ -1,8 +1,8 @@
-"""The registry of one function: its sidecars, and what they report of load and instances.
+"""What the sidecars of one function report of its load and instances, and which of them are there.
 
 Reports of fronts and announcements of instances go in; sums over all of them come out, each for a
-moment. Who has not been heard of for a while does not count; an instance that a front still reaches
-does, whether it announces itself or not.
+moment. A sidecar that was not heard of for a while does not count; an instance that a front still
+reaches does, whether it announces itself or not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from carpool.sync import Announcement, ClassReport, FrontReport
     from scaler.control.measured_rates import Rates
 
-__all__ = ["Registry"]
+__all__ = ["SidecarReports"]
 
 _SILENT_S = 5.0
 _SILENT_INTERVALS = 3.0
@@ -44,8 +44,8 @@ class _Instance:
     reason: str = ""
 
 
-class Registry:
-    """One function's sidecars.
+class SidecarReports:
+    """What is known from the sidecars of one function.
 
     Attributes:
         rates: Arrivals by application.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from carpool.plan import InstanceClass
     from carpool.sync import FrontReport
 
-__all__ = ["HealthBaseline", "InstanceHealth"]
+__all__ = ["Baseline", "InterferenceMonitor"]
 
 _EVERY_S = 1.0
 _HOP_S = 0.005  # a batch's way to the handler and back
@@ -36,7 +36,7 @@ _REPLACED_S = 30.0  # an instance asked for stays for so long after the reason f
 
 
 @dataclass(frozen=True, slots=True)
-class HealthBaseline:
+class Baseline:
     """What instances are held against.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Seen:
     exec_s: float = 0.0
 
 
-class InstanceHealth:
+class InterferenceMonitor:
     """The instances of one function."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class InstanceHealth:
                 seen.item_count += instance.item_count
                 seen.exec_s += instance.exec_s
 
-    def look(self, baseline: HealthBaseline, now_s: float) -> list[str]:
+    def look(self, baseline: Baseline, now_s: float) -> list[str]:
         """What has changed since the last look, in sentences; nothing before its time."""
         if not isinstance(baseline.model, VariantSet):
             return []
@@ -126,7 +126,7 @@ class InstanceHealth:
     def _judge(
         self,
         address: str,
-        baseline: HealthBaseline,
+        baseline: Baseline,
         instance_class: InstanceClass,
         seen: _Seen,
         period_s: float,
