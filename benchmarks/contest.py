@@ -30,7 +30,7 @@ _LONGEST_S = 8.0
 _CLOSER_SPAN = 2.0  # a closer look lasts so many times longer than a probe
 _NEARLY = 0.9
 _OVERLOAD = 2.0
-# Under overload whoever waits in time needs a connection: fewer would hide the queue in the client.
+# Under overload a waiting request needs a connection: fewer would hide the queue in the client.
 # Opening them floods a server's backlog, and what is dropped there comes back after a second.
 _CONNECTIONS = range(1024, 4000)
 _OPENING_S = 2.0

@@ -108,7 +108,7 @@ def _least_on(priced: _Priced, group: Sequence[Member], miss: float, best: float
         return MergedBatches([each.rate_rps for each in group], windows, priced.batch, _CELLS)
 
     def ruled_out(allowance_s: float, longer: MergedBatches) -> bool:
-        """Whether somebody is late too often with all windows from these up to longer ones."""
+        """Whether one is late too often with all windows from these up to longer ones."""
         shorter = batches(allowance_s)
         allowed = miss * (1 + _DIGITS) * longer.mean_size / shorter.mean_size
         return any(

@@ -8,7 +8,8 @@ whose pool is exhausted, and counts as not answered. So no queue forms here, and
 the server is fresh. Latency counts from the due time. The loop never sleeps: it wants a core of its
 own, and says how late its requests left.
 
-A closed loop, for the highest throughput, is the same without due times: who is answered sends.
+A closed loop, for the highest throughput, is the same without due times: a request follows each
+answer.
 """
 
 from __future__ import annotations

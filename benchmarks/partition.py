@@ -55,7 +55,9 @@ def handle_batch(items):
     return [b"done"] * len(items)
 """
 _FPROCESS = "python -m watchdog_plugin"
-_ONE_BY_ONE = FunctionSettings(batch_max=1)  # else answers would depend on who meets whom
+_ONE_BY_ONE = FunctionSettings(
+    batch_max=1
+)  # else answers would depend on what is in a batch together
 _GREEDY = {"OPENBLAS_NUM_THREADS": "8"}
 _CALLERS = 3  # one is answered, one waits, one is on its way
 _SETTLE_S = 0.15  # between the first call of a slice and what counts

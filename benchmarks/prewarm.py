@@ -86,7 +86,7 @@ class Case:
         return sum((stream.replay(policy, params) for stream in self.streams), Replayed())
 
     def least_idle_s(self, cold_starts: int) -> float:
-        """With that many cold starts, for one who knows every idle time beforehand.
+        """With that many cold starts, where every idle time is known beforehand.
 
         It keeps the instance through the shortest idle times, and prewarming is not counted: with
         perfect knowledge it would need no idle time at all.

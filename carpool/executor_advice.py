@@ -50,5 +50,5 @@ def better_executor(
         return None
     both = f"the {1000 * full_s:.4g} ms of a batch of {size} and of its own"
     if 2 * full_s > slo_s:
-        return Better("lazy", f"who just misses a batch waits for {both}, and is late")
-    return Better("graph", f"who just misses a batch is in time in spite of {both}")
+        return Better("lazy", f"a request that just misses a batch waits for {both}, and is late")
+    return Better("graph", f"a request that just misses a batch is in time in spite of {both}")

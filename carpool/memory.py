@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Trimmer", "resident_bytes"]
 
 _WORTH_BYTES = 64 * 1024 * 1024  # less than this stays: to trim takes milliseconds
-_IDLE_BYTES = 1024 * 1024  # held by those who are served all the while
+_IDLE_BYTES = 1024 * 1024  # held by connections that are served all the while
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -70,7 +70,7 @@ GROUPS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A policy's name, its ``module:Class``, and who brings it: ``built-in`` or a distribution."""
+    """A policy's name, its ``module:Class``, and its origin: ``built-in`` or a distribution."""
 
     name: str
     target: str

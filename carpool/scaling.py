@@ -186,7 +186,7 @@ class FunctionLoad:
 
     Attributes:
         name: As the user calls it.
-        model: How long its batches take, for those who want more than `sizes`.
+        model: How long its batches take, for policies that want more than `sizes`.
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
         max_batch: Most requests in one batch.

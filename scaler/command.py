@@ -153,9 +153,9 @@ def _shadow(args: argparse.Namespace) -> int:
         return _print_json(found)
     rows = [("FUNCTION", "POLICY", "CORE-S", "GPU-%S", "COST", "SHORT S")]
     for name, each in found["functions"].items():
-        for who, held in (("in charge", each["live"]), (found["policy"], each["shadow"])):
+        for label, held in (("in charge", each["live"]), (found["policy"], each["shadow"])):
             amounts = (held[key] for key in ("core_s", "gpu_percent_s", "cost", "short_s"))
-            rows.append((name, who, *(f"{amount:.4g}" for amount in amounts)))
+            rows.append((name, label, *(f"{amount:.4g}" for amount in amounts)))
     _print_table(rows)
     return 0
 

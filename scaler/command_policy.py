@@ -1,7 +1,7 @@
 """A policy at the command line: what it does wrong is told as its own fault.
 
 The guard keeps everything running whatever a policy does, and so it does here. But where nothing
-runs yet there is nothing to keep, and who tries a policy is to see what is wrong with it.
+runs yet there is nothing to keep, and trying a policy is to show what is wrong with it.
 """
 
 from __future__ import annotations

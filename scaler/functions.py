@@ -44,7 +44,7 @@ class Functions:
         arrivals: By function, application and minute, since they were taken last.
         active: Whether anything may be told: not before the first round is over.
         ownerless: Classes of functions that the gateway does not list, by function and class.
-        troubles: What is wrong with other sources, by who it is.
+        troubles: What is wrong with other sources, by source.
     """
 
     def __init__(self, dependencies: Dependencies, pace: Pace | None = None) -> None:

@@ -50,7 +50,7 @@ class Keeping:
     Args:
         store: The file.
         functions: The live state.
-        senders: Who has said what last.
+        senders: The number of the last message of each sender.
     """
 
     def __init__(self, store: Store, functions: Functions, senders: MessageOrder) -> None:

@@ -23,11 +23,11 @@ _EVERY_S = 5.0
 
 
 class SecondSource:
-    """Keeps asking.
+    """Compares the counts of Prometheus with those of the sidecars, again and again.
 
     Args:
-        prometheus: Whom.
-        functions: Who is told.
+        prometheus: Is asked.
+        functions: Are told what it counts.
     """
 
     def __init__(self, prometheus: Prometheus, functions: Functions) -> None:

@@ -40,9 +40,9 @@ class SyncApi:
     """Answers sidecars.
 
     Args:
-        functions: What is known, and told.
-        callers: Who may.
-        tally: Counts.
+        functions: Take what sidecars report, and say what they are to follow.
+        callers: The tokens with which sidecars may speak.
+        tally: Counts messages.
         senders: Know which messages have been taken.
     """
 

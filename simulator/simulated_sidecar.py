@@ -38,7 +38,7 @@ class SimulatedSidecar:
     """The queue of one function and what its instances do with it.
 
     Args:
-        apps: Who calls it.
+        apps: The applications that call it.
         instances: Its instances, by address.
         events: Knows when batches will have been executed.
         queue_max: Most requests waiting.
@@ -225,7 +225,7 @@ class SimulatedSidecar:
         assert device is not None  # noqa: S101  its stage has run
         for batch, exec_s, cost in device.end():
             self._land(at_s, batch, instance, now, exec_s, cost)
-        device.busy = False  # not before: who comes in place of those joins at this boundary
+        device.busy = False  # not before: requests that take their places join at this boundary
         self._run_stage(instance, now)
 
     def _land(

@@ -85,7 +85,7 @@ def lazily(requests: Sequence[Coming], rules: Rules) -> None:
 def windowed(
     requests: Sequence[Coming], window_s: float, size: int, *, leaving: bool = False
 ) -> None:
-    """Execute whole batches of so many, or of who came within the window; notes when each ends.
+    """Execute whole batches of so many, or of what came within the window; notes when each ends.
 
     Args:
         requests: in order of arrival.

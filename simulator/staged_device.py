@@ -44,7 +44,7 @@ class Landing(NamedTuple):
 
 @dataclass(slots=True)
 class _Flight:
-    """A batch that was sent: who of it runs, and its part of the device's time."""
+    """A batch that was sent: which of its requests run, and its part of the device's time."""
 
     batch: Batch
     left: int

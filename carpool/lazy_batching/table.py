@@ -114,7 +114,7 @@ class BatchTable:
             failed: its members on whom the node failed; they leave.
 
         Returns:
-            Those who have come to their model's end, and are not in the table any more.
+            The jobs that have come to their model's end, and are not in the table any more.
         """
         entry = self._stack.pop()
         if failed:

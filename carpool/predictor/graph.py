@@ -1,6 +1,6 @@
 """Operators of a model as a predictor sees them: kind, attributes, shapes that follow the batch.
 
-A graph is what the runtime executes, after its optimiser; who reads it from a file, and how long
+A graph is what the runtime executes, after its optimiser; how it is read from a file, and how long
 an operator takes, is not known here.
 """
 

@@ -174,7 +174,7 @@ def _written_out(node: yaml.Node, known: dict[int, tuple[float, int]]) -> tuple[
     """
     if id(node) in known:
         return known[id(node)]
-    known[id(node)] = math.inf, 0  # until it is known: who meets it again is inside of it
+    known[id(node)] = math.inf, 0  # until it is known: a node met again is inside of itself
     below: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         below = [each for pair in node.value for each in pair]

@@ -1,7 +1,7 @@
 """A variant of a model: one way to serve an application, with what was measured of it.
 
 INFaaS's model-variant (ATC'21): architecture, optimisation, largest batch and hardware. Nothing
-here knows who asks, what runs, or what anything costs.
+here knows requests, what runs, or what anything costs.
 """
 
 from __future__ import annotations

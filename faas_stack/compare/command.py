@@ -81,7 +81,7 @@ def live(
         else:
             home = stack
             stack_under_test.check(scenario, stack)
-        # Who only waits takes no core, and may stand for servers that this machine is not.
+        # Stand-ins that only wait take no core, and may stand for servers that this machine is not.
         trial = Trial(scenario, home, requests, options, confined=stack is not None)
         return {policy: trial.run(policy) for policy in policies}
 

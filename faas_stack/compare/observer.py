@@ -40,7 +40,7 @@ class Observer:
 
     Args:
         provider: Where functions are listed.
-        scaler: Who plans.
+        scaler: Address of the scaler that plans.
         token: What the scaler asks for.
 
     Attributes:

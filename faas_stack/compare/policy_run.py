@@ -178,7 +178,7 @@ class _Run:
         return ""
 
     async def _load_for(self, duration_s: float) -> None:
-        """An even load as at the trace's beginning; who answers with errors ends the run."""
+        """An even load as at the trace's beginning; answers that are errors end the run."""
         runs, ledgers = [], []
         for function, app in self._apps():
             rate_rps = app.arrivals.rate(0.0)

@@ -1,4 +1,4 @@
-"""Predictions of the demonstration, each held against who knows: magika, ONNX Runtime itself."""
+"""Predictions of the demonstration, each held against a reference: magika, ONNX Runtime itself."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Surroundings:
         deployed: names of functions that are there already; None if nobody has asked.
         complaints: what the scaler that runs for the stack is not content with, by function.
         silent: why the scaler at an address of the stack file is not reached.
-        troubles: where nobody answered who was to be asked, and why.
+        troubles: what was to be asked and did not answer, and why.
     """
 
     community: str = ""

@@ -1,4 +1,4 @@
-"""What is known of the place that functions go to: from a compose file, and from who answers.
+"""What is known of the place that functions go to: from a compose file, a gateway and Prometheus.
 
 The one part of ``carpool doctor`` that reads beyond the stack file. It changes nothing anywhere,
 and asks only whom it was told of. Proxies of the environment are passed by: they are for the

@@ -206,7 +206,7 @@ class Engine:
         return True
 
     def _connected(self, task: asyncio.Task[None]) -> None:
-        """An attempt has ended; who came while it was counted on by others needs one more."""
+        """An attempt has ended; a request that came while others counted on it needs one more."""
         self._connecting.discard(task)
         if not task.cancelled():
             self._grow()

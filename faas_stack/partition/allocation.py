@@ -262,7 +262,7 @@ def _counts(each: Resources) -> bool:
 
 
 def _fullest(used: dict[str, float], each: Resources) -> tuple[str, ...] | None:
-    """The fullest GPUs with room for it: what is left whole can be given to who needs it whole."""
+    """The fullest GPUs with room for it, so that whole ones are left for what needs them whole."""
     free = [name for name, load in used.items() if load + each.gpu_percent <= _WHOLE_GPU + _EXACT]
     if len(free) < each.gpus:
         return None

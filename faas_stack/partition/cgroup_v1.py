@@ -1,7 +1,7 @@
 """Groups of control groups version 1: a tree for each controller, a folder in each for an instance.
 
 Below the group that this process is in there is one folder for the provider, and in it one for each
-instance. Writes files; who may have how much is decided elsewhere.
+instance. Writes files; which instance may have how much is decided in `allocation`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Partitions:
     """Those of one provider.
 
     Args:
-        ledger: what there is, and who has what.
+        ledger: what there is, and which instance has what.
         note: what holds here, in words.
         gpus: what there is of them; None: nobody gets one.
         groups: the provider's control groups, and its locks on them; None: there are none.

@@ -93,7 +93,7 @@ def open_tree(place: Place, name: str) -> tuple[Tree, list[int]]:
 
 
 def _tree(place: Place, name: str) -> Tree:
-    """Version 2 where it has controllers, else version 1; who says why not is the last one."""
+    """Version 2 where it has controllers, else version 1, whose error says why there is none."""
     try:
         return TreeV2(place, name)
     except Unusable as why:

@@ -84,7 +84,7 @@ class Backend(Protocol):
 
     @property
     def ledger(self) -> Allocation:
-        """Who has what of the machine: promises are made above the backend, assignments by it."""
+        """Which instance has what: promises are made above the backend, assignments by it."""
         ...
 
     def size(self, deployment: Deployment) -> Resources:

@@ -148,7 +148,7 @@ async def _run(
     await listen(args, provider)
     await backend.sweep()
     with granted.stored(provider.address):
-        if args.scaler:  # who reads the credentials need not read the functions' secrets
+        if args.scaler:  # the credentials' readers need not read the functions' secrets
             granted.share(SCALER_SECRET, token_file(store).read_bytes())
         after = ", its functions go on" if backend.lasting else ""
         say(f"provider at http://{provider.address}; stop it with Ctrl-C{after}")

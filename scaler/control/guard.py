@@ -64,7 +64,7 @@ class Guard:
     Attributes:
         notes: Why functions kept their plan, or got another than the policy wanted, in the last
             round, by name.
-        failures: What the policy did wrong in the last round, by the name of who has no plan of it.
+        failures: What the policy did wrong in the last round, by function that has no plan of it.
     """
 
     def __init__(self, policy: ScalePolicy, limits: Limits | None = None, term: int = 0) -> None:

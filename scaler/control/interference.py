@@ -132,7 +132,7 @@ class InterferenceMonitor:
         period_s: float,
     ) -> list[str]:
         """Observe one instance; a sentence if it is otherwise than it was."""
-        assert baseline.model is not None  # noqa: S101  looked at by who has called
+        assert baseline.model is not None  # noqa: S101  `look` has seen that
         known = self._states.get(address)
         if known is None:
             known = self._states[address] = (instance_class.name, InstanceState(1.0, 1.0))

@@ -1,6 +1,6 @@
 """The difference of two plans of a function, as numbers and in sentences.
 
-Pure comparison: who carries a change out, and how, is not known here.
+Pure comparison: how a change is carried out is not known here.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ def explained(before: Plan | None, after: Plan) -> tuple[str, ...]:
 
 
 def _rerouted(before: Route | None, after: Route) -> Iterator[str]:
-    who = "all others" if after.app == "*" else after.app
+    callers = "all others" if after.app == "*" else after.app
     if before is None:
-        yield f"Requests of {who} have a route of their own."
+        yield f"Requests of {callers} have a route of their own."
         return
     names = sorted({*before.weights, *after.weights})
     for name in names:
         was, now = before.weights.get(name, 0.0), after.weights.get(name, 0.0)
         if abs(was - now) >= _NOTICED:
             share = f"{now * _PERCENT:.0f} % of the requests instead of {was * _PERCENT:.0f} %"
-            yield f"{name} gets {share}, of {who}."
+            yield f"{name} gets {share}, of {callers}."
     if before.max_wait_s != after.max_wait_s:
         was_ms, now_ms = before.max_wait_s * _MS_PER_S, after.max_wait_s * _MS_PER_S
-        yield f"A request of {who} waits at most {now_ms:.4g} ms instead of {was_ms:.4g} ms."
+        yield f"A request of {callers} waits at most {now_ms:.4g} ms instead of {was_ms:.4g} ms."
 
 
 def _size(instance_class: InstanceClass) -> InstanceClass:

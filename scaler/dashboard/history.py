@@ -1,7 +1,7 @@
 """The last minutes of one function, as a page shows them: one sample a second, so many and no more.
 
 Readings of counters that only grow go in; rates, means and quantiles of what came in between come
-out. The time is passed in, nothing here knows who reads or where the numbers come from.
+out. The time is passed in, nothing here knows the readers or where the numbers come from.
 """
 
 from __future__ import annotations

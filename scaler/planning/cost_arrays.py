@@ -25,7 +25,7 @@ def executions(rule: Billing, sizes: Occupied, exec_s: Floats) -> Floats:
     """Money for a batch on each instance, as `Billing.execution` says it.
 
     Args:
-        rule: Who says it.
+        rule: The billing rule.
         sizes: Of instances.
         exec_s: Seconds, of a shape that goes with theirs.
     """
@@ -44,7 +44,7 @@ def lifetimes(rule: Billing, sizes: Occupied) -> Floats:
     """Money for a second of each instance, as `Billing.lifetime` says it.
 
     Args:
-        rule: Who says it.
+        rule: The billing rule.
         sizes: Of instances; arrays of one shape and one axis.
     """
     if type(rule) is Reserved:

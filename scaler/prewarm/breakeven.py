@@ -14,7 +14,7 @@ time that they spend together.
 
 Before anything is known, idle times are believed to be 1 / (1 + g / x) likely to exceed g, with
 x = 5 % of the price. That breaks even at 95 % of the price: the keep-alive that costs at most twice
-what one would pay who knew the future (Karlin et al., Competitive Snoopy Caching, 1988). This
+what would be paid with the future known (Karlin et al., Competitive Snoopy Caching, 1988). This
 belief weighs as much as two idle times and so soon gives way to them.
 
 Bins grow by 10 %: the precision of a window is relative, as the margins of the other policies are.

@@ -48,7 +48,7 @@ class Function:
         slo_s: Latency objective of a request.
         percentile: Share of requests that must meet it.
         max_batch: Most requests in one batch.
-        apps: Who calls it.
+        apps: The applications that call it.
         executor: How a batch runs: ``graph``, as a whole, or ``lazy``, stage by stage.
         stages: How many of those its model has.
     """

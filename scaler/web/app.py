@@ -7,7 +7,7 @@
     GET  /                     a page that shows all this
     GET  /metrics              for Prometheus
 
-It listens where only the scaler reaches it (`scaler.web.server`), which has asked before who calls.
+It listens where only the scaler reaches it (`scaler.web.server`), which asks for credentials.
 """
 
 from __future__ import annotations

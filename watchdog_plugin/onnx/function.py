@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays, Signature
 
     Reader = Callable[[Sequence[Any]], Call]
-    # Who reads a request, the form in which it can be read with others, and the request.
+    # What reads a request, the form in which it can be read with others, and the request.
     Opened = tuple[Reader, Hashable, Any]
 
 __all__ = ["PADDING_HEADER", "Model", "OnnxFunction"]

@@ -110,7 +110,7 @@ class ProcessBackend:
 
     @property
     def ledger(self) -> Allocation:
-        """Who has what of the machine."""
+        """Which instance has what of the machine."""
         return self._partitions.ledger
 
     def size(self, deployment: Deployment) -> Resources:

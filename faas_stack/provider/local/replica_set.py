@@ -96,7 +96,7 @@ class ReplicaSet:
         self.scale(replicas)
 
     def reconcile(self) -> None:
-        """Start and drain what has to be, and tell those who wait for a ready replica."""
+        """Start and drain what has to be, and wake calls that wait for a ready replica."""
         full = self._is_full()
         count, drain = rollout_step(self.replicas, self._revision, self._wanted, full=full)
         for replica in drain:

@@ -1,12 +1,13 @@
-"""What it costs batches that there are no more than a number of instances.
+"""How long batches wait for an instance, and how many instances that takes.
 
 The exact law (`batch_law`) has an instance for every batch at once. With ``n`` of them a batch may
 wait for one. Arrivals of one phase after the other are taken for Poisson at the rate that is to be
 expected during an execution that begins in the phase, as phases mostly last longer than executions.
 For each: batches leave at the rate over the mean size that it leads to; an instance is free at once
-but for the share that Erlang's C says; who waits does so exponentially, with Erlang's mean times
-half the sum of both variations squared (Allen and Cunneen, see Bolch et al., 2006, 6.3.3). Full
-batches come as regularly as sums of their requests' gaps, which the variation of gaps says.
+but for the share that Erlang's C says; a batch that waits does so exponentially, with Erlang's
+mean times half the sum of both variations squared (Allen and Cunneen, see Bolch et al., 2006,
+6.3.3). Full batches come as regularly as sums of their requests' gaps, which the variation of gaps
+says.
 
 It is an approximation on the safe side. What is left out: a batch that waits grows meanwhile.
 """

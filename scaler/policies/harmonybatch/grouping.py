@@ -6,7 +6,7 @@
   neighbours of which one at least is on a GPU, for as long as that is cheaper.
 * `best_cuts` tries every division of the order by dynamic programming.
 
-What a group costs is a matrix over its first and last application; who made it is not known here.
+What a group costs is a matrix over its first and last application; it is made elsewhere.
 Between groups of neighbours no order is lost: with more hurry, never a longer window.
 """
 

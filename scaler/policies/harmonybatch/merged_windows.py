@@ -16,7 +16,7 @@ What came later than that is free, so given this the batch has ``1 + Poisson(L(d
 ``L(d) = R d - A(d)``, which wait independently: j's are uniform on ``(0, min(d, T_j))``. It closes
 
 * full, at the rate ``R S(d) P(Poisson(L(d)) = size - 2)``;
-* for a later member of j, who has waited ``T_j``, at the rate ``r_j S(d)`` for ``d > T_j``;
+* for a later member of j, which has waited ``T_j``, at the rate ``r_j S(d)`` for ``d > T_j``;
 * for its first, at ``d = T_k``, with probability ``eta_k exp(-A(T_k))``.
 
 Everything below is an integral over these three. They are exact; the integrals are sums over nodes
@@ -161,7 +161,7 @@ class MergedBatches:
         # It is later, and its window ends the batch, or it fills it.
         late += rate * (self._opened * ~inside) @ (self._counts[:, : size - 2] @ tails[1:-1, 1])
         late += rate * (self._opened @ self._counts[:, size - 2]) * tails[-1, 0]
-        # It is one of the others, who waits a uniform part of the time that its window allows.
+        # It is one of the others, which waits a uniform part of the time that its window allows.
         if size > 2:  # noqa: PLR2004  one begins it and one fills it
             due = _paired(self._counts[:, : size - 3], uniform[2:-1])
             late += rate * (self._opened * self._over) @ due

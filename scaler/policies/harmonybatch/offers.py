@@ -36,7 +36,7 @@ __all__ = ["Offers", "offers"]
 
 _KNEES: Times = np.geomspace(0.01, 1000.0, 120)
 _TOGETHER = 64  # groups that are priced at once, so that the numbers fit into a cache
-_SURELY = 0.95  # part of the objective; who meets this meets the objective by the exact law too
+_SURELY = 0.95  # part of the objective; what meets this meets the objective by the exact law too
 _MARGIN = 1.05  # in the price of a request alone, as prices are about right
 
 

@@ -48,7 +48,7 @@ class Offer:
         """What an instance takes of a need, if as many run as it takes alone; 0: it does not suit.
 
         Args:
-            app: Who asks.
+            app: Whose requests are served.
             rate_rps: Requests per second.
             need_rps: The same, with reserve.
             miss: Share of requests that may be late; 1: arrivals are taken for regular.

@@ -42,7 +42,7 @@ def available() -> Any:  # noqa: ANN401  SciPy ships no types
         ConfigError: SciPy is not installed.
     """
     try:
-        from scipy import optimize  # noqa: PLC0415  only who solves programs needs it
+        from scipy import optimize  # noqa: PLC0415  only solving programs needs it
     except ImportError as error:
         expected = "another planner, or SciPy: pip install scipy"
         raise ConfigError([Problem("planner", "program", expected, str(error))]) from error

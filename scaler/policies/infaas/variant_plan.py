@@ -1,8 +1,8 @@
 """Instances of variants as a proposal, with each application's share of them.
 
-A route leads to what is accurate enough, and to nothing else: who asks for much never gets less
-because others run. Where nothing that suits an application runs, its route leads to what would have
-to be started for it. Requests of no application count as those that ask for most.
+A route leads to what is accurate enough, and to nothing else: a request that asks for much never
+gets less because others run. Where nothing that suits an application runs, its route leads to what
+would have to be started for it. Requests of no application count as those that ask for most.
 """
 
 from __future__ import annotations
