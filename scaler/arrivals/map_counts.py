@@ -16,6 +16,7 @@ over ``n``. Poisson arrivals are a process of one phase. Nothing here knows batc
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ Markovian: TypeAlias = "Poisson | MarkovArrivals"
 
 _STEPS = 256.0  # of the uniformised chain in a time that is not halved
 _TERMS = 420  # Poisson with mean 256 is beyond it with probability 1e-20
+_CHAINS = 64  # of one phase that are kept, by their levels
 _AT_ONCE = 1 << 22  # numbers in the largest array
 
 
@@ -103,16 +105,10 @@ class Counting:
         return Counted(within, spent)
 
     def _uniformised(self) -> Times:
-        """Requests and phase after each step; shape (steps, levels, phases, phases)."""
-        phases = len(self.d0)
         rate = self._fastest or 1.0
-        silent, arriving = np.eye(phases) + self.d0 / rate, self.d1 / rate
-        chain = np.zeros((_TERMS, self.levels, phases, phases))
-        chain[0, 0] = np.eye(phases)
-        for step in range(1, _TERMS):
-            chain[step] = chain[step - 1] @ silent
-            chain[step, 1:] += chain[step - 1, :-1] @ arriving
-        return chain
+        silent, arriving = np.eye(len(self.d0)) + self.d0 / rate, self.d1 / rate
+        made = _small_chain if len(self.d0) == 1 else _chain
+        return made(silent.tobytes(), arriving.tobytes(), self.levels)
 
     def _short(self, times: Times) -> Counted:
         longest = self._fastest * float(times.max(initial=0.0))
@@ -131,6 +127,29 @@ class Counting:
         beyond = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1] - weights
         within = np.tensordot(weights, chain, 1)
         return Counted(within, np.tensordot(beyond / self._fastest, chain, 1))
+
+
+def _chain(silent: bytes, arriving: bytes, levels: int) -> Times:
+    """Requests and phase after each step; shape (steps, levels, phases, phases).
+
+    Args:
+        silent: Probabilities of a step without a request, by phase before and after.
+        arriving: Those of a step with one.
+        levels: How many numbers of requests to know.
+    """
+    without, with_one = (np.frombuffer(each) for each in (silent, arriving))
+    phases = math.isqrt(len(without))
+    without, with_one = without.reshape(phases, phases), with_one.reshape(phases, phases)
+    chain = np.zeros((_TERMS, levels, phases, phases))
+    chain[0, 0] = np.eye(phases)
+    for step in range(1, _TERMS):
+        chain[step] = chain[step - 1] @ without
+        chain[step, 1:] += chain[step - 1, :-1] @ with_one
+    chain.flags.writeable = False
+    return chain
+
+
+_small_chain = lru_cache(maxsize=_CHAINS)(_chain)  # all Poisson processes have the same
 
 
 def _toeplitz(blocks: Times) -> Times:

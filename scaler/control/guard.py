@@ -36,7 +36,7 @@ from scaler.control.proposals import proposed
 from scaler.control.stabilization import Limits, Stabilization
 from scaler.planning import cost
 from scaler.planning.placement import Boundless
-from scaler.planning.sizing import Objective, SizeTable
+from scaler.planning.sizing import SIZES, Objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,6 @@ class Guard:
         self._name = type(policy).__name__.lower()
         self._stabilization = Stabilization(limits or Limits())
         self._term = term
-        self._sizes = SizeTable()
         self._billing: dict[Prices, Billing] = {}
         self.notes: dict[str, list[str]] = {}
         self.failures: dict[str, str] = {}
@@ -117,7 +116,7 @@ class Guard:
         if prices not in self._billing:
             self._billing[prices] = cost.billing(prices)
         rule = self._billing[prices]
-        sizes = self._sizes.offered(load, Objective.of(load, _OFFSET), prices)
+        sizes = SIZES.offered(load, Objective.of(load, _OFFSET), prices)
         return replace(load, now_s=snapshot.now_s, prices=prices, billing=rule, sizes=sizes)
 
     def _usable(self, load: FunctionLoad) -> bool:

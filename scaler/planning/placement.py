@@ -111,6 +111,8 @@ class Cluster:
         self._left = [self._measured(node) for node in range(len(self.nodes))]
         self._whole = tuple(self._left)
         self._instances = [0] * len(self.nodes)
+        self._free_cpu = sum(room.cpu for room in self._room)
+        self._free_gpu = sum(map(sum, self._gpus))
         self._placed: dict[Placement, _Amounts] = {}
         self._next = 0
         self._rankings: dict[Resources, _Ranking] = {}
@@ -130,8 +132,7 @@ class Cluster:
 
     def free(self) -> tuple[float, float]:
         """The cores and the percent of GPUs that all servers together have left."""
-        cores = sum(room.cpu for room in self._room)
-        return cores / _MILLION, sum(map(sum, self._gpus)) / _MILLION
+        return self._free_cpu / _MILLION, self._free_gpu / _MILLION
 
     def used(self, node: int) -> dict[str, float]:
         """The share of each resource that is taken on server number ``node``, of what it has."""
@@ -193,16 +194,20 @@ class Cluster:
 
     def place_up_to(self, size: Resources, count: int) -> int:
         """Place ``count`` instances, or as many as there is room for, and say how many."""
-        for placed in range(count):
-            node = self.best_fit(size)
-            if node is None:
-                return placed
-            self.place(size, node)
-        return max(count, 0)
+        return len(self._placed_up_to(size, count))
 
     def fits(self, size: Resources, count: int) -> int:
         """How many of ``count`` instances there is room for, without placing any."""
-        return self.copy().place_up_to(size, count)
+        tried = self._placed_up_to(size, count)
+        for placement in reversed(tried):
+            self.release(placement)
+        return len(tried)
+
+    def _placed_up_to(self, size: Resources, count: int) -> list[Placement]:
+        placed: list[Placement] = []
+        while len(placed) < count and (node := self.best_fit(size)) is not None:
+            placed.append(self.place(size, node))
+        return placed
 
     def fragmentation(self) -> float:
         """The unallocated share of the servers in use, in `resource_units`; 0 with none in use."""
@@ -249,7 +254,10 @@ class Cluster:
         _, node, gpu = placement
         shares = self._gpus[node]
         if amounts.gpu:
-            shares[gpu] -= count * _in_slots(amounts.gpu, self.nodes[node])
+            taken = count * _in_slots(amounts.gpu, self.nodes[node])
+            shares[gpu] -= taken
+            self._free_gpu -= taken
+        self._free_cpu -= count * amounts.cpu
         cpu, _, memory = self._room[node]
         cpu, memory = cpu - count * amounts.cpu, memory - count * amounts.memory
         self._room[node] = _Amounts(cpu, max(shares, default=0), memory)

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from carpool.latency.variant_set import VariantSet
 from carpool.scaling import Size, class_name, resource_units
+from scaler.planning.recent import Recent, Same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from carpool.latency import LatencyModel
+    from carpool.latency import LatencyModel, Resources
     from carpool.scaling import FunctionLoad, Prices
 
-__all__ = ["Objective", "Size", "SizeTable", "class_name", "sizes"]
+__all__ = ["SIZES", "Objective", "Size", "SizeTable", "class_name", "sizes"]
 
 _KEPT = 4096  # tables kept by a `SizeTable`; a scaler has fewer models and objectives
 
@@ -60,24 +62,44 @@ class Objective:
         return cls(load.tightest_s, load.percentile, load.max_batch, known, rounded)
 
 
+class _Row(NamedTuple):
+    """A configuration that a model knows, with what does not depend on the objective's time."""
+
+    batch: int
+    cpu: float
+    gpu: float
+    predicted_s: float
+    resources: Resources
+    units: float
+
+
 def sizes(
     model: LatencyModel, objective: Objective, prices: Prices | None = None
 ) -> tuple[Size, ...]:
     """Every configuration of the model that meets the objective, in the model's order."""
-    return tuple(_sizes(model, objective, prices))
+    rows = _rows(model, objective.max_batch, objective.percentile)
+    return tuple(_sizes(rows, model.load_s, objective, prices))
 
 
-def _sizes(model: LatencyModel, objective: Objective, prices: Prices | None) -> Iterator[Size]:
-    for batch, cpu, gpu in model.configurations(objective.max_batch):
-        predicted_s = model.predict(batch, cpu, gpu, objective.percentile)
+def _rows(model: LatencyModel, max_batch: int, percentile: float) -> Iterator[_Row]:
+    for batch, cpu, gpu in model.configurations(max_batch):
+        predicted_s = model.predict(batch, cpu, gpu, percentile)
         # Written so that what is not a number meets no objective. A plan wants some of a core.
         if predicted_s is None or not (0 < predicted_s < math.inf and cpu > 0):
             continue
-        exec_s = predicted_s * (1 + objective.offset)
-        window = _window(batch, exec_s, objective)
         resources = model.resources(batch, cpu, gpu)
         units = resource_units(resources.cpu, resources.gpu)
-        if window is not None and 0 < units < math.inf:
+        if 0 < units < math.inf:
+            yield _Row(batch, cpu, gpu, predicted_s, resources, units)
+
+
+def _sizes(
+    rows: Iterable[_Row], load_s: float, objective: Objective, prices: Prices | None
+) -> Iterator[Size]:
+    for batch, cpu, gpu, predicted_s, resources, units in rows:
+        exec_s = predicted_s * (1 + objective.offset)
+        window = _window(batch, exec_s, objective)
+        if window is not None:
             yield Size(
                 batch,
                 cpu,
@@ -87,7 +109,7 @@ def _sizes(model: LatencyModel, objective: Objective, prices: Prices | None) -> 
                 min_rps=window[0],
                 rate_rps=window[1],
                 price_per_s=(prices.per_second(resources) if prices else 0.0) or units,
-                load_s=model.load_s,
+                load_s=load_s,
             )
 
 
@@ -103,22 +125,21 @@ def _window(batch: int, exec_s: float, objective: Objective) -> tuple[float, flo
 
 
 class SizeTable:
-    """Sizes by model, objective and prices, each computed once."""
+    """Sizes by model, objective and prices, each computed once.
+
+    What is predicted of a model serves all objectives that have its percentile.
+    """
 
     def __init__(self) -> None:
-        # A model need not be hashable. It is kept beside its sizes, so no other gets its id.
-        self._known: dict[object, tuple[LatencyModel, tuple[Size, ...]]] = {}
+        self._rows: Recent[tuple[_Row, ...]] = Recent(_KEPT)
+        self._known: Recent[tuple[Size, ...]] = Recent(_KEPT)
 
     def of(
         self, model: LatencyModel, objective: Objective, prices: Prices | None = None
     ) -> tuple[Size, ...]:
         """As `sizes`; the very same tuple every time."""
-        key = (id(model), objective, prices)
-        if key not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[key] = (model, sizes(model, objective, prices))
-        return self._known[key][1]
+        make = partial(self._sizes, model, objective, prices)
+        return self._known.of((Same(model), objective, prices), make)
 
     def offered(self, load: FunctionLoad, objective: Objective, prices: Prices) -> tuple[Size, ...]:
         """The sizes for all applications of a function: of variants, those accurate enough."""
@@ -126,13 +147,25 @@ class SizeTable:
         if not isinstance(model, VariantSet):
             return self.of(model, objective, prices)
         least = max([app.accuracy for app in load.apps], default=0.0)
-        key = (id(model), objective, prices, least)
-        if key not in self._known:
-            found = (
-                replace(size, variant=each.name, accuracy=each.accuracy)
-                for each in model.variants
-                if each.accuracy >= least
-                for size in sizes(model.of(each.name) or model, objective, prices)
-            )
-            self._known[key] = (model, tuple(found))
-        return self._known[key][1]
+        make = partial(self._of_variants, model, objective, prices, least)
+        return self._known.of((Same(model), objective, prices, least), make)
+
+    def _sizes(
+        self, model: LatencyModel, objective: Objective, prices: Prices | None
+    ) -> tuple[Size, ...]:
+        asked = (objective.max_batch, objective.percentile)
+        rows = self._rows.of((Same(model), *asked), lambda: tuple(_rows(model, *asked)))
+        return tuple(_sizes(rows, model.load_s, objective, prices))
+
+    def _of_variants(
+        self, model: VariantSet, objective: Objective, prices: Prices, least: float
+    ) -> tuple[Size, ...]:
+        return tuple(
+            replace(size, variant=each.name, accuracy=each.accuracy)
+            for each in model.variants
+            if each.accuracy >= least
+            for size in self._sizes(model.of(each.name) or model, objective, prices)
+        )
+
+
+SIZES = SizeTable()  # what the guard offers and what policies look at are mostly the same sizes

@@ -125,13 +125,16 @@ class BatchGrid:
         weighed = begun * np.arange(1, levels + 1)[:, None, None]
         rows = weighed.transpose(0, 2, 1, 3).reshape(times * phases, levels * phases)
         columns = ended.transpose(1, 2, 0)  # levels, phases, waits
-        both = np.zeros((levels, times, phases, times))  # by what was before the wait, and the wait
+        before = np.arange(times)
+        within = (before > 0) & (before[:, None] + before < times)  # the longest window
+        table = np.zeros((levels, (times + 2) * times, phases))
+        table[:, :times] = everybody
+        # Of each wait a row that is longer by one than a row of windows, so that what was a time
+        # before the wait stands at the window that is both.
+        both = table[:, times:].reshape(levels, times, times + 1, phases)
         for level in range(levels - short):
             used = (level + 1) * phases
             turned = columns[level::-1].reshape(used, times)
-            both[level + short] = (rows[:, :used] @ turned).reshape(times, phases, times)
-        table = np.zeros((levels, times + 2, times, phases))
-        table[:, 0] = everybody
-        for wait in range(times - 1):
-            table[:, wait + 1, wait + 1 :] = both[:, 1 : times - wait, :, wait]
-        return table
+            product = (turned.T @ rows[:, :used].T).reshape(times, times, phases)
+            np.multiply(product, within[..., None], out=both[level + short, :, :times])
+        return table.reshape(levels, times + 2, times, phases)

@@ -22,19 +22,22 @@ from scaler.arrivals.counted import CountedArrivals
 from scaler.arrivals.markov import MarkovArrivals
 from scaler.arrivals.processes import Poisson
 from scaler.arrivals.superposition import superposed
+from scaler.planning.recent import Recent, Same
+from scaler.policies.batch import sizes
 from scaler.policies.batch.task import Aims, BatchTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.latency import LatencyModel
-    from carpool.scaling import Billing, ClusterView, FunctionLoad
+    from carpool.scaling import ClusterView, FunctionLoad
     from scaler.arrivals.map_counts import Markovian
+    from scaler.policies.batch.sizes import InstanceSize
 
 __all__ = ["Batch"]
 
 _RATIO = 1.01  # of neighbouring rates that are planned for
-_KEPT = 64  # loads that are remembered
+_KEPT = 8192  # loads that are remembered: several of each function
+_MODELS = 1024  # models whose execution times are
 
 
 class Batch:
@@ -86,7 +89,8 @@ class Batch:
         )
         self._learn = params.learn
         self._counted: dict[str, CountedArrivals] = {}
-        self._tasks: dict[object, tuple[LatencyModel, Billing, BatchTask]] = {}
+        self._tasks: Recent[BatchTask] = Recent(_KEPT)
+        self._instance_sizes: Recent[tuple[InstanceSize, ...]] = Recent(_MODELS)
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
@@ -109,15 +113,14 @@ class Batch:
 
     def _task(self, load: FunctionLoad, process: Markovian) -> BatchTask:
         """What is known of a function at its load; computed once for each."""
-        objective_s, rule = load.tightest_s, load.billing
-        # What a key refers to by id is kept beside the task, so that no other gets the id.
-        key = (id(load.model), process, objective_s, load.percentile, load.max_batch, id(rule))
-        if key not in self._tasks:
-            if len(self._tasks) >= _KEPT:
-                self._tasks.clear()
-            task = BatchTask(self._aims, load, process, objective_s, rule)
-            self._tasks[key] = load.model, rule, task
-        return self._tasks[key][2]
+        asked = (Same(load.model), load.max_batch, load.percentile)
+        instance_sizes = self._instance_sizes.of(
+            asked, lambda: sizes.instance_sizes(load.model, load.max_batch, load.percentile)
+        )
+        return self._tasks.of(
+            (*asked, process, load.tightest_s, Same(load.billing)),
+            lambda: BatchTask(self._aims, load, process, instance_sizes),
+        )
 
     def _arrivals(self, load: FunctionLoad, now_s: float) -> Markovian:
         """The process of all requests, as far as it is known; Poisson where only the rate is."""
@@ -126,14 +129,15 @@ class Batch:
             counted.note(now_s, load.rate_rps)
             if counted.bursty and load.rate_rps > 0:
                 return counted.bursty
-        return superposed(
-            [
-                app.arrivals
-                if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
-                else Poisson(_rounded(app.rate_rps))
-                for app in load.apps
-            ]
+        bursty = [
+            app.arrivals
+            for app in load.apps
+            if isinstance(app.arrivals, MarkovArrivals) and app.rate_rps > 0
+        ]
+        plain_rps = sum(
+            app.rate_rps for app in load.apps if not isinstance(app.arrivals, MarkovArrivals)
         )
+        return superposed([Poisson(_rounded(plain_rps)), *bursty])
 
 
 def _rounded(rate_rps: float) -> float:

@@ -16,13 +16,12 @@ from scaler.arrivals.markov import MarkovArrivals
 from scaler.policies.batch.change import in_force, loading_cost
 from scaler.policies.batch.instances import BatchFleet
 from scaler.policies.batch.search import BatchSearch, Choice, examined
-from scaler.policies.batch.sizes import instance_sizes
 from scaler.policies.common.draft import Draft, running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.scaling import Billing, ClusterView, FunctionLoad
+    from carpool.scaling import ClusterView, FunctionLoad
     from scaler.arrivals.map_counts import Markovian
     from scaler.policies.batch.sizes import InstanceSize
 
@@ -71,8 +70,7 @@ class BatchTask:
         aims: What is searched for.
         load: The function; its plan, instances and queue may change from round to round.
         process: How its requests come.
-        objective_s: Its latency objective.
-        billing: What executions and instances cost.
+        instance_sizes: Those that its model knows.
     """
 
     def __init__(
@@ -80,16 +78,15 @@ class BatchTask:
         aims: Aims,
         load: FunctionLoad,
         process: Markovian,
-        objective_s: float,
-        billing: Billing,
+        instance_sizes: tuple[InstanceSize, ...],
     ) -> None:
         self._aims = aims
         self._model = load.model
         self._process = process
-        self._objective_s = self._target_s = objective_s
+        self._objective_s = self._target_s = load.tightest_s
         self._percentile = load.percentile
-        self._billing = billing
-        self._instance_sizes = instance_sizes(load.model, load.max_batch, load.percentile)
+        self._billing = load.billing
+        self._instance_sizes = instance_sizes
         self._fleets: dict[tuple[int, int, float], BatchFleet] = {}
         self._known: dict[tuple[int, int, float], Choice] = {}
         self._why_not = "The latency model knows no size of instance."
@@ -99,7 +96,7 @@ class BatchTask:
 
     @property
     def objective_s(self) -> float:
-        """As given."""
+        """The tightest of the function's."""
         return self._objective_s
 
     def drafted(self, load: FunctionLoad, room: ClusterView) -> tuple[Draft, BatchFleet | None]:

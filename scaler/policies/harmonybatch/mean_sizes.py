@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from scaler.arrivals.processes import Times
 
-__all__ = ["MeanSizes"]
+__all__ = ["MeanSizes", "mean_sizes"]
 
 _ROOTS = 4096  # places of the table, even in the square root of the members
 _FEW = 700.0  # members expected, with more of whom none is too rare for a float
@@ -50,6 +51,9 @@ class MeanSizes:
         """
         place = np.minimum(np.sqrt(members) * self._places_per_root + 0.5, _ROOTS - 1)
         return self._sizes.take(rows + place.astype(np.intp))
+
+
+mean_sizes = lru_cache(maxsize=64)(MeanSizes)  # a megabyte each, for as many largest batches
 
 
 def _shares(members: Times, count: int) -> Iterator[Times]:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carpool.latency import Configuration
-from scaler.policies.harmonybatch.mean_sizes import MeanSizes
+from scaler.policies.harmonybatch.mean_sizes import mean_sizes
 from scaler.policies.harmonybatch.pooling import Pooled
 from scaler.policies.harmonybatch.pricing import Priced, priced
 
@@ -85,7 +85,7 @@ class Offers:
         self.fastest_s = float(priced.least_s.min(initial=math.inf))
         self.on_gpu: npt.NDArray[np.bool_] = priced.gpu > 0
         self._alone = _Singles(priced)
-        self._sizes = MeanSizes(int(priced.batch.max(initial=1)))
+        self._sizes = mean_sizes(int(priced.batch.max(initial=1)))
         self._rows = self._sizes.rows(priced.batch)
         self._columns = _columns(priced)
         self._knees: dict[float, float] = {}

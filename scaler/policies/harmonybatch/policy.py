@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from carpool.scaling import Proposal
 from scaler.arrivals.smoothing import SmoothRates
+from scaler.planning.recent import Recent, Same
 from scaler.policies.harmonybatch.group_instances import missing_rps, placed, wanted
 from scaler.policies.harmonybatch.grouped_plan import groups_in, proposal, sized
 from scaler.policies.harmonybatch.provisioning import Provisioner, members_of
@@ -29,14 +30,59 @@ from scaler.policies.harmonybatch.provisioning import Provisioner, members_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.latency import Configuration, LatencyModel
-    from carpool.scaling import Billing, ClusterView, FunctionLoad, Size
+    from carpool.latency import Configuration
+    from carpool.plan import Plan
+    from carpool.scaling import ClusterView, FunctionLoad, Size
     from scaler.policies.harmonybatch.settling import Group, Member
 
 __all__ = ["HarmonyBatch"]
 
-_KEPT = 64  # price lists; a scaler has fewer models and objectives
+_KEPT = 1024  # price lists; a scaler has fewer models and objectives
+_ALIKE = 0.02  # part of a rate by which it may differ and the same groups are the best
 _LISTED = 6
+
+
+@dataclass(slots=True)
+class _Considered:
+    """What was found for a function at one load.
+
+    Attributes:
+        members: Its applications at that load.
+        provisioner: Found the groups.
+        best: The best groups.
+        thoroughly: Whether they were looked for closely.
+    """
+
+    members: Sequence[Member]
+    provisioner: Provisioner
+    best: list[Group]
+    thoroughly: bool
+    _plan: Plan | None = None
+    _there: list[Group] | None = None
+
+    def holds(self, members: Sequence[Member], provisioner: Provisioner) -> bool:
+        """Whether it is true of this load, too."""
+        same = self.thoroughly and provisioner is self.provisioner
+        return (
+            same and len(members) == len(self.members) and all(map(_alike, members, self.members))
+        )
+
+    @property
+    def served(self) -> list[Member]:
+        """Those whose objective some instance meets."""
+        return [member for group in self.best for member in group.members]
+
+    def in_force(self, plan: Plan) -> list[Group] | None:
+        """The groups of a plan at that load, as `groups_in` has them."""
+        if plan is not self._plan:
+            self._plan = plan
+            self._there = groups_in(plan, self.served, self.provisioner.settling)
+        return self._there
+
+
+def _alike(member: Member, before: Member) -> bool:
+    same = (member.apps, member.slo_s) == (before.apps, before.slo_s)
+    return same and abs(member.rate_rps - before.rate_rps) <= _ALIKE * before.rate_rps
 
 
 class HarmonyBatch:
@@ -78,8 +124,8 @@ class HarmonyBatch:
     def __init__(self, params: Params) -> None:
         self._params = params
         self._rates = SmoothRates(params.smoothing_s)
-        # A model need not be hashable. It and the rule are kept, so no others get their ids.
-        self._known: dict[tuple[object, ...], tuple[LatencyModel, Billing, Provisioner]] = {}
+        self._provisioners: Recent[Provisioner] = Recent(_KEPT)
+        self._considered: dict[str, _Considered] = {}
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
@@ -88,38 +134,45 @@ class HarmonyBatch:
         return {load.name: self._proposal(load, cluster) for load in loads}
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
-        provisioner = self._provisioner(load)
-        members = members_of(self._rates.smoothed(load, load.now_s))
-        groups = self._groups(load, members, provisioner, cluster)
+        considered = self._consider(load)
+        groups = self._groups(load, considered, cluster)
         if not groups:
             return Proposal({})
         by_size = sized(load, groups)
         counts = placed(by_size, self._wanted(groups, load), load, cluster)
-        explain = _said(by_size, members)
+        explain = _said(by_size, considered.members)
         return proposal(by_size, counts, explain, missing_rps(load, by_size, counts))
 
+    def _consider(self, load: FunctionLoad) -> _Considered:
+        """What is best for the load: what was, as long as the load hardly differs."""
+        provisioner = self._provisioner(load)
+        members = members_of(self._rates.smoothed(load, load.now_s))
+        before = self._considered.get(load.name)
+        if before and before.holds(members, provisioner):
+            return before
+        # A first plan has to be there at once; the next is looked for more closely.
+        thoroughly = before is not None
+        best = provisioner.groups(members, self._params.grouping, thoroughly=thoroughly)
+        now = self._considered[load.name] = _Considered(members, provisioner, best, thoroughly)
+        return now
+
     def _groups(
-        self,
-        load: FunctionLoad,
-        members: Sequence[Member],
-        provisioner: Provisioner,
-        room: ClusterView,
+        self, load: FunctionLoad, considered: _Considered, room: ClusterView
     ) -> list[Group]:
         """The best groups, or those in force where they are as good or others have no room."""
-        best = provisioner.groups(members, self._params.grouping)
-        served = [member for group in best for member in group.members]
+        best = considered.best
         if len(best) > 1 and sum(self._wanted(best, load)) > load.instance_limit:
-            best = provisioner.groups(served, "together")
+            best = considered.provisioner.groups(considered.served, "together")
         if not (best and load.plan):
             return best
-        there = groups_in(load.plan, served, provisioner.settling)
+        there = considered.in_force(load.plan)
         if not there:
             return best
+        if self._stays(there, best, load):
+            return there
         counts = self._wanted(best, load)
         fit = placed(sized(load, best), counts, load, room.copy())
-        if sum(fit) < min(sum(counts), load.instance_limit) or self._stays(there, best, load):
-            return there
-        return best
+        return there if sum(fit) < min(sum(counts), load.instance_limit) else best
 
     def _stays(self, there: Sequence[Group], best: Sequence[Group], load: FunctionLoad) -> bool:
         """Whether the groups in force meet the objectives, and others are not worth the move."""
@@ -143,14 +196,11 @@ class HarmonyBatch:
 
     def _provisioner(self, load: FunctionLoad) -> Provisioner:
         rule, params = load.billing, self._params
-        key = (id(load.model), id(rule), load.max_batch, load.percentile)
-        if key not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            miss = (1 - load.percentile) * (1 - params.spare)
-            made = Provisioner(load.model, rule, load.max_batch, miss, params.waiting)
-            self._known[key] = (load.model, rule, made)
-        return self._known[key][2]
+        miss = (1 - load.percentile) * (1 - params.spare)
+        return self._provisioners.of(
+            (Same(load.model), Same(rule), load.max_batch, load.percentile),
+            lambda: Provisioner(load.model, rule, load.max_batch, miss, params.waiting),
+        )
 
 
 def _said(groups: Mapping[Size, Group], members: Sequence[Member]) -> list[str]:

@@ -53,23 +53,25 @@ class Provisioner:
         self._offers = offers(model, billing, max_batch, miss)
         self.fastest_s = self._offers.fastest_s
         self.settling = Settling(model, billing, miss, waiting)
-        self._planned = False
 
-    def groups(self, members: Sequence[Member], grouping: Grouping) -> list[Group]:
+    def groups(
+        self, members: Sequence[Member], grouping: Grouping, *, thoroughly: bool = False
+    ) -> list[Group]:
         """The groups, the tightest first; without those whose objective no instance meets.
 
         Args:
             members: By objective, ascending.
             grouping: By dynamic programming, by the paper's two stages, each alone, or all in one.
+            thoroughly: As of `Neighbours.divided`.
         """
         members = [member for member in members if member.slo_s >= self.fastest_s]
         if not members:
             return []
         neighbours = Neighbours(members, self._offers, self.settling)
-        cuts = self._cuts(neighbours, grouping)
+        cuts = self._cuts(neighbours, grouping, thoroughly=thoroughly)
         return [group for cut in cuts for group in neighbours.served(cut)]
 
-    def _cuts(self, neighbours: Neighbours, grouping: Grouping) -> list[Cut]:
+    def _cuts(self, neighbours: Neighbours, grouping: Grouping, *, thoroughly: bool) -> list[Cut]:
         count = len(neighbours)
         if grouping == "apart":
             return [(place, place) for place in range(count)]
@@ -78,8 +80,6 @@ class Provisioner:
         if grouping == "two-stages":
             rates, costs, on_gpu = neighbours.estimated()
             return two_stages(rates, costs, on_gpu, neighbours.knee_rps)
-        # A first plan has to be there at once; the next is looked for more closely.
-        thoroughly, self._planned = self._planned, True
         return neighbours.divided(thoroughly=thoroughly)
 
 

@@ -16,6 +16,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
+from operator import ge, mul
 from typing import TYPE_CHECKING
 
 from scaler.policies.infaas.exchanges import dearer, exchanged, plus, shared_firsts
@@ -24,7 +25,7 @@ from scaler.policies.infaas.task import Need, Solution
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from scaler.policies.infaas.task import Counts, Task
+    from scaler.policies.infaas.task import Counts, Option, Task
 
 __all__ = ["greedy", "lack", "need_by_need", "settled"]
 
@@ -142,41 +143,36 @@ def settled(task: Task, counts: Counts, options: Sequence[int] | None = None) ->
 def lack(task: Task, counts: Counts) -> float:
     """What a task's one need lacks."""
     (need,) = task.needs
-    return need.lacking(sum([n * worth for n, worth in zip(counts, need.worth, strict=True)]))
+    return need.lacking(sum(map(mul, counts, need.worth)))
 
 
 def _firsts(task: Task) -> list[int]:
     """Options that no other is better than in all, those with the cheapest rate first."""
     worths = task.needs[0].worth
-    usable = [number for number, worth in enumerate(worths) if worth]
-    best = [n for n in usable if not any(_better(task, m, n) for m in usable)] or [0]
+    merits = {n: _merits(task.options[n], worth) for n, worth in enumerate(worths) if worth}
+    best = [
+        other
+        for other, its in merits.items()
+        # What runs already need not be loaded. Of equals the first is the better.
+        if task.running[other]
+        or not any(
+            mine[0] >= its[0] and all(map(ge, mine, its)) and (one < other or mine != its)
+            for one, mine in merits.items()
+        )
+    ] or [0]
     return sorted(best, key=lambda n: task.options[n].cost / (worths[n] or 1.0))
 
 
-def _better(task: Task, one: int, other: int) -> bool:
-    """Whether there is no reason to start ``other`` while there is ``one``; of equals the first.
-
-    What runs already has a reason: it need not be loaded.
-    """
-    if task.running[other]:
-        return False
-    first, second, worth = task.options[one], task.options[other], task.needs[0].worth
-    merits = (
-        (worth[one], worth[other]),
-        (-first.cost, -second.cost),
-        (-first.cost * first.load_s, -second.cost * second.load_s),
-        (-first.cpu, -second.cpu),
-        (-first.gpu, -second.gpu),
-    )
-    no_worse = all(mine >= theirs for mine, theirs in merits)
-    return no_worse and (one < other or any(mine > theirs for mine, theirs in merits))
+def _merits(option: Option, worth: float) -> tuple[float, ...]:
+    """What speaks for an option: if another has more of all, there is no reason to start it."""
+    return worth, -option.cost, -option.cost * option.load_s, -option.cpu, -option.gpu
 
 
 def _within(task: Task, counts: Counts) -> Counts:
     """As much of ``counts`` as there is room for, and use of."""
     kept = (0,) * len(counts)
     for option, count in enumerate(counts):
-        if task.needs[0].worth[option]:
+        if count and task.needs[0].worth[option]:
             kept = plus(kept, option, _room_for(task, kept, option, count))
     return kept
 
@@ -188,20 +184,21 @@ def _covering(task: Task, counts: Counts, firsts: tuple[int, int], others: Seque
     """
     worth = task.needs[0].worth
     whole = math.floor if firsts[0] != firsts[1] else math.ceil
-    for option, rounded in (
-        (firsts[0], whole),
-        *((o, math.ceil) for o in (firsts[1], *others)),
-    ):
-        lacking = lack(task, counts)
-        if lacking and worth[option]:
+    lacking = lack(task, counts)
+    for number, option in enumerate((*firsts, *others)):
+        if not lacking:
+            break
+        if worth[option]:
+            rounded = math.ceil if number else whole
             wanted = max(rounded(lacking / worth[option] - _ROUNDING), 0)
             counts = plus(counts, option, _room_for(task, counts, option, wanted))
+            lacking = lack(task, counts)
     return counts
 
 
 def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
     """How many more of an option there is room for, up to so many."""
-    if task.fits(plus(counts, option, wanted)):
+    if not wanted or task.fits(plus(counts, option, wanted)):
         return wanted
     low, high = 0, wanted  # the one fits, the other does not
     while high - low > 1:
@@ -215,16 +212,16 @@ def _room_for(task: Task, counts: Counts, option: int, wanted: int) -> int:
 
 def _trimmed(task: Task, counts: Counts) -> Counts:
     """Without what is not needed, the dearest gone first."""
-    worth = task.needs[0].worth
-    spare = sum([n * each for n, each in zip(counts, worth, strict=True)])
-    spare -= task.needs[0].rate_rps
-    for option in sorted(range(len(counts)), key=lambda o: -task.options[o].cost):
-        gone = counts[option]
+    worth, kept = task.needs[0].worth, list(counts)
+    spare = sum(map(mul, counts, worth)) - task.needs[0].rate_rps
+    there = [option for option, count in enumerate(counts) if count]
+    for option in sorted(there, key=lambda o: -task.options[o].cost):
+        gone = kept[option]
         if worth[option]:
             gone = min(gone, max(math.floor(spare / worth[option] + _ROUNDING), 0))
             spare -= gone * worth[option]
-        counts = plus(counts, option, -gone)
-    return counts
+        kept[option] -= gone
+    return tuple(kept)
 
 
 def _replaced(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from carpool.latency.variant_set import VariantSet
+from scaler.planning.recent import Recent, Same
 from scaler.policies.common.staffing import needed_rps
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Offer", "Offers", "longest_s", "single_offers"]
 
-_KEPT = 1024  # lists kept; a scaler has fewer functions
+_KEPT = 4096  # lists kept; a scaler has fewer functions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,18 +68,21 @@ class Offers:
     """The offers of each function, each list made once."""
 
     def __init__(self) -> None:
-        # A model need not be hashable. It is kept beside its offers, so no other gets its id.
-        self._known: dict[object, tuple[LatencyModel, tuple[Offer, ...]]] = {}
+        self._known: Recent[tuple[Offer, ...]] = Recent(_KEPT)
 
     def of(self, load: FunctionLoad) -> tuple[Offer, ...]:
-        """All offers that suit at least an application's objective, whatever their accuracy."""
+        """All offers that suit at least an application's objective, whatever their accuracy.
+
+        The cheapest comes first; it is the very same tuple every time.
+        """
         slos = frozenset(app.slo_s for app in load.apps) or frozenset({load.slo_s})
-        key = (id(load.model), slos, load.percentile, load.max_batch, load.prices)
-        if key not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[key] = (load.model, tuple(_offers(load, slos)))
-        return self._known[key][1]
+        key = (Same(load.model), slos, load.percentile, load.max_batch, load.prices)
+        return self._known.of(key, lambda: tuple(sorted(_offers(load, slos), key=_by_price)))
+
+
+def _by_price(offer: Offer) -> tuple[float, float, int, str]:
+    size = offer.size
+    return size.price_per_s, size.exec_s, -size.batch, size.variant
 
 
 def _offers(load: FunctionLoad, slos: frozenset[float]) -> Iterator[Offer]:

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from carpool.latency.variant_set import VariantSet
+from scaler.planning.recent import Recent, Same
 from scaler.policies.infaas.demand import Rates
 from scaler.policies.infaas.greedy import greedy
 from scaler.policies.infaas.node_rules import crowded
@@ -34,13 +35,28 @@ from scaler.policies.infaas.variant_plan import running_offers, unplaced_rps, va
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from carpool.scaling import ClusterView, FunctionLoad, Proposal, Size
+    from carpool.scaling import Application, ClusterView, FunctionLoad, Proposal, Size
     from scaler.policies.infaas.offers import Offer
     from scaler.policies.infaas.task import Solution
 
 __all__ = ["Infaas"]
 
+_KEPT = 8192  # loads whose needs are remembered; a scaler has fewer functions
 _PLANNERS = {"greedy": greedy, "published": published, "program": program}
+
+
+class _Menu(NamedTuple):
+    """What may run, the cheapest first, as a task has it.
+
+    Attributes:
+        offers: In this order.
+        options: The same for the planner.
+        costs: What a request in a full batch costs on each.
+    """
+
+    offers: Sequence[Offer]
+    options: tuple[Option, ...]
+    costs: tuple[float, ...]
 
 
 class Infaas:
@@ -85,6 +101,8 @@ class Infaas:
         self._params = params
         self._rates = Rates(params.smoothing_s, params.calm_s)
         self._offers = Offers()
+        self._menus: Recent[_Menu] = Recent(_KEPT)
+        self._needs: Recent[tuple[Need, ...]] = Recent(_KEPT)
         self._chosen: dict[str, str] = {}
         self._solved: dict[str, tuple[Task, Solution]] = {}
 
@@ -94,30 +112,28 @@ class Infaas:
         """As `ScalePolicy.propose`."""
         proposals = {load.name: self._proposal(load, cluster) for load in loads}
         advice = crowded(cluster)
+        if not advice:
+            return proposals
         return {
             name: replace(each, explain=[*each.explain, *advice])
             for name, each in proposals.items()
         }
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
-        offers = self._ranked(load)
-        task = self._task(load, offers, cluster)
+        offers = self._suiting(load)
+        menu = self._menus.of(Same(offers), lambda: _menu(offers))
+        task = self._task(load, menu, cluster)
         solved = self._solution(load.name, task)
         solution = self._placed(load, task, solved, offers, cluster)
         missing_rps = unplaced_rps(load, task, solution)
         return variant_proposal(load, offers, task, solution, missing_rps, _on_offer(load, offers))
 
-    def _ranked(self, load: FunctionLoad) -> list[Offer]:
+    def _suiting(self, load: FunctionLoad) -> Sequence[Offer]:
         """What may run, the cheapest first."""
-        offers = sorted(
-            self._offers.of(load),
-            key=lambda o: (o.size.price_per_s, o.size.exec_s, -o.size.batch, o.size.variant),
-        )
-        if self._params.scaling == "replicate":
-            return self._only(load, offers)
-        return offers
+        offers = self._offers.of(load)
+        return self._only(load, offers) if self._params.scaling == "replicate" else offers
 
-    def _only(self, load: FunctionLoad, offers: list[Offer]) -> list[Offer]:
+    def _only(self, load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
         """The offer that all applications can use and that takes a request for the least."""
         suiting = [offer for offer in offers if all(offer.suits(app) for app in load.apps)]
         if load.name not in self._chosen and suiting:
@@ -125,42 +141,41 @@ class Infaas:
             self._chosen[load.name] = best.size.name
         return [offer for offer in suiting if offer.size.name == self._chosen[load.name]]
 
-    def _task(self, load: FunctionLoad, offers: Sequence[Offer], room: ClusterView) -> Task:
+    def _task(self, load: FunctionLoad, menu: _Menu, room: ClusterView) -> Task:
         """What is to be decided: for the rates of now if they need more, else for the peak."""
-        params = self._params
-        options = tuple(
-            Option(o.size.rate_rps, o.size.price_per_s, o.load_s, *o.size.resources[:2])
-            for o in offers
-        )
-        running = running_offers(load, offers)
+        options, running = menu.options, running_offers(load, menu.offers)
         demand = self._rates.of(load, load.now_s)
         free = room.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
         whole = (free[0] + used[0], free[1] + used[1])
-        task = Task(options, running, (), params.loading, whole, load.instance_limit)
-        costs = [_of_request(o) for o in offers]
-        now = replace(task, needs=self._needs(load, offers, costs, demand.now))
-        if any(now.missing(now.solution(running))):
-            return now
-        return replace(task, needs=self._needs(load, offers, costs, demand.peak))
+        needs = self._needed(load, menu, demand.now)
+        now = Task(options, running, needs, self._params.loading, whole, load.instance_limit)
+        if not any(now.missing(now.solution(running))):
+            now = replace(now, needs=self._needed(load, menu, demand.peak))
+        return now.within_reach()
 
-    def _needs(
-        self,
-        load: FunctionLoad,
-        offers: Sequence[Offer],
-        costs: Sequence[float],
-        rates_rps: Sequence[float],
+    def _needed(
+        self, load: FunctionLoad, menu: _Menu, rates_rps: tuple[float, ...]
     ) -> tuple[Need, ...]:
+        """What each application needs; computed once for each load."""
+        asked = tuple((app.slo_s, app.accuracy, app.cost, app.variant) for app in load.apps)
+        key = (Same(menu.offers), asked, load.percentile, rates_rps)
         miss = 1 - load.percentile if self._params.reserve else 1.0
-        needs = []
-        for app, rate_rps in zip(load.apps, rates_rps, strict=True):
-            need_rps = rate_rps * self._params.slack
-            worth = tuple(
-                o.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
-                for o, cost in zip(offers, costs, strict=True)
-            )
-            needs.append(Need(need_rps, worth))
-        return tuple(needs)
+        return self._needs.of(
+            key,
+            lambda: tuple(
+                self._need(app, menu, rate_rps, miss)
+                for app, rate_rps in zip(load.apps, rates_rps, strict=True)
+            ),
+        )
+
+    def _need(self, app: Application, menu: _Menu, rate_rps: float, miss: float) -> Need:
+        need_rps = rate_rps * self._params.slack
+        worth = tuple(
+            offer.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
+            for offer, cost in zip(menu.offers, menu.costs, strict=True)
+        )
+        return Need(need_rps, worth)
 
     def _solution(self, function: str, task: Task) -> Solution:
         """The planner's; what it said last if nothing has changed."""
@@ -208,6 +223,13 @@ def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) ->
                 counts[option] += 1
                 break
     return counts
+
+
+def _menu(offers: Sequence[Offer]) -> _Menu:
+    options = tuple(
+        Option(o.size.rate_rps, o.size.price_per_s, o.load_s, *o.size.resources[:2]) for o in offers
+    )
+    return _Menu(offers, options, tuple(map(_of_request, offers)))
 
 
 def _of_request(offer: Offer) -> float:

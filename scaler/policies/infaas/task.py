@@ -14,7 +14,7 @@ An instance gives its time to needs in parts; what all of it is worth may differ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,10 +95,31 @@ class Task:
 
     def fits(self, counts: Counts) -> bool:
         """Whether there is room for so many."""
-        cores = sum([o.cpu * n for o, n in zip(self.options, counts, strict=True)])
-        gpu = sum([o.gpu * n for o, n in zip(self.options, counts, strict=True)])
-        within = cores <= self.room[0] + _ROUNDING and gpu <= self.room[1] + _ROUNDING
+        within = self._cores(counts) <= self.room[0] + _ROUNDING
+        within = within and self._gpu(counts) <= self.room[1] + _ROUNDING
         return within and sum(counts) <= self.most
+
+    def within_reach(self) -> Task:
+        """The same with no more room than all of its options together could ever use.
+
+        So a task is the same one whatever others do elsewhere, as long as there is room.
+        """
+        counts = [
+            there
+            + sum(
+                [math.ceil(need.rate_rps / w) for need in self.needs if (w := need.worth[option])]
+            )
+            for option, there in enumerate(self.running)
+        ]
+        cores, gpu = self.room
+        room = min(cores, self._cores(counts)), min(gpu, self._gpu(counts))
+        return replace(self, room=room)
+
+    def _cores(self, counts: Sequence[int]) -> float:
+        return sum([o.cpu * n for o, n in zip(self.options, counts, strict=True) if n])
+
+    def _gpu(self, counts: Sequence[int]) -> float:
+        return sum([o.gpu * n for o, n in zip(self.options, counts, strict=True) if n])
 
     @cached_property
     def by_choice(self) -> list[int]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from carpool.scaling import Proposal
-from scaler.planning.sizing import Objective, SizeTable
+from scaler.planning.sizing import SIZES, Objective
 from scaler.policies.common import rate_shares
 from scaler.policies.common.draft import Draft, listed, running
 from scaler.policies.infless.covering import Demand
@@ -84,7 +84,6 @@ class Infless:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        self._sizes = SizeTable()
         self._priced = PricedSearch(params.aim) if params.search == "priced" else None
 
     def propose(
@@ -105,7 +104,7 @@ class Infless:
 
     def _running(self, load: FunctionLoad) -> Draft:
         objective = Objective.of(load, self._params.offset, rounded=self._params.rounded)
-        sizes = self._sizes.of(load.model, objective, load.prices)
+        sizes = SIZES.of(load.model, objective, load.prices)
         return Draft(load, sizes, running(load, sizes), load.rate_rps)
 
     def _kept(self, there: Draft) -> Task:
