@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks import lazy_floor
 from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
-from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
-from simulator.staged import Coming, lazily, windowed
+from simulator.staged import PendingArrival, lazily, windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,9 +77,14 @@ def model(name: str) -> Program:
 
 
 def measured(
-    program: Program, rate_rps: float, count: int, seed: int, run: Callable[[list[Coming]], None],
-    *, known: bool = False,
-) -> Result:  # fmt: skip
+    program: Program,
+    rate_rps: float,
+    count: int,
+    seed: int,
+    run: Callable[[list[PendingArrival]], None],
+    *,
+    known: bool = False,
+) -> Result:
     """Let so many requests come and run them.
 
     Args:
@@ -94,9 +99,9 @@ def measured(
     requests, now = [], 0.0
     for _ in range(count):
         now += draw.expovariate(rate_rps)
-        steps = Left(*draw.choices(list(LENGTHS), list(LENGTHS.values()), k=2))
+        steps = RemainingRuns(*draw.choices(list(LENGTHS), list(LENGTHS.values()), k=2))
         predicted = steps.decoder if known else PREDICTED
-        requests.append(Coming(now, program, SLA_S, steps, predicted))
+        requests.append(PendingArrival(now, program, SLA_S, steps, predicted))
     run(requests)
     latencies = sorted(request.latency_s for request in requests)
     span_s = max(request.ended for request in requests) - requests[0].at
@@ -109,7 +114,7 @@ def measured(
 def sweep(name: str, rate_rps: float, count: int, seeds: Sequence[int]) -> dict[str, Result]:
     """Every way to run one model at one rate, the mean of some runs."""
     program = model(name)
-    ways: dict[str, tuple[Callable[[list[Coming]], None], bool]] = {
+    ways: dict[str, tuple[Callable[[list[PendingArrival]], None], bool]] = {
         "serial": (partial(windowed, window_s=0.0, size=1), False),
         "lazy": (partial(lazily, rules=PAPER), False),
         "oracle": (partial(lazily, rules=ORACLE), True),

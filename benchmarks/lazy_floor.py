@@ -15,9 +15,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks.lazy_lengths import LENGTHS
-from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import Rules
-from simulator.staged import Coming, lazily, windowed
+from simulator.staged import PendingArrival, lazily, windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +43,9 @@ def model(name: str) -> Program:
     return Program(name, [Node(_seconds(encoder)), Node(_seconds(decoder), Kind.DECODER)])
 
 
-def ways() -> dict[str, Callable[[list[Coming]], None]]:
+def ways() -> dict[str, Callable[[list[PendingArrival]], None]]:
     """All ways to run requests, by what they are called."""
-    found: dict[str, Callable[[list[Coming]], None]] = {
+    found: dict[str, Callable[[list[PendingArrival]], None]] = {
         "none": partial(windowed, window_s=0.0, size=1, leaving=True)
     }
     for window_ms in WINDOWS_MS:
@@ -57,7 +57,7 @@ def ways() -> dict[str, Callable[[list[Coming]], None]]:
 def latencies_s(
     program: Program,
     rate_rps: float,
-    run: Callable[[list[Coming]], None],
+    run: Callable[[list[PendingArrival]], None],
     sla_s: float = 1e6,
 ) -> list[float]:
     """Of Poisson arrivals."""
@@ -65,7 +65,7 @@ def latencies_s(
     for _ in range(COUNT):
         now += draw.expovariate(rate_rps)
         steps = draw.choices(list(LENGTHS), list(LENGTHS.values()))[0]
-        requests.append(Coming(now, program, sla_s, Left(1, steps), predicted=25))
+        requests.append(PendingArrival(now, program, sla_s, RemainingRuns(1, steps), predicted=25))
     run(requests)
     return [request.latency_s for request in requests]
 
@@ -74,7 +74,7 @@ def capacity_rps(program: Program) -> float:
     """Answers a second in full batches: all requests are there at the start."""
     draw = random.Random(1)
     steps = draw.choices(list(LENGTHS), list(LENGTHS.values()), k=COUNT)
-    requests = [Coming(0.0, program, 1e6, Left(1, count)) for count in steps]
+    requests = [PendingArrival(0.0, program, 1e6, RemainingRuns(1, count)) for count in steps]
     windowed(requests, 0.0, BATCH_MAX, leaving=True)
     return COUNT / max(request.ended for request in requests)
 
@@ -83,7 +83,7 @@ def main() -> int:
     """Simulate and print."""
     for name in TIMES_MS:
         program = model(name)
-        alone_s = sum(p * program.seconds(0, Left(1, n)) for n, p in LENGTHS.items())
+        alone_s = sum(p * program.seconds(0, RemainingRuns(1, n)) for n, p in LENGTHS.items())
         full_rps = capacity_rps(program)
         print(f"\n{name}: {full_rps:.0f} a second in full batches", end="; ")
         print(f"one alone takes {1000 * alone_s:.2f} ms; mean latency in ms")

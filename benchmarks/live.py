@@ -36,7 +36,7 @@ from benchmarks.live_report import SPREAD_OVER, compared
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from benchmarks.records import Records
-from faas_stack.compare.policy_run import Request, Trial
+from faas_stack.compare.policy_run import Request, PolicyRunner
 from faas_stack.compare.stack_under_test import write_stand_ins
 from scaler.control.guard import Guard
 from scaler.control.stabilization import Limits
@@ -193,7 +193,7 @@ def _replayed(case: Case, policy: str) -> dict[str, float]:
     requests = {FUNCTION: Request("", BODY)}
     # A stand-in takes no core, and is held to none.
     confined = case.model.quota is not None
-    trial = Trial(case.scenario, case.stack, requests, options, confined=confined)
+    trial = PolicyRunner(case.scenario, case.stack, requests, options, confined=confined)
     return compared(trial.run(policy))
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Better", "better_executor"]
+__all__ = ["ExecutorAdvice", "better_executor"]
 
 _SAVES = 0.9  # a batch takes less than this part of its requests one after the other
 
 
-class Better(NamedTuple):
+class ExecutorAdvice(NamedTuple):
     """An executor, and a sentence that says why."""
 
     executor: str
@@ -26,7 +26,7 @@ class Better(NamedTuple):
 
 def better_executor(
     seconds: Callable[[int], float | None], batch_max: int, slo_s: float | None
-) -> Better | None:
+) -> ExecutorAdvice | None:
     """The executor to prefer; None where too little is known.
 
     Args:
@@ -35,7 +35,7 @@ def better_executor(
         slo_s: the tightest objective; None: there is none.
     """
     if batch_max == 1:
-        return Better("graph", "a batch is a single request, and nobody could join it")
+        return ExecutorAdvice("graph", "a batch is a single request, and nobody could join it")
     sizes = [size for size in range(batch_max, 1, -1) if seconds(size) is not None]
     alone_s, full_s = seconds(1), seconds(sizes[0]) if sizes else None
     if alone_s is None or full_s is None:
@@ -45,10 +45,14 @@ def better_executor(
         why = (
             f"a batch of {size} takes {times:.3g} times as long as one, so nobody gains by joining"
         )
-        return Better("graph", why)
+        return ExecutorAdvice("graph", why)
     if slo_s is None:
         return None
     both = f"the {1000 * full_s:.4g} ms of a batch of {size} and of its own"
     if 2 * full_s > slo_s:
-        return Better("lazy", f"a request that just misses a batch waits for {both}, and is late")
-    return Better("graph", f"a request that just misses a batch is in time in spite of {both}")
+        return ExecutorAdvice(
+            "lazy", f"a request that just misses a batch waits for {both}, and is late"
+        )
+    return ExecutorAdvice(
+        "graph", f"a request that just misses a batch is in time in spite of {both}"
+    )

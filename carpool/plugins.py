@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "GROUPS",
-    "Found",
     "Kind",
     "Knob",
+    "ListedPolicy",
     "build",
     "knobs",
     "listed",
@@ -69,7 +69,7 @@ GROUPS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedPolicy:
     """A policy's name, its ``module:Class``, and its origin: ``built-in`` or a distribution."""
 
     name: str
@@ -98,11 +98,13 @@ class Knob:
     note: str = ""
 
 
-def listed(kind: Kind) -> list[Found]:
+def listed(kind: Kind) -> list[ListedPolicy]:
     """Every policy that has a name, built-ins first; a name with two owners is listed twice."""
-    built_in = [Found(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
+    built_in = [ListedPolicy(name, target, "built-in") for name, target in BUILT_IN[kind].items()]
     points = importlib.metadata.entry_points(group=GROUPS[kind])
-    installed = [Found(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points]
+    installed = [
+        ListedPolicy(p.name, p.value, p.dist.name if p.dist else "unknown") for p in points
+    ]
     return built_in + sorted(set(installed), key=lambda found: (found.name, found.origin))
 
 

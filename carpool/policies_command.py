@@ -107,7 +107,7 @@ def _check(kind: plugins.Kind, policy: str, params: dict[str, Any], *, as_json: 
     return exit_code
 
 
-def _described(kind: plugins.Kind, found: plugins.Found) -> dict[str, Any]:
+def _described(kind: plugins.Kind, found: plugins.ListedPolicy) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": found.name,
         "kind": kind,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Seldom"]
+__all__ = ["RateLimit"]
 
 
-class Seldom:
+class RateLimit:
     """When to say again that it happened.
 
     Args:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from carpool.http.hosts import Hosts
     from carpool.http.server import Exchange
 
-__all__ = ["Callers"]
+__all__ = ["AccessTokens"]
 
 
-class Callers:
+class AccessTokens:
     """Tells callers that are let in from others.
 
     Args:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from scaler.control.planning_result import PlanningResult
     from scaler.planning.snapshot import Snapshot
 
-__all__ = ["OnTrial"]
+__all__ = ["ReportingGuard"]
 
 
-class OnTrial:
+class ReportingGuard:
     """A guard that names the policy behind it when it fails.
 
     Args:

@@ -19,7 +19,7 @@ from scaler.kubernetes.cluster_nodes import ClusterNodes
 from scaler.live_planner import Planner
 from scaler.loop import Loop
 from scaler.metrics import Tally
-from scaler.persistence import Keeping
+from scaler.persistence import Persistence
 from scaler.second_source import SecondSource
 from scaler.sync_api import SyncApi
 from scaler.web.documents import Documents
@@ -55,7 +55,7 @@ async def lead(
     tally = Tally(lambda: list(functions), functions.now)
     senders = MessageOrder()
     planner = Planner(options.setting, options.shadow, term)
-    keeping = Keeping(store, functions, senders)
+    keeping = Persistence(store, functions, senders)
     loop = Loop(functions, options.gateway, planner, keeping, tally)
     loop.lists = options.lists
     sync = SyncApi(functions, options.callers, tally, senders)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scaler.live_planner import Planner
     from scaler.metrics import Tally
     from scaler.openfaas_client import GatewayClient
-    from scaler.persistence import Keeping
+    from scaler.persistence import Persistence
 
 __all__ = ["Loop"]
 
@@ -61,7 +61,7 @@ class Loop(Driver):
         functions: Functions,
         gateway: GatewayClient,
         planner: Planner,
-        keeping: Keeping,
+        keeping: Persistence,
         tally: Tally,
     ) -> None:
         self._functions = functions

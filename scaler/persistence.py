@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scaler.functions import Functions
     from scaler.store import Store
 
-__all__ = ["Keeping", "next_term"]
+__all__ = ["Persistence", "next_term"]
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def next_term(store: Store, wall_s: float) -> int:
     return max(int(wall_s * _MS_PER_S), 1 + max(terms, default=0))
 
 
-class Keeping:
+class Persistence:
     """Between the live state and the store.
 
     Args:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from carpool.params_argument import read_params
 from carpool.scaling import Application, FunctionLoad
-from scaler.command_policy import OnTrial
+from scaler.command_policy import ReportingGuard
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
 from scaler.policy_choice import check_policies, chosen_policy
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     policy = chosen_policy(
         arguments.policy, scenario.policies, read_params(arguments.params, '{"alpha": 0.5}')
     )
-    on_trial = OnTrial(arguments.policy, policy)
+    on_trial = ReportingGuard(arguments.policy, policy)
     snapshot = snapshot_of(scenario, arguments.at)
     began = time.perf_counter()
     planning = on_trial.plan(snapshot)

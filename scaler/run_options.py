@@ -18,7 +18,7 @@ from carpool.http.hosts import Hosts, check_names
 from carpool.params_argument import read_params
 from carpool.setting_spec import read_value
 from carpool.validation.problems import Problems
-from scaler.access_tokens import Callers
+from scaler.access_tokens import AccessTokens
 from scaler.control.dependencies import Dependencies
 from scaler.control.guard import Guard
 from scaler.control.shadow_policy import Shadow
@@ -120,7 +120,7 @@ class Options:
 
     listen: tuple[str, ...]
     listen_sync: tuple[str, ...]
-    callers: Callers
+    callers: AccessTokens
     gateway: GatewayClient
     store: Path
     setting: PlannerSettings
@@ -178,7 +178,9 @@ def read_options(args: argparse.Namespace) -> Options:
     return Options(
         listen,
         listen_sync,
-        Callers(token or ("" if args.no_auth else _made_token()), Hosts(listen, args.allow_host)),
+        AccessTokens(
+            token or ("" if args.no_auth else _made_token()), Hosts(listen, args.allow_host)
+        ),
         GatewayClient(args.gateway, auth, args.namespace, dry=args.dry_run),
         args.store,
         setting,

@@ -23,7 +23,7 @@ from carpool.sync import PATH, PROOF, Announcement, SyncAnswer, proof, read_mess
 if TYPE_CHECKING:
     from carpool.http.server import Exchange
     from carpool.sync import FrontReport
-    from scaler.access_tokens import Callers
+    from scaler.access_tokens import AccessTokens
     from scaler.control.message_order import MessageOrder
     from scaler.functions import Functions
     from scaler.metrics import Tally
@@ -47,7 +47,7 @@ class SyncApi:
     """
 
     def __init__(
-        self, functions: Functions, callers: Callers, tally: Tally, senders: MessageOrder
+        self, functions: Functions, callers: AccessTokens, tally: Tally, senders: MessageOrder
     ) -> None:
         self._functions = functions
         self.callers = callers

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from scaler.command_policy import OnTrial
+from scaler.command_policy import ReportingGuard
 from scaler.policy_choice import check_policies, chosen_policy, executed
 from scaler.scenarios.scenario_file import read_scenario
 from simulator import comparison_table, flags, report
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     scenarios = {name: executed(name, scenario) for name in chosen.policies}
     results: dict[str, ScenarioResult] = {}
     for name, policy in policies.items():
-        on_trial = OnTrial(name, policy)
+        on_trial = ReportingGuard(name, policy)
         simulation = Simulation(scenarios[name], on_trial, chosen.settings, _progress(name))
         results[name] = simulation.run()
         if sys.stderr.isatty():
@@ -51,7 +51,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def tell(chosen: flags.Chosen, scenario: Scenario, results: dict[str, ScenarioResult]) -> None:
+def tell(
+    chosen: flags.SimulateArguments, scenario: Scenario, results: dict[str, ScenarioResult]
+) -> None:
     """Print what came of a scenario under each policy, and write a report if one is asked for."""
     metrics = {name: measured(result) for name, result in results.items()}
     if chosen.report:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
-__all__ = ["Chosen", "parse"]
+__all__ = ["SimulateArguments", "parse"]
 
 _INTERVAL, _WINDOW = "500ms", "10s"  # of carpool scaler run
 _RATE_LEVEL_INTERVAL = "10s"  # what one interval leaves over must matter little in the next
@@ -36,7 +36,7 @@ _SEED = setting_types.integer("a whole number of at least 0", lambda v: v >= 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SimulateArguments:
     """What one call of the command is to do.
 
     Attributes:
@@ -65,7 +65,7 @@ class Chosen:
         return scenario
 
 
-def parse(argv: Sequence[str]) -> Chosen:
+def parse(argv: Sequence[str]) -> SimulateArguments:
     """What the flags say.
 
     Raises:
@@ -100,7 +100,7 @@ def parse(argv: Sequence[str]) -> Chosen:
         loading_slows=loading_slows,
         prewarm=prewarm,
     )
-    return Chosen(
+    return SimulateArguments(
         scenario=flags.scenario,
         policies=list(dict.fromkeys(flags.policy)),
         settings=settings,

@@ -36,7 +36,7 @@ _FEW = 20  # requests in an interval: to simulate them costs less than to think 
 
 
 @dataclass(slots=True)
-class _Regime:
+class _IntervalKind:
     """What is known of a kind of interval."""
 
     intervals: int = 0
@@ -53,10 +53,10 @@ class _Regime:
 
 
 @dataclass(slots=True)
-class _Lesson:
+class _Learning:
     """An interval that is being simulated, to learn from it if nothing changes."""
 
-    regime: _Regime
+    regime: _IntervalKind
     version: int
     requests: int
 
@@ -65,8 +65,8 @@ class IntervalCache:
     """Tells intervals that need to be simulated from those that do not."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, _Regime] = {}
-        self._lessons: dict[str, _Lesson] = {}
+        self._known: dict[Key, _IntervalKind] = {}
+        self._lessons: dict[str, _Learning] = {}
 
     def pick(
         self, runs: Sequence[FunctionRun], times: Sequence[list[Times]], start: float, end: float
@@ -92,10 +92,10 @@ class IntervalCache:
         if requests < _FEW or not run.steady:
             return False
         key = (run.function.name, *_load(counts, end - start), *_supply(run))
-        regime = self._known.setdefault(key, _Regime())
+        regime = self._known.setdefault(key, _IntervalKind())
         regime.met += 1
         if not regime.known or regime.met % _AGAIN == 0:
-            self._lessons[run.function.name] = _Lesson(regime, run.version, requests)
+            self._lessons[run.function.name] = _Learning(regime, run.version, requests)
             return False
         run.sidecar.served.add(regime.served, requests / regime.requests)
         run.sidecar.skip(end - start)

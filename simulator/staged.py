@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Left, Program
+from carpool.lazy_batching.program import Kind, Program, RemainingRuns
 from carpool.lazy_batching.scheduler import Scheduler
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from carpool.lazy_batching.rules import Rules
     from sidecar.core.batch import Batch
 
-__all__ = ["Coming", "lazily", "windowed"]
+__all__ = ["PendingArrival", "lazily", "windowed"]
 
 
 @dataclass(slots=True, eq=False)
-class Coming:
+class PendingArrival:
     """A request to come.
 
     Attributes:
@@ -45,7 +45,7 @@ class Coming:
     at: float
     program: Program
     sla_s: float
-    left: Left = Left()  # noqa: RUF009  a tuple
+    left: RemainingRuns = RemainingRuns()  # noqa: RUF009  a tuple
     predicted: int = 1
     ended: float = math.inf
     steps: int = 0
@@ -56,7 +56,7 @@ class Coming:
         return self.ended - self.at
 
 
-def lazily(requests: Sequence[Coming], rules: Rules) -> None:
+def lazily(requests: Sequence[PendingArrival], rules: Rules) -> None:
     """Execute them stage by stage, in order of arrival; notes when each ends."""
     scheduler, now, following = Scheduler(rules), 0.0, 0
     while True:
@@ -83,7 +83,7 @@ def lazily(requests: Sequence[Coming], rules: Rules) -> None:
 
 
 def windowed(
-    requests: Sequence[Coming], window_s: float, size: int, *, leaving: bool = False
+    requests: Sequence[PendingArrival], window_s: float, size: int, *, leaving: bool = False
 ) -> None:
     """Execute whole batches of so many, or of what came within the window; notes when each ends.
 
@@ -120,16 +120,16 @@ def windowed(
             following += 1
 
 
-def _rider(number: int, coming: Coming) -> Job:
-    left = Left(coming.left.encoder, coming.predicted)
+def _rider(number: int, coming: PendingArrival) -> Job:
+    left = RemainingRuns(coming.left.encoder, coming.predicted)
     deadline = coming.at + coming.sla_s
     return Job(number, coming.program, coming.at, deadline=deadline, left=left, payload=coming)
 
 
 def _whole_s(batch: Batch) -> float:
     """A batch runs as long as its longest sequences, input and answer each."""
-    members: list[Coming] = [request.payload for request in batch.requests]
-    left = Left(
+    members: list[PendingArrival] = [request.payload for request in batch.requests]
+    left = RemainingRuns(
         max(member.left.encoder for member in members),
         max(member.left.decoder for member in members),
     )
@@ -138,7 +138,7 @@ def _whole_s(batch: Batch) -> float:
 
 def _leaving_s(batch: Batch) -> float:
     """An encoder, then a decoder whose batch is as large as there are sequences to go on with."""
-    members: list[Coming] = [request.payload for request in batch.requests]
+    members: list[PendingArrival] = [request.payload for request in batch.requests]
     program, total_s, before = members[0].program, 0.0, 0
     lengths = sorted(member.left.decoder for member in members)
     for place, length in enumerate(lengths):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from simulator.execution import Execution
 
-__all__ = ["Landing", "StagedDevice", "room_of"]
+__all__ = ["FinishedBatch", "StagedDevice", "room_of"]
 
 _SPARE = 2  # of so many batches' requests, one waits to be let in while the others run
 
@@ -28,7 +28,7 @@ def room_of(batch_max: int) -> int:
     return batch_max + -(-batch_max // _SPARE)
 
 
-class Landing(NamedTuple):
+class FinishedBatch(NamedTuple):
     """A batch of the sidecar's whose requests have all been answered.
 
     Attributes:
@@ -103,7 +103,7 @@ class StagedDevice:
         self._stage_s = self._execution.run(entry.rows)[0] / len(entry.program)
         return self._stage_s
 
-    def end(self) -> list[Landing]:
+    def end(self) -> list[FinishedBatch]:
         """The stage has run; the batches that have been answered by it."""
         entry = self._scheduler.table.top
         assert entry is not None  # noqa: S101  a stage ran
@@ -119,5 +119,5 @@ class StagedDevice:
             flight.left -= 1
             if not flight.left:
                 cost = self._execution.cost(flight.exec_s)
-                landed.append(Landing(flight.batch, flight.exec_s, cost))
+                landed.append(FinishedBatch(flight.batch, flight.exec_s, cost))
         return landed

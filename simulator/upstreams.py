@@ -26,7 +26,7 @@ __all__ = ["ManyUpstreams"]
 UpstreamKey: TypeAlias = "tuple[str, int, ExecTime, bool, bool]"
 
 
-class _Equals:
+class _EqualInstances:
     """Instances of one class and condition that take as large batches, and share an `ExecTime`.
 
     Entries that are no longer true are dropped when they come to the top.
@@ -80,8 +80,8 @@ class ManyUpstreams(Upstreams):
 
     def __init__(self) -> None:
         super().__init__()
-        self._equals: dict[UpstreamKey, _Equals] = {}
-        self._of: dict[str, _Equals] = {}
+        self._equals: dict[UpstreamKey, _EqualInstances] = {}
+        self._of: dict[str, _EqualInstances] = {}
         self._ranks: dict[str, int] = {}
         self._next_rank = 0
 
@@ -156,12 +156,12 @@ class ManyUpstreams(Upstreams):
         key = (upstream.instance_class, upstream.batch_max, upstream.exec_time, *flags)
         equals = self._equals.get(key)
         if equals is None:
-            equals = self._equals[key] = _Equals(upstream)
+            equals = self._equals[key] = _EqualInstances(upstream)
         self._of[upstream.name] = equals
         equals.note(upstream, self._ranks[upstream.name])
 
 
-def _admits(route: Route, equals: _Equals) -> bool:
+def _admits(route: Route, equals: _EqualInstances) -> bool:
     if equals.interfered:
         return False
     return route.weights is None or route.weights.get(equals.name, 0.0) > 0

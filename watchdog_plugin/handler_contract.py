@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.item import Item
 
-__all__ = ["RAGGED", "Author", "call_load", "read"]
+__all__ = ["RAGGED", "HandlerModule", "call_load", "read"]
 
 _PACKAGE = "function"
 RAGGED = ("ragged", "ragged_outputs", "ragged_buckets", "ragged_waste", "pad_value")
@@ -32,7 +32,7 @@ _ARGUMENTS = {"load": 0, "handle_batch": 1, "preprocess": 1, "postprocess": 1, "
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class HandlerModule:
     """What ``handler.py`` defines; everything is None or empty where it defines nothing."""
 
     source: Path
@@ -46,7 +46,7 @@ class Author:
     steps_max: int | None = None
 
 
-def read(folder: Path, package: str = _PACKAGE) -> Author:
+def read(folder: Path, package: str = _PACKAGE) -> HandlerModule:
     """Import ``handler.py`` of ``folder``, where there is one, and check what it defines.
 
     It is imported as ``function.handler``, and the folder is on the path: modules beside it are
@@ -67,7 +67,7 @@ def read(folder: Path, package: str = _PACKAGE) -> Author:
         raise LoadError(msg)
     source = folder / "handler.py"
     if not source.is_file():
-        return Author(source)
+        return HandlerModule(source)
     try:
         module = _import(folder, source, package)
     except BaseException as error:
@@ -75,7 +75,7 @@ def read(folder: Path, package: str = _PACKAGE) -> Author:
     return _checked(source, module)
 
 
-def call_load(author: Author) -> None:
+def call_load(author: HandlerModule) -> None:
     """Run the author's `load`.
 
     Raises:
@@ -126,7 +126,7 @@ def _author_raised(source: Path, doing: str, error: BaseException) -> LoadError:
     return LoadError(f"{source}: {doing} raised {logs.describe(error)}{hint}\n{text}")
 
 
-def _checked(source: Path, module: ModuleType) -> Author:
+def _checked(source: Path, module: ModuleType) -> HandlerModule:
     found = {name: value for name in _ARGUMENTS if (value := getattr(module, name, None))}
     problems = [_signature_problem(name, value) for name, value in found.items()]
     if "handle_batch" in found:
@@ -145,7 +145,7 @@ def _checked(source: Path, module: ModuleType) -> Author:
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
     _warn_of_misspelt(source, module, found)
-    return Author(source, examples=examples, lengths=lengths, steps_max=steps_max, **found)
+    return HandlerModule(source, examples=examples, lengths=lengths, steps_max=steps_max, **found)
 
 
 def _signature_problem(name: str, value: object) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from watchdog_plugin.function import Function
-    from watchdog_plugin.handler_contract import Author
+    from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.model_folder import ModelFile
     from watchdog_plugin.settings import HandlerSettings
     from watchdog_plugin.stage_execution.executor import Executor
@@ -50,7 +50,7 @@ def load(settings: HandlerSettings) -> Function[Any]:
     return _warmed(_function(author, settings, model), author, settings)
 
 
-def _colocated(several: Mapping[str, HandlerSettings], common: Author) -> Function[Any]:
+def _colocated(several: Mapping[str, HandlerSettings], common: HandlerModule) -> Function[Any]:
     """The functions of several models, each as it would be alone, on one device."""
     hooks = ("preprocess", "postprocess", "decode_step")
     unused = [name for name in hooks if getattr(common, name) is not None]
@@ -77,7 +77,9 @@ def _colocated(several: Mapping[str, HandlerSettings], common: Author) -> Functi
     return function
 
 
-def _warmed(function: Function[Any], author: Author, settings: HandlerSettings) -> Function[Any]:
+def _warmed(
+    function: Function[Any], author: HandlerModule, settings: HandlerSettings
+) -> Function[Any]:
     sizes = sorted({1, settings.batch_max})
     if author.examples:
         for size in sizes:
@@ -88,7 +90,7 @@ def _warmed(function: Function[Any], author: Author, settings: HandlerSettings) 
 
 
 def _function(
-    author: Author,
+    author: HandlerModule,
     settings: HandlerSettings,
     file: ModelFile | None,
     executor: Executor | None = None,
@@ -126,7 +128,7 @@ def _packages(what: str) -> Iterator[None]:
         raise LoadError(msg) from error
 
 
-def _run_examples(function: Function[Any], author: Author, size: int) -> None:
+def _run_examples(function: Function[Any], author: HandlerModule, size: int) -> None:
     head = wire.build_head("POST /", ())
     bodies = itertools.islice(itertools.cycle(author.examples), size)
     items = [Item(memoryview(body), head, math.inf) for body in bodies]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ANSWER_BYTES",
     "AnswerTooLarge",
-    "Begun",
     "ConnectionFailed",
+    "PendingRequest",
     "Pool",
     "Response",
     "StreamedResponse",
@@ -93,7 +93,7 @@ async def _whole(connection: ClientConnection, answer_bytes: int) -> Response:
     return Response(connection.status, connection.headers, body)
 
 
-class Begun:
+class PendingRequest:
     """A request that was sent and whose answer is still to come; made by `Pool.begin`."""
 
     __slots__ = ("_connection", "_pool")
@@ -158,7 +158,7 @@ class Pool:
 
     def begin(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], body: Buffer
-    ) -> Begun | None:
+    ) -> PendingRequest | None:
         """Send one request now, without waiting for the event loop; None if no connection is idle.
 
         It does not count towards ``max_connections``.
@@ -168,7 +168,7 @@ class Pool:
             return None
         self._busy.add(connection)
         connection.send(method, self._head(method, target, headers, len(body)), body)
-        return Begun(self, connection)
+        return PendingRequest(self, connection)
 
     @asynccontextmanager
     async def stream(

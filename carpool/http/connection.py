@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from carpool import errors
 from carpool.http.backlog import Backlog, Memory
-from carpool.http.exchange import Account
+from carpool.http.exchange import ServerState
 from carpool.http.limits import Limits, Refused
 from carpool.http.reader import Reader
 
@@ -39,7 +39,7 @@ _SLOWEST_BYTES_S = 1024  # an upload that is slower is no progress
 _AGAIN_S = 1
 
 
-class Owner(Account, Memory, Protocol):
+class Owner(ServerState, Memory, Protocol):
     """What a connection needs of the server that it belongs to.
 
     Attributes:

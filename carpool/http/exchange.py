@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable
 
-__all__ = ["Account", "Exchange", "Link", "encode_answer"]
+__all__ = ["Exchange", "Link", "ServerState", "encode_answer"]
 
 _STATUS_LINES = {s.value: b"HTTP/1.1 %d %s\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 _NO_BODY = frozenset((204, 304))
@@ -46,7 +46,7 @@ def encode_answer(answer: errors.Answer, date: bytes) -> bytes:
     )
 
 
-class Account(Protocol):
+class ServerState(Protocol):
     """What all connections of one server share.
 
     Attributes:
@@ -68,7 +68,7 @@ class Link(Protocol):
         """The socket."""
 
     @property
-    def server(self) -> Account:
+    def server(self) -> ServerState:
         """What it shares with others."""
 
     def accept(self, exchange: Exchange) -> None:

@@ -47,7 +47,7 @@ from carpool.http.connection import Connection
 from carpool.http.exchange import Exchange
 from carpool.http.limits import Limits, Refused
 from carpool.memory import Trimmer
-from carpool.rate_limited_log import Seldom
+from carpool.rate_limited_log import RateLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ class Server:
         self._swept = math.inf
         self._late = False
         self.closed = dict.fromkeys(_CLOSED, 0)
-        self._says = {reason: Seldom() for reason in _CLOSED}
+        self._says = {reason: RateLimit() for reason in _CLOSED}
         self._room, self._most_turned_away = _places(limits.connections)
         self.limits = limits
         self.loop = loop

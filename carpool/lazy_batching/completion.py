@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.lazy_batching.program import Left
+from carpool.lazy_batching.program import RemainingRuns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +38,9 @@ class _Group:
         self.jobs = list(entry.jobs)
         self.rows = entry.rows
 
-    def longest(self) -> Left:
+    def longest(self) -> RemainingRuns:
         lefts = [job.left for job in self.jobs]
-        return Left(max([left[0] for left in lefts]), max([left[1] for left in lefts]))
+        return RemainingRuns(max([left[0] for left in lefts]), max([left[1] for left in lefts]))
 
     def join(self, below: Entry) -> None:
         self.node = below.node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from carpool.lazy_batching.program import Left
+from carpool.lazy_batching.program import RemainingRuns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -38,7 +38,7 @@ class Job:
         arrived: float,
         *,
         deadline: float = math.inf,
-        left: Left | None = None,
+        left: RemainingRuns | None = None,
         key: Hashable = None,
         rows: int = 1,
         payload: Any = None,  # noqa: ANN401 - opaque by contract
@@ -47,7 +47,7 @@ class Job:
         self.program = program
         self.arrived = arrived
         self.deadline = deadline
-        self.left = left or Left()
+        self.left = left or RemainingRuns()
         self.key = key
         self.rows = rows
         self.payload = payload

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.completion import Finish, finishes
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Left
+from carpool.lazy_batching.program import RemainingRuns
 from carpool.lazy_batching.table import Entry
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def could_pay(program: Program) -> bool:
         program: of static nodes.
     """
     sizes = _sizes(program.batch_max)
-    full_rps = program.batch_max / program.seconds(0, Left(), program.batch_max)
+    full_rps = program.batch_max / program.seconds(0, RemainingRuns(), program.batch_max)
     for running in sizes:
         for count in (size for size in sizes if size <= program.batch_max - running):
             jobs = [Job(number, program, 0.0) for number in range(running + count)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Block", "Kind", "Left", "Node", "Program"]
+__all__ = ["Block", "Kind", "Node", "Program", "RemainingRuns"]
 
 
 class Kind(enum.Enum):
@@ -41,7 +41,7 @@ class Node:
     kind: Kind = Kind.STATIC
 
 
-class Left(NamedTuple):
+class RemainingRuns(NamedTuple):
     """How often a request will run through its loops from now on, this time included."""
 
     encoder: int = 1
@@ -102,7 +102,7 @@ class Program:
         before = self._before[size - 1]
         return before[node + 1] - before[node]
 
-    def seconds(self, node: int, left: Left, size: int = 1) -> float:
+    def seconds(self, node: int, left: RemainingRuns, size: int = 1) -> float:
         """Seconds from ``node`` to the end in a batch of ``size``."""
         static_s, encoder_s, decoder_s = self.terms(node, size)
         return static_s + left[0] * encoder_s + left[1] * decoder_s
@@ -122,7 +122,7 @@ class Program:
             self._terms[node, size] = known
         return known
 
-    def until(self, node: int, left: Left, goal: int, size: int) -> float | None:
+    def until(self, node: int, left: RemainingRuns, goal: int, size: int) -> float | None:
         """Seconds from ``node`` to the next arrival at ``goal``; None if it never gets there."""
         before = self._before[size - 1]
         block, aim = self._block_of[node], self._block_of[goal]
@@ -144,7 +144,7 @@ class Program:
         )
 
 
-def _times(kind: Kind, left: Left) -> int:
+def _times(kind: Kind, left: RemainingRuns) -> int:
     if kind is Kind.STATIC:
         return 1
     return left.encoder if kind is Kind.ENCODER else left.decoder

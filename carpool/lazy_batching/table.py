@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching.program import Kind, Left
+from carpool.lazy_batching.program import Kind, RemainingRuns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
@@ -172,10 +172,10 @@ def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
     for job in entry.jobs:
         left = job.left
         if block.kind is Kind.ENCODER:
-            job.left = Left(left.encoder - 1, left.decoder)
+            job.left = RemainingRuns(left.encoder - 1, left.decoder)
             (staying if left.encoder > 1 else going).append(job)
         else:
             # One that runs longer than predicted is assumed to end with this step.
-            job.left = Left(left.encoder, max(1, left.decoder - 1))
+            job.left = RemainingRuns(left.encoder, max(1, left.decoder - 1))
             (going if job in done else staying).append(job)
     return staying, going

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import NodeProto, TensorProto
 
-    from carpool.predictor.graph import Case, Form, Operator
+    from carpool.predictor.graph import Case, TensorShape, Operator
 
     Array = NDArray[Any]
     Arrays = dict[str, Array]
@@ -161,5 +161,5 @@ def _filled(tensor: TensorProto) -> TensorProto:
     return numpy_helper.from_array(values, tensor.name)
 
 
-def _dtype(form: Form) -> np.dtype[Any]:
+def _dtype(form: TensorShape) -> np.dtype[Any]:
     return np.dtype(_DTYPES.get(form.datatype, "object"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from carpool.predictor.graph import Form
+from carpool.predictor.graph import TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ _NO_PREFIX = ("nchwc.", "com.microsoft.")
 _WHOLE_PRODUCTS = {"MatMulInteger": 1, "DynamicQuantizeMatMul": 1, "MatMulIntegerToFloat": 1}
 _WHOLE_PRODUCTS |= {"QLinearMatMul": 3, "QGemm": 3}
 _WHOLE_CONVOLUTIONS = {"ConvInteger": 1, "QLinearConv": 3}
-_NOTHING = Form("", ())
+_NOTHING = TensorShape("", ())
 
 
 class Sized(NamedTuple):
@@ -143,7 +143,7 @@ def _unblocked(case: Case) -> Sized:
     return Sized("unfolded", f"conv {kind} plain{form}", tuple(map(float, sizes)))
 
 
-def _products_of(case: Case, weights: Form, kind: str) -> Sized:
+def _products_of(case: Case, weights: TensorShape, kind: str) -> Sized:
     """Convolutions that are products whatever their window: as `_unblocked`."""
     image, result, groups = case.inputs[0], case.outputs[0], case.given.get("group", 1)
     out, inside, *window = weights.shape
@@ -175,7 +175,7 @@ def _dense(case: Case) -> Sized:
     return _multiplied(case, case.inputs[1], "")
 
 
-def _multiplied(case: Case, right: Form, kind: str) -> Sized:
+def _multiplied(case: Case, right: TensorShape, kind: str) -> Sized:
     left, result = case.inputs[0], case.outputs[0]
     flipped = bool(case.given.get("transB"))
     columns = result.shape[-1] if result.shape else 1

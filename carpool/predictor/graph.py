@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Case", "Form", "Graph", "Operator", "Shape", "SymbolicShape"]
+__all__ = ["Case", "Graph", "Operator", "Shape", "SymbolicShape", "TensorShape"]
 
 _ELEMENT_BYTES: dict[str, float] = {
     "f64": 8,
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 SymbolicShape = tuple[tuple[int, int], ...]  # each dimension: so much, and so much for each item
 
 
-class Form(NamedTuple):
+class TensorShape(NamedTuple):
     """A tensor at one batch size.
 
     Attributes:
@@ -63,7 +63,7 @@ class Form(NamedTuple):
         return f"{self.datatype}[{','.join(map(str, self.shape))}]{mark}"
 
     @classmethod
-    def parse(cls, text: str) -> Form:
+    def parse(cls, text: str) -> TensorShape:
         """What `str` makes of a form.
 
         Raises:
@@ -90,8 +90,8 @@ class Case:
 
     kind: str
     attributes: str
-    inputs: tuple[Form, ...]
-    outputs: tuple[Form, ...]
+    inputs: tuple[TensorShape, ...]
+    outputs: tuple[TensorShape, ...]
 
     @cached_property
     def given(self) -> Mapping[str, Any]:
@@ -182,14 +182,14 @@ class Graph:
         return batch >= 1 and self.fixed_batch in (None, batch)
 
 
-def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> Form:
+def _at(form: tuple[str, SymbolicShape, bool], batch: int) -> TensorShape:
     datatype, shape, constant = form
-    return Form(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)
+    return TensorShape(datatype, tuple([fixed + each * batch for fixed, each in shape]), constant)
 
 
-def _joined(forms: Sequence[Form]) -> str:
+def _joined(forms: Sequence[TensorShape]) -> str:
     return ";".join(map(str, forms))
 
 
-def _parsed(text: str) -> tuple[Form, ...]:
-    return tuple(Form.parse(part) for part in text.split(";")) if text else ()
+def _parsed(text: str) -> tuple[TensorShape, ...]:
+    return tuple(TensorShape.parse(part) for part in text.split(";")) if text else ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from carpool.validation.problems import Problems, nearest
 from faas_stack.compare import stack_under_test
-from faas_stack.compare.policy_run import Request, Trial
+from faas_stack.compare.policy_run import PolicyRunner, Request
 from faas_stack.interrupts import say
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
@@ -82,7 +82,7 @@ def live(
             home = stack
             stack_under_test.check(scenario, stack)
         # Stand-ins that only wait take no core, and may stand for servers that this machine is not.
-        trial = Trial(scenario, home, requests, options, confined=stack is not None)
+        trial = PolicyRunner(scenario, home, requests, options, confined=stack is not None)
         return {policy: trial.run(policy) for policy in policies}
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from scaler.scenarios.scenario import App, Function, Scenario
 
-__all__ = ["Request", "Trial"]
+__all__ = ["PolicyRunner", "Request"]
 
 _CONNECTIONS = 512
 _TIMEOUT_S = 60.0
@@ -62,7 +62,7 @@ class Request:
         return head.encode() + self.body
 
 
-class Trial:
+class PolicyRunner:
     """Runs policies, one after another.
 
     Args:

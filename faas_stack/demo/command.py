@@ -97,7 +97,7 @@ async def _show_duel(name: str, contest: Contest) -> None:
     found = " and ".join(f"{rate:.0f}/s with {policy}" for policy, rate in capacities.items())
     why = "between the two" if overload else "which both can carry: this model gains little"
     _say(f"\n   {name}: at most {found}, so the load is {rate_rps:.0f}/s, {why}")
-    results = await comparison.fight(contest, rate_rps)
+    results = await comparison.run_rounds(contest, rate_rps)
     for line in comparison.table(results, contest.slo).splitlines():
         _say(f" {line}")
     _say(f"   In words: {comparison.verdict(results, contest.slo, rate_rps)}.")

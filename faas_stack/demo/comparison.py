@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "fight", "table", "verdict"]
+__all__ = ["Contest", "PolicyResult", "calibrate", "choose_rate", "run_rounds", "table", "verdict"]
 
 _CALLERS = 96
 _WORTHWHILE = 1.3  # a gain below this is within what runs differ by
@@ -71,7 +71,7 @@ def choose_rate(capacities: dict[str, float]) -> tuple[float, bool]:
     return math.sqrt(slow * fast), True
 
 
-async def fight(contest: Contest, rate_rps: float) -> list[PolicyResult]:
+async def run_rounds(contest: Contest, rate_rps: float) -> list[PolicyResult]:
     """Rounds in turn; one result for each policy."""
     results = [PolicyResult(policy, Tally()) for policy in contest.functions]
     for turn in range(contest.rounds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.errors import ConfigError, Problem
-from carpool.executor_advice import Better, better_executor
+from carpool.executor_advice import ExecutorAdvice, better_executor
 from carpool.predictor.onnx_latency import read_operators
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def stages_missing(function_context: FunctionContext) -> Iterator[Problem]:
         )
 
 
-def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> Better | None:
+def _better(folder: Path, settings: FunctionSettings, slo_s: float | None) -> ExecutorAdvice | None:
     if (folder / _DECODER).is_file():
-        return Better(
+        return ExecutorAdvice(
             "lazy", "its answers differ in length, and a whole batch waits for the longest"
         )
     model = _profiled(folder / _MODEL)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from scaler.planning.cost import Billing
     from scaler.planning.snapshot import Snapshot
 
-__all__ = ["Held", "Shadow"]
+__all__ = ["ResourceUse", "Shadow"]
 
 
 @dataclass(slots=True)
-class Held:
+class ResourceUse:
     """What instances have taken.
 
     Attributes:
@@ -68,8 +68,8 @@ class Shadow:
         self._planner = planner
         self._seen_s: float | None = None
         self.plans: dict[str, Plan] = {}
-        self.own: dict[str, Held] = {}
-        self.live: dict[str, Held] = {}
+        self.own: dict[str, ResourceUse] = {}
+        self.live: dict[str, ResourceUse] = {}
 
     def plan(self, snapshot: Snapshot) -> None:
         """One round, on what the policy in charge sees."""
@@ -77,8 +77,8 @@ class Shadow:
         self._seen_s = snapshot.now_s
         rule = cost.billing(snapshot.prices)
         for load in snapshot.functions:
-            self.live.setdefault(load.name, Held()).add(load, elapsed_s, rule)
-            own = self.own.setdefault(load.name, Held())
+            self.live.setdefault(load.name, ResourceUse()).add(load, elapsed_s, rule)
+            own = self.own.setdefault(load.name, ResourceUse())
             own.add(self._as_planned(load), elapsed_s, rule)
         loads = tuple(self._as_planned(load) for load in snapshot.functions)
         planning = self._planner.plan(replace(snapshot, functions=loads))

@@ -228,11 +228,11 @@ class Cluster:
         self._rankings, self._log = {}, []
 
     def _ranked(self, size: Resources) -> _Ranking:
-        amounts = _amounts(size)
+        cpu, gpu, memory = amounts = _amounts(size)
         heap = [
             (self._left[node], node)
-            for node, room in enumerate(self._room)
-            if all(need <= there for need, there in zip(amounts, room, strict=True))
+            for node, (cores, share, free) in enumerate(self._room)
+            if cpu <= cores and gpu <= share and memory <= free
         ]
         ranking = self._rankings[size] = _Ranking(amounts, heap, len(self._log))
         return ranking

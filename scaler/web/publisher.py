@@ -13,7 +13,7 @@ import orjson
 
 from scaler.dashboard.sampler import HISTORY
 from scaler.web.documents import FUNCTIONS, SHADOW
-from scaler.web.snapshot import Past
+from scaler.web.snapshot import PastSamples
 
 if TYPE_CHECKING:
     from scaler.dashboard.history import History
@@ -86,7 +86,7 @@ class Publisher:
                 last = 0
             self._told[controller.name] = (history, history.last)
             new = {sample.number: _json(sample.to_dict()) for sample in history.after(last)}
-            pasts.append(Past(controller.name, history.first, new))
+            pasts.append(PastSamples(controller.name, history.first, new))
         self._told = {past.name: self._told[past.name] for past in pasts}
         bodies[FUNCTIONS] = _json(documents.overview(lines))
         if shadow := documents.shadow():
@@ -97,7 +97,7 @@ class Publisher:
             self._told.clear()  # nothing is known to be in the file
             raise
 
-    def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[Past]) -> None:
+    def _write(self, anew: list[str], bodies: dict[str, bytes], pasts: list[PastSamples]) -> None:
         for name in anew:
             self._snapshot.forget(name)
         self._snapshot.publish(bodies, pasts)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["Past", "Snapshot"]
+__all__ = ["PastSamples", "Snapshot"]
 
 _FILE = "snapshot.db"
 _TABLES = (
@@ -27,7 +27,7 @@ _TABLES = (
 _WAIT_S = 5.0
 
 
-class Past(NamedTuple):
+class PastSamples(NamedTuple):
     """What has come to the samples of one function.
 
     Attributes:
@@ -47,7 +47,7 @@ class Snapshot:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 
-    def publish(self, documents: Mapping[str, bytes], pasts: Iterable[Past]) -> None:
+    def publish(self, documents: Mapping[str, bytes], pasts: Iterable[PastSamples]) -> None:
         """Replace all documents, and bring the samples up to date; of others nothing is left."""
         with closing(self._open()) as file, file:
             file.execute("DELETE FROM documents")

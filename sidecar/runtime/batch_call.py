@@ -11,7 +11,7 @@ from carpool import errors, wire
 from carpool.caching import SmallCache
 from carpool.errors import DeadlineMissed, FunctionFault
 from carpool.http.client import AnswerTooLarge, ConnectionFailed
-from carpool.rate_limited_log import Seldom
+from carpool.rate_limited_log import RateLimit
 
 if TYPE_CHECKING:
     from carpool.http.client import Response
@@ -117,7 +117,7 @@ def _answer_head(head: bytes) -> AnswerHead:
 
 _OURS = wire.FRAMING | {"content-type"}
 _HEAD_BYTES = 48 * 1024
-_log_limit = Seldom()
+_log_limit = RateLimit()
 _FAILED = AnswerHead("application/json", ())
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 

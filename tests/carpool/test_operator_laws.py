@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carpool.predictor.features import sized
-from carpool.predictor.graph import Case, Form
+from carpool.predictor.graph import Case, TensorShape
 from carpool.predictor.least_squares import non_negative
 from carpool.predictor.roofline_terms import terms
 from carpool.predictor.thread_scaling import divided, shared
@@ -110,8 +110,8 @@ def test_shapes_survive_as_text() -> None:
     case = Case(
         "Gemm",
         '{"a":1}',
-        (Form("f32", (2, 3)), Form("", ()), Form("i64", (), constant=True)),
-        (Form("f32", (2,)),),
+        (TensorShape("f32", (2, 3)), TensorShape("", ()), TensorShape("i64", (), constant=True)),
+        (TensorShape("f32", (2,)),),
     )
     assert case == Case.parse(case.kind, case.attributes, case.shapes)
 

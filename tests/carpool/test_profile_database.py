@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from carpool.errors import ConfigError
 from carpool.predictor.fit_database import is_learnt, read_model, write_fit
 from carpool.predictor.fitting import fit_profiles
-from carpool.predictor.graph import Case, Form
+from carpool.predictor.graph import Case, TensorShape
 from carpool.predictor.profile import OperatorRow, Profile, Setting
 from carpool.predictor.profile_database import read_profiles, write_profile
 from carpool.predictor.profile_file import default_database, opened
@@ -24,7 +24,7 @@ from tests.carpool.profiles import BATCHES, ORIGIN, graph, profile, profiles, ru
 NET = graph([64, 128, 128, 10])
 
 forms = st.builds(
-    Form,
+    TensorShape,
     st.sampled_from(["f32", "i64", "bool"]),
     st.lists(st.integers(0, 48), max_size=4).map(tuple),
     st.booleans(),

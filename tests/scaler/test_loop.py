@@ -21,7 +21,7 @@ from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.openfaas_client import GatewayClient
-from scaler.persistence import Keeping
+from scaler.persistence import Persistence
 from scaler.planning.cost import Prices
 from scaler.policies.fixed import Fixed
 from scaler.policy_choice import chosen_policy
@@ -120,7 +120,7 @@ async def scaler(
     planner = Planner(setting, cast)
     store = Store(rig.folder / "scaler.db")
     gateway = GatewayClient(url or f"http://{rig.provider.address}", dry=dry)
-    loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
+    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), tally)
     task = asyncio.get_running_loop().create_task(loop.run(0.05))
     running = Scaler(functions, tally, planner, loop)
     told, log = _Told(running.told), logging.getLogger("scaler.loop")

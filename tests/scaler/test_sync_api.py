@@ -27,7 +27,7 @@ from carpool.sync import (
     function_token,
     proof,
 )
-from scaler.access_tokens import Callers
+from scaler.access_tokens import AccessTokens
 from scaler.api import Api
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
@@ -38,7 +38,7 @@ from scaler.live_planner import Planner, PlannerSettings
 from scaler.loop import Loop
 from scaler.metrics import Tally
 from scaler.openfaas_client import GatewayClient
-from scaler.persistence import Keeping
+from scaler.persistence import Persistence
 from scaler.planning.cost import Prices
 from scaler.store import Store
 from scaler.sync_api import SyncApi
@@ -129,8 +129,8 @@ async def scaler(
     senders, planner = MessageOrder(), Planner(PlannerSettings(Prices()))
     store = Store(folder / "scaler.db")
     gateway = GatewayClient("http://127.0.0.1:1")
-    loop = Loop(functions, gateway, planner, Keeping(store, functions, senders), tally)
-    sync = SyncApi(functions, Callers(token, Hosts(["127.0.0.1:0"])), tally, senders)
+    loop = Loop(functions, gateway, planner, Persistence(store, functions, senders), tally)
+    sync = SyncApi(functions, AccessTokens(token, Hosts(["127.0.0.1:0"])), tally, senders)
     sampler = Sampler(functions, planner, Prices())
     documents = Documents(functions, planner, loop)
     written = snapshot or Snapshot(folder)

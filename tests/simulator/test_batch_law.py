@@ -21,7 +21,7 @@ from scaler.arrivals.markov import mmpp2
 from scaler.arrivals.processes import Poisson
 from scaler.control.guard import Guard
 from scaler.policies.batch.batch_law import BatchLaw, Service
-from scaler.policies.batch.queueing import Crowd, least_instances
+from scaler.policies.batch.queueing import LimitedInstances, least_instances
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator.metrics import measured
@@ -59,7 +59,7 @@ def test_instances_that_are_enough(process: Markovian, spare: int) -> None:
     """With so many the objective is met, and the approximation does not ask for many too many."""
     objective_s, size, window_s = 0.3, 8, 0.08
     service = Service.fixed(seconds_by_size(size))
-    crowd = Crowd(process, BatchLaw(process, size, window_s), service)
+    crowd = LimitedInstances(process, BatchLaw(process, size, window_s), service)
     least = least_instances(crowd, objective_s, 0.01)
     late = _late(process, least + spare, size, window_s, objective_s)
     assert late <= 0.01

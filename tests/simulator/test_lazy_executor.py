@@ -14,7 +14,7 @@ from carpool.lazy_batching.program import Node, Program
 from carpool.lazy_batching.rules import Rules
 from scaler.policy_choice import executed
 from scaler.scenarios.scenario_file import read_scenario
-from simulator.staged import Coming, lazily
+from simulator.staged import PendingArrival, lazily
 from simulator.staged_device import room_of
 from tests.simulator.load import At, Constant, Every, function, linear, run, scenario
 
@@ -57,7 +57,7 @@ def test_it_is_the_scheduler_that_runs_live(rate_rps: float) -> None:
         times.append(now)
     result = simulated(lazy(tuple(times), 0.2, 0.01, 5), batch=64)
     program = Program("m", [Node([(0.2 + 0.01 * n) / 5 for n in range(1, 65)])] * 5)
-    coming = [Coming(at, program, 1e6) for at in times]
+    coming = [PendingArrival(at, program, 1e6) for at in times]
     lazily(coming, Rules())
 
     assert len(times) <= result["requests"] + 1

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.lazy import BATCH_MAX, Result, measured, model
 from carpool.lazy_batching.program import Node, Program
 from carpool.lazy_batching.rules import PAPER, Rules
-from simulator.staged import Coming, lazily, windowed
+from simulator.staged import PendingArrival, lazily, windowed
 
 COUNT = 1500
 
@@ -17,7 +17,7 @@ COUNT = 1500
 def lazy(rate_rps: float, rules: Rules) -> Result:
     """ResNet, stage by stage."""
 
-    def run(requests: list[Coming]) -> None:
+    def run(requests: list[PendingArrival]) -> None:
         lazily(requests, rules)
 
     return measured(model("ResNet"), rate_rps, COUNT, 1, run)
@@ -26,7 +26,7 @@ def lazy(rate_rps: float, rules: Rules) -> Result:
 def window(rate_rps: float, window_s: float, size: int = BATCH_MAX) -> Result:
     """ResNet in whole batches."""
 
-    def run(requests: list[Coming]) -> None:
+    def run(requests: list[PendingArrival]) -> None:
         windowed(requests, window_s, size)
 
     return measured(model("ResNet"), rate_rps, COUNT, 1, run)
@@ -73,7 +73,7 @@ def test_an_objective_does_not_make_batches_small_when_they_are_needed_most(sla_
     for _ in range(3000):
         now += draw.expovariate(200)
         times.append(now)
-    ways = [[Coming(at, ranker, sla_s) for at in times] for _ in range(2)]
+    ways = [[PendingArrival(at, ranker, sla_s) for at in times] for _ in range(2)]
     lazily(ways[0], Rules())
     windowed(ways[1], 0.0, 32)
     mean_s = [sum(each.latency_s for each in way) / len(way) for way in ways]

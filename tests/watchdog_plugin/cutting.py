@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from watchdog_plugin.stage_cutting.planning import Planner
-from watchdog_plugin.stage_cutting.trial import Meter, Trial
+from watchdog_plugin.stage_cutting.trial import Meter, StageMeasurements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +36,13 @@ class GivenTimes(Meter):
 
     def trial(
         self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
-    ) -> Trial:
+    ) -> StageMeasurements:
         """Stages of a millisecond each."""
         del whole, values, threads, brief
         stages = len(chain)
-        return Trial(stages * NODE_S, (NODE_S,) * stages, self.loss_per_cut * (stages - 1))
+        return StageMeasurements(
+            stages * NODE_S, (NODE_S,) * stages, self.loss_per_cut * (stages - 1)
+        )
 
 
 def cut(model: Path, stages: int, folder: Path) -> list[Path]:

@@ -25,7 +25,7 @@ def _clean_imports() -> Iterator[None]:
         del sys.modules[name]
 
 
-def read(folder: Path, text: str) -> handler_contract.Author:
+def read(folder: Path, text: str) -> handler_contract.HandlerModule:
     """What is found in a handler.py of this text."""
     (folder / "handler.py").write_text(text)
     return handler_contract.read(folder)

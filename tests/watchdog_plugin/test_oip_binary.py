@@ -13,7 +13,7 @@ import pytest
 from carpool.wire import build_head, parse_head
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item
-from watchdog_plugin.handler_contract import Author
+from watchdog_plugin.handler_contract import HandlerModule
 from watchdog_plugin.onnx.function import OnnxFunction
 from watchdog_plugin.onnx.model import OnnxModel
 from watchdog_plugin.protocols.tensors import DTYPES
@@ -28,7 +28,7 @@ BYTES_OUT = {"parameters": {"binary_data_output": True}}
 
 def build(path: Path) -> OnnxFunction:
     """A function of the model at ``path``."""
-    return OnnxFunction(OnnxModel(path, 1), Author(path), "")
+    return OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from carpool.wire import build_head
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply
-from watchdog_plugin.handler_contract import Author
+from watchdog_plugin.handler_contract import HandlerModule
 from watchdog_plugin.onnx.function import OnnxFunction
 from watchdog_plugin.onnx.model import OnnxModel
 
@@ -32,7 +32,7 @@ def build(
     name: str = "",
 ) -> OnnxFunction:
     """A function of the model at ``path``."""
-    author = Author(path, preprocess=preprocess, postprocess=postprocess)
+    author = HandlerModule(path, preprocess=preprocess, postprocess=postprocess)
     return OnnxFunction(OnnxModel(path, 1), author, name)
 
 

@@ -13,7 +13,7 @@ from tests.watchdog_plugin.processes import start
 from watchdog_plugin import answers, logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx.model import OnnxModel
-from watchdog_plugin.onnx.padding import Padding, Waste
+from watchdog_plugin.onnx.padding import Padding, PaddingWaste
 from watchdog_plugin.protocols.tensors import Call
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_batch_answers_as_its_requests_alone(tmp_path: Path, seed: int) -> Non
 def test_padding_is_counted(tmp_path: Path) -> None:
     """Elements of both inputs: five and eight are padded to eight, nine rides alone."""
     model = OnnxModel(models.tagger(tmp_path / "m.onnx"), 1, DECLARED)
-    waste = Waste()
+    waste = PaddingWaste()
     model.run([call(range(size)) for size in (5, 8, 9)], waste)
     assert "6/44" == str(waste)
 

@@ -15,7 +15,7 @@ from carpool.wire import build_head
 from tests.effort import scaled
 from tests.watchdog_plugin import models
 from watchdog_plugin import Item, ItemError, Reply, logs
-from watchdog_plugin.handler_contract import Author
+from watchdog_plugin.handler_contract import HandlerModule
 from watchdog_plugin.onnx.function import OnnxFunction
 from watchdog_plugin.onnx.model import OnnxModel
 
@@ -137,7 +137,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnnxFunctio
         "one row": (models.mlp(folder / "one.onnx", batch=1, size=3), None),
     }
     return {
-        name: OnnxFunction(OnnxModel(path, 1, lengths, BATCH_MAX), Author(path), "")
+        name: OnnxFunction(OnnxModel(path, 1, lengths, BATCH_MAX), HandlerModule(path), "")
         for name, (path, lengths) in paths.items()
     }
 
@@ -169,7 +169,7 @@ def test_answers_are_those_given_alone(
 def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:
     """The model's name, the id, sizes, and values that Python takes for equal."""
     path = models.doubler(tmp_path / "m.onnx")
-    function = OnnxFunction(OnnxModel(path, 1), Author(path), "")
+    function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
     a, b = "POST /v2/models/a/infer", "POST /v2/models/b/infer"
     data = np.array([[1, 2, 3]], np.int64).tobytes()
     plain = {"name": "x", "shape": [1, 3], "datatype": "INT64", "data": [1, 2, 3]}
@@ -200,7 +200,7 @@ def test_what_is_nearly_alike_keeps_its_own_answer(tmp_path: Path) -> None:
 def test_a_text_does_not_reach_into_a_neighbours(tmp_path: Path) -> None:
     """Bytes that would make two texts only if two bodies were one are two bad requests."""
     path = models.texts(tmp_path / "t.onnx")
-    function = OnnxFunction(OnnxModel(path, 1), Author(path), "")
+    function = OnnxFunction(OnnxModel(path, 1), HandlerModule(path), "")
     halves = [b"\x04\0\0\0ab", b"cd\0\0\0\0"]
     tensor = {"name": "text", "shape": [1], "datatype": "BYTES"}
     body = {"inputs": [tensor | {"parameters": {"binary_data_size": 6}}]}
@@ -224,7 +224,7 @@ def test_hooks_are_each_items_own(tmp_path: Path) -> None:
         return outputs["y"].tolist()
 
     path = models.doubler(tmp_path / "m.onnx")
-    author = Author(path, preprocess=read, postprocess=tell)
+    author = HandlerModule(path, preprocess=read, postprocess=tell)
     function = OnnxFunction(OnnxModel(path, 1, None, BATCH_MAX), author, "")
     rows = [[1, 2, 3], [-1, 0, 0], [4, 5], [6, 7, 8]] * 3
     bodies = [b"", b"abc", *[np.array(row, np.int64).tobytes() for row in rows]]
@@ -240,7 +240,7 @@ def test_only_the_offender_fails_in_the_model(
     """Requests that were read as one are run one by one if their run raises."""
     monkeypatch.setattr(logs, "_failures", logs._Budget(10))
     path = models.lookup(tmp_path / "m.onnx")
-    function = OnnxFunction(OnnxModel(path, 1, None, BATCH_MAX), Author(path), "")
+    function = OnnxFunction(OnnxModel(path, 1, None, BATCH_MAX), HandlerModule(path), "")
     indices = [[3], [99], [7], [1, 2], [4, 99]]
     answers = ask(function, [item("POST /", {"instances": index}) for index in indices])
     assert [200, 400, 200, 200, 400] == [answer.status for answer in answers]

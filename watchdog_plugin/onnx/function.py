@@ -17,7 +17,7 @@ from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import answers, logs
 from watchdog_plugin.answers import Answer
 from watchdog_plugin.item import ItemError, Reply, read_head
-from watchdog_plugin.onnx.padding import Waste
+from watchdog_plugin.onnx.padding import PaddingWaste
 from watchdog_plugin.protocols import oip, oip_binary
 from watchdog_plugin.protocols.oip import Inference, OpenInference
 from watchdog_plugin.protocols.oip_binary import Tails
@@ -27,7 +27,7 @@ from watchdog_plugin.protocols.v1 import Instances
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from watchdog_plugin.handler_contract import Author
+    from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.item import Item
     from watchdog_plugin.onnx.padding import Padding
     from watchdog_plugin.protocols.tensors import Arrays, Signature
@@ -65,7 +65,7 @@ class Model(Protocol):
         """As `Function.warm_up`."""
 
     def run(
-        self, calls: Sequence[Call], waste: Waste | None, remaining_s: Sequence[float]
+        self, calls: Sequence[Call], waste: PaddingWaste | None, remaining_s: Sequence[float]
     ) -> list[Arrays | CarpoolError]:
         """The outputs of each request of the calls, or why it has none."""
 
@@ -89,7 +89,7 @@ class _Work:
         self.calls: list[Call] = []
         self.places: list[int] = []
         self.outcomes: list[Arrays | CarpoolError] = []
-        self.waste = Waste()
+        self.waste = PaddingWaste()
 
 
 class OnnxFunction:
@@ -108,7 +108,7 @@ class OnnxFunction:
     def __init__(
         self,
         model: Model,
-        author: Author,
+        author: HandlerModule,
         name: str,
         variant: str = "",
         answer_max_bytes: int = answers.LARGEST_BYTES,

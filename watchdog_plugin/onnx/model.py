@@ -17,7 +17,7 @@ from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import answers, logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx import ragged
-from watchdog_plugin.onnx.padding import Waste
+from watchdog_plugin.onnx.padding import PaddingWaste
 from watchdog_plugin.onnx.session import OnnxSession
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class OnnxModel:
     def run(
         self,
         calls: Sequence[Call],
-        waste: Waste | None = None,
+        waste: PaddingWaste | None = None,
         remaining_s: Sequence[float] = (),
     ) -> list[Arrays | CarpoolError]:
         """The outputs of each request of the calls, or why it has none.
@@ -113,7 +113,7 @@ class OnnxModel:
         has come runs.
         """
         del remaining_s
-        waste = waste or Waste()
+        waste = waste or PaddingWaste()
         if not self.joins:
             calls = [single for call in calls for single in call.apart()]
         outcomes: dict[int, list[Arrays | CarpoolError]] = {}
@@ -138,7 +138,9 @@ class OnnxModel:
             groups.setdefault(key, []).append(index)
         return groups.values()
 
-    def _run_group(self, calls: Sequence[Call], waste: Waste) -> Sequence[Arrays | CarpoolError]:
+    def _run_group(
+        self, calls: Sequence[Call], waste: PaddingWaste
+    ) -> Sequence[Arrays | CarpoolError]:
         if self.shares_runs and sum(len(call.answers) for call in calls) > 1:
             try:
                 return self._run_together(calls, waste)
@@ -154,7 +156,7 @@ class OnnxModel:
                 self.padding.count([single], single.inputs, waste)
         return [self._run_alone(single) for single in singles]
 
-    def _run_together(self, calls: Sequence[Call], waste: Waste) -> list[Arrays]:
+    def _run_together(self, calls: Sequence[Call], waste: PaddingWaste) -> list[Arrays]:
         padding = self.padding
         join = _join if padding is None else padding.join
         feeds = {

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Array, Arrays, Call, Shape
 
-__all__ = ["SHORTEST_BUCKET", "Padding", "Waste"]
+__all__ = ["SHORTEST_BUCKET", "Padding", "PaddingWaste"]
 
 SHORTEST_BUCKET = 8
 
 
-class Waste:
+class PaddingWaste:
     """Elements of ragged inputs that a batch's runs were fed."""
 
     __slots__ = ("padded", "useful")
@@ -100,7 +100,7 @@ class Padding:
             whole[name] = outputs[name][_upto(length, axis)]
         return whole
 
-    def count(self, calls: Sequence[Call], feeds: Arrays, waste: Waste) -> None:
+    def count(self, calls: Sequence[Call], feeds: Arrays, waste: PaddingWaste) -> None:
         """Add what a run of ``calls`` was fed to ``waste``."""
         useful = sum(self._useful(call) for call in calls)
         waste.useful += useful

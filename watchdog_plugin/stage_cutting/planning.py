@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Signature
     from watchdog_plugin.stage_cutting.balance import Point
-    from watchdog_plugin.stage_cutting.trial import Trial
+    from watchdog_plugin.stage_cutting.trial import StageMeasurements
 
 __all__ = ["Cut", "Planner"]
 
@@ -47,7 +47,7 @@ class Cut:
     """
 
     points: tuple[Point, ...]
-    trial: Trial
+    trial: StageMeasurements
 
     @property
     def stages(self) -> int:
@@ -153,7 +153,7 @@ class Planner:
                 factor = measured_s / believed_s
                 self._node_s[start:end] = [factor * node_s for node_s in self._node_s[start:end]]
 
-    def _trial(self, points: Sequence[Point], *, brief: bool = False) -> Trial:
+    def _trial(self, points: Sequence[Point], *, brief: bool = False) -> StageMeasurements:
         with tempfile.TemporaryDirectory() as folder:
             files = self._save(points, Path(folder))
             chain = checked_chain(self._whole, files, self._tries, self._threads)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Arrays
 
-__all__ = ["Meter", "Trial", "checked_chain"]
+__all__ = ["Meter", "StageMeasurements", "checked_chain"]
 
 _TOLERANCE = 1e-5  # of the largest value of an output
 _ROUNDS_MIN = 7
 _MEASURE_S = 3.0
 
 
-class Trial(NamedTuple):
+class StageMeasurements(NamedTuple):
     """What was measured at a batch of one.
 
     Attributes:
@@ -56,7 +56,7 @@ class Meter:
 
     def trial(
         self, whole: OnnxSession, chain: Chain, values: Arrays, threads: int, *, brief: bool
-    ) -> Trial:
+    ) -> StageMeasurements:
         """The times of the whole model and of its stages for ``values``, in a few runs if brief."""
         # One thread's own time leaves out what others on the machine took from it meanwhile.
         own = threads == 1 and whole.provider == "CPUExecutionProvider"
@@ -97,7 +97,7 @@ def _compare(expected: Arrays, found: Arrays) -> None:
 
 def _measured(
     whole: OnnxSession, chain: Chain, values: Arrays, measure_s: float, clock: Callable[[], float]
-) -> Trial:
+) -> StageMeasurements:
     """Turn about, so that both meet the same neighbours on the machine."""
     rounds: list[tuple[float, list[float]]] = []
     began = time.perf_counter()
@@ -110,7 +110,7 @@ def _measured(
             stage_s.append(clock() - start_s)
         rounds.append((whole_s, stage_s))
     loss = min(sum(stage_s) for _, stage_s in rounds) / min(whole_s for whole_s, _ in rounds) - 1
-    return Trial(
+    return StageMeasurements(
         statistics.median(whole_s for whole_s, _ in rounds),
         tuple(map(min, *(stage_s for _, stage_s in rounds))),
         loss,

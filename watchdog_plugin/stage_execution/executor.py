@@ -18,7 +18,7 @@ import numpy as np
 
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
-from carpool.lazy_batching.program import Kind, Left
+from carpool.lazy_batching.program import Kind, RemainingRuns
 from carpool.lazy_batching.scheduler import Scheduler
 from watchdog_plugin import logs
 from watchdog_plugin.stage_execution.rows import Rows, gather, spread
@@ -140,7 +140,7 @@ class Executor:
         """
         now = time.monotonic()
         members = []
-        left = Left(1, served.lengths.predicted())
+        left = RemainingRuns(1, served.lengths.predicted())
         with self._wake:
             for values, rows, budget_s in requests:
                 member = Member(served, values, rows, latch)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from carpool.lazy_batching.program import Program
-    from watchdog_plugin.onnx.padding import Padding, Waste
+    from watchdog_plugin.onnx.padding import Padding, PaddingWaste
     from watchdog_plugin.protocols.tensors import Arrays, Call
     from watchdog_plugin.stage_execution.executor import Executor, Member
     from watchdog_plugin.stage_execution.model import StagedModel
@@ -72,7 +72,7 @@ class LazyModel:
     def run(
         self,
         calls: Sequence[Call],
-        waste: Waste | None = None,
+        waste: PaddingWaste | None = None,
         remaining_s: Sequence[float] = (),
     ) -> list[Arrays | CarpoolError]:
         """The outputs of each request of the calls, or why it has none.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from watchdog_plugin.handler_contract import Author
+    from watchdog_plugin.handler_contract import HandlerModule
     from watchdog_plugin.settings import HandlerSettings
 
 __all__ = ["DECODER", "STAGES", "staged_model"]
@@ -45,7 +45,7 @@ _STEPS_MAX = 256
 
 def staged_model(
     settings: HandlerSettings,
-    author: Author,
+    author: HandlerModule,
     lengths: Mapping[str, object],
     executor: Executor | None = None,
 ) -> LazyModel | None:
@@ -154,7 +154,7 @@ def _cut(
 
 
 def _iterative(
-    whole: OnnxSession, decoder: Path, settings: HandlerSettings, author: Author
+    whole: OnnxSession, decoder: Path, settings: HandlerSettings, author: HandlerModule
 ) -> IterativeModel:
     made = list(whole.signature.outputs)
     if author.decode_step is not None and decoder.exists():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from carpool.plan import Predicted, Quantiles
 from carpool.scaling import Size
 from scaler.policies.batch.batch_law import BatchLaw
-from scaler.policies.batch.queueing import Crowd, least_instances
+from scaler.policies.batch.queueing import LimitedInstances, least_instances
 
 if TYPE_CHECKING:
     from carpool.latency import LatencyModel
@@ -45,7 +45,7 @@ class BatchFleet:
         self.choice = choice
         self._rate_rps = process.mean_rate
         self._law = BatchLaw(process, choice.batch_size, choice.window_s)
-        self._crowd = Crowd(process, self._law, choice.instance_size.service)
+        self._crowd = LimitedInstances(process, self._law, choice.instance_size.service)
         self._needed: dict[tuple[float, float], int] = {}
         self._predicted: dict[tuple[int, float], Predicted] = {}
         self.size = _size(choice, model, percentile)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scaler.arrivals.processes import Times
     from scaler.policies.batch.batch_law import Service
 
-__all__ = ["Crowd", "least_instances"]
+__all__ = ["LimitedInstances", "least_instances"]
 
 _POINTS = 12  # of an exponential distribution
 _MOST = 1 << 20  # instances
@@ -53,7 +53,7 @@ class _Phase:
     variation: float
 
 
-class Crowd:
+class LimitedInstances:
     """Batches of one law on a limited number of instances.
 
     Args:
@@ -98,7 +98,9 @@ class Crowd:
         return np.concatenate(seconds), np.concatenate(weights)
 
 
-def least_instances(crowd: Crowd, objective_s: float, miss: float, most: float = math.inf) -> int:
+def least_instances(
+    crowd: LimitedInstances, objective_s: float, miss: float, most: float = math.inf
+) -> int:
     """The fewest with which no more than a share ``miss`` of requests is late.
 
     Args:

@@ -12,7 +12,8 @@ per second. Three things keep that from being a plain minimum:
 * A size leaves its own slack, and with it its own reserve (`staffing`): a cheap size that takes
   nearly the whole objective may need so many spare instances that a quicker one is cheaper.
 * Instances are whole. Most of the rate is taken by instances of one size, the bulk; what is left of
-  it, less than two of those, by the cheapest few of any sizes that are no slower (`_Menu`).
+  it, less than two of those, by the cheapest few of any sizes that are no slower
+  (`_CombinationTable`).
 
 So for each size, in order of price per rate: what must be taken with it as the slowest, and the
 cheapest cover of that. A size whose bare rate is dearer than the best cover ends the search.
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from carpool.scaling import Size
 
-__all__ = ["Cover", "Demand", "Shop", "cheapest", "undominated"]
+__all__ = ["Cover", "Demand", "PricedSizes", "cheapest", "undominated"]
 
 _SHELF = 16  # sizes that the rest of a rate is covered from
 _ROUNDING = 1e-9
@@ -95,7 +96,7 @@ class _Combination(NamedTuple):
     sizes: tuple[Size, ...]
 
 
-class Shop:
+class PricedSizes:
     """The sizes of one model and objective at one price of a core."""
 
     def __init__(self, sizes: Sequence[Size], core_price: float = CORE_WEIGHT) -> None:
@@ -103,7 +104,7 @@ class Shop:
         self.sizes = tuple(sizes)
         self._price = price
         self._by_price_of_rate = sorted(sizes, key=lambda size: price[size] / size.rate_rps)
-        self._menus: dict[float, _Menu] = {}
+        self._menus: dict[float, _CombinationTable] = {}
 
     def price(self, size: Size) -> float:
         """What one instance of this size takes up, at this price of a core."""
@@ -150,17 +151,17 @@ class Shop:
         instances[bulk] += beyond
         return Cover(rest.price + beyond * self._price[bulk], +instances)
 
-    def _menu(self, exec_s: float) -> _Menu:
+    def _menu(self, exec_s: float) -> _CombinationTable:
         """Of everything that is no slower than ``exec_s``."""
         if exec_s not in self._menus:
             quick = [size for size in self._price if size.exec_s <= exec_s]
-            self._menus[exec_s] = _Menu(
+            self._menus[exec_s] = _CombinationTable(
                 _Combination(size.rate_rps, self._price[size], (size,)) for size in quick
             )
         return self._menus[exec_s]
 
 
-class _Menu:
+class _CombinationTable:
     """Up to three instances of any sizes, none of which is dearer than one that takes more."""
 
     def __init__(self, singles: Iterable[_Combination]) -> None:

@@ -140,9 +140,9 @@ class Infless:
 
         Of those as small the one that takes the most: it is there when the load comes.
         """
-        if draft.sizes:
+        lacking = self._least(draft.load) - draft.instances.total()
+        if draft.sizes and (lacking > 0 or not draft.instances):
             smallest = min(draft.sizes, key=lambda size: (size.units, -size.rate_rps))
-            lacking = self._least(draft.load) - draft.instances.total()
             placed = cluster.place_up_to(smallest.resources, lacking) if lacking > 0 else 0
             if placed or not draft.instances:
                 draft.instances[smallest] += placed

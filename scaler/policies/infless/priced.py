@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from carpool.latency import Resources
 from carpool.scaling import CORE_WEIGHT
-from scaler.policies.infless.covering import Shop, cheapest, undominated
+from scaler.planning.recent import Recent, Same
+from scaler.policies.infless.covering import PricedSizes, cheapest, undominated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ _GRID = [CORE_WEIGHT * 2 ** (step / 2) for step in range(-10, 21)]
 _PLAIN = 10  # where on the grid a core has INFless's weight
 _FURTHER = (0, 2, 6)  # steps up the grid that are tried while something is left
 _ROUNDING = 1e-9
-_KEPT = 4096
+_KEPT = 8192  # of price lists: a few of each function
 _NONE_FREE = 1e9  # times what is free; not infinite, to be reckoned with
 
 
@@ -76,8 +77,8 @@ class PricedSearch:
 
     def __init__(self, aim: Aim = "resources") -> None:
         self._aim = aim
-        self._shops: dict[tuple[int, int], tuple[tuple[Size, ...], Shop]] = {}
-        self._useful_of: dict[int, tuple[tuple[Size, ...], tuple[Size, ...]]] = {}
+        self._priced: Recent[PricedSizes] = Recent(_KEPT)
+        self._useful_of: Recent[tuple[Size, ...]] = Recent(_KEPT)
 
     def add(self, tasks: Sequence[Task], cluster: ClusterView) -> ClusterView:
         """Add to the drafts what is missing and has room.
@@ -101,7 +102,7 @@ class PricedSearch:
     def _attempt(self, tasks: Sequence[Task], price: _Price, cluster: ClusterView) -> _Attempt:
         """Cover every task at one price and place what has room, on a twin of the cluster."""
         cluster = cluster.copy()
-        shops = [self._shop(task.draft.sizes, price.at) for task in tasks]
+        priced = [self._priced_sizes(task.draft.sizes, price.at) for task in tasks]
         added: list[Counter[Size]] = [Counter() for _ in tasks]
         wanted: list[tuple[Size, int, int]] = []
         for number, task in enumerate(tasks):
@@ -115,22 +116,22 @@ class PricedSearch:
             if placed < count:
                 short.add(number)
         for number in sorted(short):
-            _fill(tasks[number], added[number], shops[number], cluster)
+            _fill(tasks[number], added[number], priced[number], cluster)
         missing = [_missing_rps(tasks[number], added[number]) for number in short]
         return _Attempt(added, math.fsum(missing), cluster)
 
     def _cover(self, task: Task, price: _Price) -> Counter[Size]:
         """What a task gets: whole instances for the part bought cheaper, and the rest."""
-        shop = self._shop(task.draft.sizes, price.at)
+        priced_sizes = self._priced_sizes(task.draft.sizes, price.at)
         first: Counter[Size] = Counter()
         if price.below:
-            cheaper = self._shop(task.draft.sizes, price.at - 1)
+            cheaper = self._priced_sizes(task.draft.sizes, price.at - 1)
             if self._best(task, price.at - 1) is not self._best(task, price.at):
                 found = cheaper.cover(task.demand, task.limit)
                 for size, count in found.instances.items() if found else ():
                     first[size] = math.floor(count * price.below)
         demand = task.demand.having(task.draft.instances + first)
-        rest = shop.cover(demand, task.limit - first.total())
+        rest = priced_sizes.cover(demand, task.limit - first.total())
         return +first + (rest.instances if rest else Counter())
 
     def _first_price(self, tasks: Sequence[Task], cluster: ClusterView, plain: int) -> _Price:
@@ -173,22 +174,12 @@ class PricedSearch:
         return cheapest(self._useful(task.draft.sizes), _GRID[at])
 
     def _useful(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-        """Those worth trying. All are kept beside them, so that no others get their id."""
-        known = self._useful_of.get(id(sizes))
-        if known is None:
-            if len(self._useful_of) >= _KEPT:
-                self._useful_of.clear()
-            known = self._useful_of[id(sizes)] = (sizes, undominated(sizes))
-        return known[1]
+        """Those worth trying."""
+        return self._useful_of.of(Same(sizes), lambda: undominated(sizes))
 
-    def _shop(self, sizes: tuple[Size, ...], at: int) -> Shop:
+    def _priced_sizes(self, sizes: tuple[Size, ...], at: int) -> PricedSizes:
         useful = self._useful(sizes)
-        key = (id(useful), at)
-        if key not in self._shops:
-            if len(self._shops) >= _KEPT:
-                self._shops.clear()
-            self._shops[key] = (useful, Shop(useful, _GRID[at]))
-        return self._shops[key][1]
+        return self._priced.of((Same(useful), at), lambda: PricedSizes(useful, _GRID[at]))
 
 
 def _billed(tasks: Sequence[Task]) -> int:
@@ -228,14 +219,16 @@ def _missing_rps(task: Task, added: Counter[Size]) -> float:
     return missing if missing > _ROUNDING * having.needed_rps else 0.0
 
 
-def _fill(task: Task, added: Counter[Size], shop: Shop, cluster: ClusterView) -> None:
+def _fill(
+    task: Task, added: Counter[Size], priced_sizes: PricedSizes, cluster: ClusterView
+) -> None:
     """Take what is missing with what still has room, first the cheapest to take all of it with."""
     while added.total() < task.limit and _missing_rps(task, added):
         demand = task.demand.having(task.draft.instances + added)
         chosen, lowest, count = None, math.inf, 0
-        for size in shop.sizes:
+        for size in priced_sizes.sizes:
             instances = max(demand.beyond_kept(size) / size.rate_rps, 1.0)
-            price = shop.price(size) * instances
+            price = priced_sizes.price(size) * instances
             if price < lowest and cluster.best_fit(size.resources) is not None:
                 chosen, lowest, count = size, price, math.floor(instances)
         if chosen is None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import program
@@ -44,7 +44,7 @@ def test_everybody_ends_once_whatever_comes_between(
     for _ in range(data.draw(st.integers(1, 60))):
         for _ in range(data.draw(st.integers(0, 3))):
             model = data.draw(st.sampled_from(models))
-            left = Left(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
+            left = RemainingRuns(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))
             budget_s = data.draw(st.sampled_from([0.0, 9.0, math.inf]))
             rows = data.draw(st.integers(1, 2))
             job = Job(number, model, now, deadline=now + budget_s, left=left, rows=rows)
@@ -100,13 +100,13 @@ def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join()
     """Another shape cannot join; it begins once those who run have ended."""
     model = Program("words", [Node([1.0] * 8, Kind.DECODER)])
     scheduler, now = Scheduler(), 0.0
-    scheduler.add(Job(0, model, 0.0, left=Left(1, 5), key="a"))
+    scheduler.add(Job(0, model, 0.0, left=RemainingRuns(1, 5), key="a"))
     assert scheduler.next(0.0) is not None
-    odd = Job(1, model, 0.5, left=Left(1, 5), key="b")
+    odd = Job(1, model, 0.5, left=RemainingRuns(1, 5), key="b")
     scheduler.add(odd)
     steps: dict[Job, int] = {}
     for number in range(2, 200):
-        scheduler.add(Job(number, model, now, left=Left(1, 5), key="a"))
+        scheduler.add(Job(number, model, now, left=RemainingRuns(1, 5), key="a"))
         entry = scheduler.next(now)
         assert entry is not None
         for job in entry.jobs:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -69,7 +69,7 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
                 model,
                 at,
                 deadline=at + budget,
-                left=Left(encoder, predicted),
+                left=RemainingRuns(encoder, predicted),
                 key=key,
                 rows=min(rows, model.batch_max),
             )
@@ -118,7 +118,7 @@ def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
 def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
     """Steps of 1: the short answer ends at its own step; who comes meanwhile is in the next one."""
     model = Program("words", [Node([1.0] * 4, Kind.DECODER)])
-    jobs = [Job(n, model, at, left=Left(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
+    jobs = [Job(n, model, at, left=RemainingRuns(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
     drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(jobs)
 
     assert {0: 2.0, 1: 6.0, 2: 5.0} == drive.ended

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Left, Node, Program
+from carpool.lazy_batching.program import Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from examples import models as examples
@@ -87,7 +87,7 @@ def alone(lanes: dict[str, ServedModel]) -> Callable[[str, int, int], Arrays]:
     def ask(name: str, seed: int, rows: int) -> Arrays:
         lane = lanes[name]
         member = Member(lane, request(lane, seed, rows), rows, Latch(1))
-        job = Job(0, lane.program, 0.0, left=Left(1, 8), rows=rows, payload=member)
+        job = Job(0, lane.program, 0.0, left=RemainingRuns(1, 8), rows=rows, payload=member)
         scheduler = Scheduler()
         scheduler.add(job)
         while entry := scheduler.next(0.0):
@@ -150,7 +150,7 @@ def test_any_interleaving_gives_the_whole_models_answers(
                     lane.program,
                     0.0,
                     deadline=budget,
-                    left=Left(1, 8),
+                    left=RemainingRuns(1, 8),
                     rows=rows,
                     payload=member,
                 )

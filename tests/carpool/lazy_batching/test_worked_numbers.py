@@ -8,7 +8,7 @@ import pytest
 
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
-from carpool.lazy_batching.program import Kind, Left, Node, Program
+from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.slack import slack_s
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -65,8 +65,8 @@ def test_single_exec_by_algorithm_1() -> None:
         [Node([2.0]), Node([0.5], Kind.ENCODER), Node([1.0], Kind.DECODER)],
     )
 
-    assert 37.0 == model.seconds(0, Left(10, 30))
-    assert 19.0 == model.seconds(0, Left(10, 12))
+    assert 37.0 == model.seconds(0, RemainingRuns(10, 30))
+    assert 19.0 == model.seconds(0, RemainingRuns(10, 12))
 
 
 @pytest.mark.parametrize(("cover", "steps"), [(0.16, 5), (0.5, 15), (0.9, 25), (0.99, 35)])

@@ -53,6 +53,18 @@ def test_little_room_is_used_as_far_as_it_goes(solve: type) -> None:
     assert (0, 1) == solve(replace(task, most=1)).counts
 
 
+def test_room_that_no_solution_reaches_makes_no_other_task() -> None:
+    """What others start on endless servers changes nothing; on small ones it does."""
+    draw = random.Random(11)
+    for _ in range(scaled(20)):
+        task = drawn_task(draw, needs_most=3)
+        wide, wider = (replace(task, room=(size, size)) for size in (1e6, 2e6))
+        assert wide.within_reach() == wider.within_reach()
+        assert greedy(wide) == greedy(wide.within_reach())
+    tight = replace(task, room=(1.0, 0.0))
+    assert tight == tight.within_reach()
+
+
 def test_what_one_need_leaves_over_another_uses() -> None:
     """An instance that the demanding application needs serves the modest one too."""
     options = (Option(10, 1), Option(100, 5))

@@ -130,6 +130,24 @@ def test_releasing_undoes_placing_exactly(nodes: list[Node], steps: list[tuple[b
     assert 0.0 == cluster.fragmentation()
 
 
+@given(nodes=CLUSTERS, steps=STEPS)
+def test_asking_how_many_fit_changes_nothing(
+    nodes: list[Node], steps: list[tuple[bool, int]]
+) -> None:
+    """It is as many as a twin takes; what is free is what is not placed."""
+    cluster = Cluster(nodes)
+    whole = cluster.free()
+    for number, placed in enumerate(run(cluster, steps)):
+        size = SIZES[number % len(SIZES)]
+        before = (cluster.free(), [cluster.left(node) for node in range(len(nodes))], len(cluster))
+        assert cluster.copy().place_up_to(size, 5) == cluster.fits(size, 5)
+        after = (cluster.free(), [cluster.left(node) for node in range(len(nodes))], len(cluster))
+        assert before == after
+        used = [sum(each[at] for each in placed.values()) for at in (0, 1)]
+        assert pytest.approx(whole[0] - used[0], abs=1e-4) == cluster.free()[0]
+        assert pytest.approx(whole[1] - used[1], abs=1e-4) == cluster.free()[1]
+
+
 def test_shares_that_make_a_whole_fill_it() -> None:
     """Twenty-four slices of 100/24 percent, and ten tenths of a core, fit; one more does not."""
     for size, count in ((Resources(0, 100 / 24), 24), (Resources(0.1), 10), (Resources(1 / 3), 3)):

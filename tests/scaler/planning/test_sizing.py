@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -115,3 +116,25 @@ def test_a_table_computes_a_models_sizes_once() -> None:
     assert first is table.of(model, Objective(0.2))
     assert first is not table.of(model, Objective(0.3))
     assert first is not table.of(Linear(0.01, 0.001), Objective(0.2))
+
+
+@dataclass(frozen=True)
+class Counted(Linear):
+    """A linear model that notes what it is asked."""
+
+    asked: list[tuple[int, float, float, float]] = field(default_factory=list)
+
+    def predict(self, batch: int, cpu: float, gpu: float, quantile: float = 0.5) -> float | None:
+        """As `Linear.predict`."""
+        self.asked.append((batch, cpu, gpu, quantile))
+        return super().predict(batch, cpu, gpu, quantile)
+
+
+def test_objectives_of_one_percentile_share_what_is_predicted() -> None:
+    """A thousand functions on one model ask it as often as one, whatever their objectives."""
+    table, model = SizeTable(), Counted(0.01, 0.001)
+    sizes_of = [table.of(model, Objective(0.1 + number / 1e4)) for number in range(100)]
+    assert sizes_of[-1] == sizes(Linear(0.01, 0.001), Objective(0.1099))
+    assert len(set(model.asked)) == len(model.asked)
+    table.of(model, Objective(0.1, percentile=0.5))
+    assert {0.99, 0.5} == {quantile for *_, quantile in model.asked}

@@ -267,6 +267,23 @@ def test_one_route_for_all_applications() -> None:
     assert pytest.approx(alone.routes[0].max_wait_s, abs=0.004) == plan.routes[0].max_wait_s
 
 
+def test_applications_that_together_send_the_same_are_planned_for_alike() -> None:
+    """What is searched for is the load of all: a shift between two of them changes nothing."""
+    policy, function = batch(), load(40, model=QUICK)
+    shares = [(30.0, 10.0), (10.0, 30.0), (39.0, 1.0)]
+    plans = [
+        planned(
+            policy,
+            dataclasses.replace(
+                function, apps=(Application("a", 0.2, one), Application("b", 0.2, two))
+            ),
+        ).plans["classify"]
+        for one, two in shares
+    ]
+    assert plans[0].classes == plans[1].classes == plans[2].classes
+    assert plans[0].predicted == planned(batch(), function).plans["classify"].predicted
+
+
 @pytest.mark.slow
 def test_it_keeps_every_promise() -> None:
     """Of a scaling policy."""

@@ -16,7 +16,7 @@ from carpool.latency.table import read_table
 from carpool.scaling import Size
 from scaler.planning.sizing import Objective, sizes
 from scaler.policies.common.rate_shares import rate_high
-from scaler.policies.infless.covering import Demand, Shop, cheapest, undominated
+from scaler.policies.infless.covering import Demand, PricedSizes, cheapest, undominated
 from tests.scaler.loads import size
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def taken_in_time(instances: Counter[Size], demand: Demand) -> bool:
 def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
     """Rate and reserve, whatever is chosen."""
     demand = Demand(rate, 0.1, 0.01)
-    cover = Shop(found, 1.0).cover(demand)
+    cover = PricedSizes(found, 1.0).cover(demand)
     assert cover is not None
     assert taken_in_time(cover.instances, demand)
     cores = sum(one.cpu * count for one, count in cover.instances.items())
@@ -63,7 +63,7 @@ def test_a_cover_takes_what_is_demanded(found: list[Size], rate: float) -> None:
 def test_no_size_alone_is_cheaper(found: list[Size], rate: float) -> None:
     """Mixing is never worse than as many of one size as it needs."""
     demand = Demand(rate, 0.1, 0.01)
-    cover = Shop(found, 1.0).cover(demand)
+    cover = PricedSizes(found, 1.0).cover(demand)
     assert cover is not None
     for one in found:
         alone = math.ceil(demand.beyond_kept(one) / one.rate_rps - 1e-9) * one.cpu
@@ -75,7 +75,7 @@ def test_a_small_cover_is_the_best_of_all(found: list[Size], rate: float) -> Non
     """Up to three instances of equal speed, tried out one by one."""
     alike = [made(one.rate_rps, one.cpu) for one in found]
     demand = Demand(rate, 0.1, 0.01)
-    cover = Shop(alike, 1.0).cover(demand)
+    cover = PricedSizes(alike, 1.0).cover(demand)
     assert cover is not None
     tries = [c for n in (1, 2, 3) for c in itertools.combinations_with_replacement(alike, n)]
     prices = [sum(one.cpu for one in c) for c in tries if taken_in_time(Counter(c), demand)]
@@ -86,20 +86,20 @@ def test_what_is_kept_counts() -> None:
     """Only what is missing is covered, and nothing if nothing is."""
     one = made(10, 2)
     demand = Demand(45, 0.5, 0.01)
-    all_new = Shop([one]).cover(demand)
-    rest = Shop([one]).cover(demand.having(Counter({one: 3})))
+    all_new = PricedSizes([one]).cover(demand)
+    rest = PricedSizes([one]).cover(demand.having(Counter({one: 3})))
     assert all_new is not None
     assert rest is not None
     assert all_new.instances.total() == rest.instances.total() + 3
     assert Counter() == getattr(
-        Shop([one]).cover(demand.having(Counter({one: 30}))), "instances", 0
+        PricedSizes([one]).cover(demand.having(Counter({one: 30}))), "instances", 0
     )
 
 
 def test_the_rest_goes_to_a_smaller_instance() -> None:
     """A large one takes 100 for 8, a small one 12 for 1: 205 are two and one, not three."""
     large, small = made(100, 8), made(12, 1.1)
-    cover = Shop([large, small], 1.0).cover(Demand(200, 0.5, 0.01))
+    cover = PricedSizes([large, small], 1.0).cover(Demand(200, 0.5, 0.01))
     assert cover is not None
     assert Counter({large: 2, small: 1}) == cover.instances
 
@@ -108,8 +108,8 @@ def test_a_quicker_size_may_need_less_reserve() -> None:
     """At 20 requests/s 95 of 100 ms leave no slack worth naming; a dearer quick size is cheaper."""
     slow, quick = made(10.5, 0.5, exec_s=0.095), made(50, 3.0, exec_s=0.02)
     assert slow.efficiency > quick.efficiency
-    few = Shop([slow, quick], 1.0).cover(Demand(20, 0.1, 0.01))
-    many = Shop([slow, quick], 1.0).cover(Demand(2000, 0.1, 0.01))
+    few = PricedSizes([slow, quick], 1.0).cover(Demand(20, 0.1, 0.01))
+    many = PricedSizes([slow, quick], 1.0).cover(Demand(2000, 0.1, 0.01))
     assert few is not None
     assert many is not None
     assert Counter({quick: 1}) == few.instances
@@ -118,13 +118,13 @@ def test_a_quicker_size_may_need_less_reserve() -> None:
 
 def test_a_size_without_slack_is_none() -> None:
     """It meets the objective only if nobody ever waits."""
-    assert None is Shop([made(10, 1, exec_s=0.1)]).cover(Demand(5, 0.1, 0.01))
+    assert None is PricedSizes([made(10, 1, exec_s=0.1)]).cover(Demand(5, 0.1, 0.01))
 
 
 def test_a_limit_leads_to_few_large_instances() -> None:
     """Six are too many of the cheap; where the largest are too few, as many as there may be."""
     cheap, large = made(10, 1), made(100, 20)
-    shop = Shop([cheap, large], 1.0)
+    shop = PricedSizes([cheap, large], 1.0)
     within = shop.cover(Demand(50, 0.5, 0.01), 2)
     beyond = shop.cover(Demand(5000, 0.5, 0.01), 2)
     assert within is not None
@@ -174,7 +174,10 @@ def test_equal_sizes_are_kept_once() -> None:
 def test_dropping_costs_nothing(found: list[Size], rate: float) -> None:
     """Without what others beat, covers are as cheap."""
     demand = Demand(rate, 0.1, 0.01)
-    every, few = Shop(found, 1.0).cover(demand), Shop(undominated(found), 1.0).cover(demand)
+    every, few = (
+        PricedSizes(found, 1.0).cover(demand),
+        PricedSizes(undominated(found), 1.0).cover(demand),
+    )
     assert every is not None
     assert few is not None
     assert few.price <= every.price * (1 + 1e-9)

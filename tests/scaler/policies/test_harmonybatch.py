@@ -102,6 +102,16 @@ def test_a_plan_stays_while_rates_wander() -> None:
         assert first.routes == later.routes
 
 
+def test_what_another_function_was_planned_for_makes_no_difference() -> None:
+    """Functions on one model share what is known of it, and are planned for each by itself."""
+    case = CASES["three"]
+    one = vgg19_load(case.slos_s, case.rates_rps)
+    other = replace(one, name="other")
+    both = harmonybatch().plan(Snapshot(0.0, (one, other), None, PRICES)).plans
+    assert both["classify"].classes == both["other"].classes
+    assert both["classify"].routes == both["other"].routes
+
+
 def test_another_load_is_another_plan() -> None:
     """With twenty times the requests the hurried go on a GPU too, and it is cheaper."""
     case = CASES["three"]

@@ -10,7 +10,7 @@ import pytest
 from scaler.arrivals.markov import mmpp2
 from scaler.arrivals.processes import Poisson
 from scaler.policies.batch.batch_law import BatchLaw, Service
-from scaler.policies.batch.queueing import Crowd, least_instances
+from scaler.policies.batch.queueing import LimitedInstances, least_instances
 
 if TYPE_CHECKING:
     from scaler.arrivals.map_counts import Markovian
@@ -19,9 +19,9 @@ BURSTY = mmpp2((10, 120), (0.05, 0.05))
 SERVICE = Service.fixed([0.05 + 0.01 * k for k in range(1, 9)])
 
 
-def crowd(process: Markovian, size: int = 8, window_s: float = 0.1) -> Crowd:
+def crowd(process: Markovian, size: int = 8, window_s: float = 0.1) -> LimitedInstances:
     """Batches that take 50 ms and 10 ms for each request."""
-    return Crowd(process, BatchLaw(process, size, window_s), SERVICE)
+    return LimitedInstances(process, BatchLaw(process, size, window_s), SERVICE)
 
 
 @pytest.mark.parametrize("process", [Poisson(80.0), BURSTY])
@@ -72,7 +72,9 @@ def test_extreme_rates(rate: float) -> None:
 def test_an_m_d_1_queue_is_nearly_met() -> None:
     """Single requests on one instance: the mean wait is half that of exponential times."""
     rate, exec_s = 6.0, 0.1
-    alone = Crowd(Poisson(rate), BatchLaw(Poisson(rate), 1, 0.0), Service.fixed([exec_s]))
+    alone = LimitedInstances(
+        Poisson(rate), BatchLaw(Poisson(rate), 1, 0.0), Service.fixed([exec_s])
+    )
     mean_s = float(alone.delayed(1).mean_s()[0]) - exec_s
     busy = rate * exec_s
     assert pytest.approx(busy * exec_s / (2 * (1 - busy)), rel=0.01) == mean_s

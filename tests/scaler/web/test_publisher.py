@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from scaler.web.snapshot import Past, Snapshot
+from scaler.web.snapshot import PastSamples, Snapshot
 from tests.scaler.test_sync_api import TOKEN, Caller, scaler, with_scaler
 
 if TYPE_CHECKING:
@@ -120,10 +120,12 @@ def test_a_function_that_counts_anew_has_no_old_samples(tmp_path: Path) -> None:
     """What has gone is gone from the file, and what is too old."""
     snapshot = Snapshot(tmp_path)
     samples = {number: b"%d" % number for number in range(1, 6)}
-    snapshot.publish({"/a": b"1"}, [Past("echo", 3, samples), Past("gone", 1, samples)])
+    snapshot.publish(
+        {"/a": b"1"}, [PastSamples("echo", 3, samples), PastSamples("gone", 1, samples)]
+    )
     assert b"[3,4,5]" == orjson.dumps(snapshot.samples("echo", 0))
     snapshot.forget("echo")
-    snapshot.publish({"/b": b"2"}, [Past("echo", 1, {1: b"new"})])
+    snapshot.publish({"/b": b"2"}, [PastSamples("echo", 1, {1: b"new"})])
     assert 1 == len(snapshot.samples("echo", 0))
     assert [] == snapshot.samples("gone", 0)
     assert (None, b"2") == (snapshot.document("/a"), snapshot.document("/b"))

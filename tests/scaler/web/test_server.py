@@ -15,7 +15,7 @@ import pytest
 
 from carpool.http.client import ConnectionFailed, Pool
 from scaler.web.server import WebProcess, socket_of
-from scaler.web.snapshot import Past, Snapshot
+from scaler.web.snapshot import PastSamples, Snapshot
 from tests.waiting import wait_until, wait_until_async
 
 SCALER = """
@@ -47,7 +47,7 @@ def test_it_is_started_again_and_loses_nothing(tmp_path: Path, number: int) -> N
     """What was published is in the file; stopped, it listens no longer."""
     sample = json.dumps({"number": 7}).encode()
     documents = {"/v1/history/echo": b'{"last":7}', "/v1/functions": b'{"functions":[]}'}
-    Snapshot(tmp_path).publish(documents, [Past("echo", 1, {7: sample})])
+    Snapshot(tmp_path).publish(documents, [PastSamples("echo", 1, {7: sample})])
 
     async def scene() -> None:
         web, pool = WebProcess(tmp_path), Pool(socket_of(tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from carpool.rate_limited_log import Seldom
+from carpool.rate_limited_log import RateLimit
 from sidecar.runtime import batch_call
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def test_another_fault_is_told_too(
 ) -> None:
     """A function's log has its faults, not only the first one since it was started."""
     now = 100.0
-    monkeypatch.setattr(batch_call, "_log_limit", Seldom())
+    monkeypatch.setattr(batch_call, "_log_limit", RateLimit())
     monkeypatch.setattr("sidecar.runtime.batch_call.time.monotonic", lambda: now)
     for status, head, at in ((700, b"", 0), (700, b"", 1), (200, b"x: y\r\n\r\n\0bad", 61)):
         now = 100.0 + at

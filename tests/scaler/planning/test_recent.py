@@ -1,0 +1,28 @@
+"""What was computed lately is computed once, and forgotten in the order in which it was last used."""
+
+from __future__ import annotations
+
+from scaler.planning.recent import Recent, Same
+
+
+def test_a_value_is_made_once_and_the_least_used_one_goes() -> None:
+    """Asking for a key makes it the latest again."""
+    made: list[str] = []
+
+    def value(key: str) -> str:
+        return recent.of(key, lambda: made.append(key) or key * 2)  # type: ignore[func-returns-value]
+
+    recent: Recent[str] = Recent(2)
+    assert ["aa", "bb", "aa", "cc", "aa"] == [value(key) for key in "abaca"]
+    assert list("abc") == made
+    assert "bb" == value("b")
+    assert list("abcb") == made
+
+
+def test_a_part_of_a_key_may_be_what_cannot_be_hashed() -> None:
+    """It is this very object that counts, not what is equal to it."""
+    recent: Recent[int] = Recent(8)
+    one, other = [1], [1]
+    assert 1 == recent.of((Same(one), 2), lambda: 1)
+    assert 2 == recent.of((Same(other), 2), lambda: 2)
+    assert 1 == recent.of((Same(one), 2), lambda: 3)
