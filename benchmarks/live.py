@@ -36,7 +36,7 @@ from benchmarks.live_report import SPREAD_OVER, compared
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from benchmarks.records import Records
-from faas_stack.compare.policy_run import Request, PolicyRunner
+from faas_stack.compare.policy_run import PolicyRunner, Request
 from faas_stack.compare.stack_under_test import write_stand_ins
 from scaler.control.guard import Guard
 from scaler.control.stabilization import Limits

@@ -67,7 +67,12 @@ def _measured(tree: Path, policy: str, functions: int) -> Seconds:
     """One turn of a tree, in a process of its own."""
     # -P: the folder of the script has modules named as packages of ours are.
     command = [sys.executable, "-P", str(_ROUNDS), policy, str(functions), str(_STEADY)]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     first, *steady = json.loads(done.stdout)["cpu_s"]
     return Seconds(first, min(steady))

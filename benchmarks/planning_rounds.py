@@ -1,4 +1,4 @@
-"""Times planning rounds of one policy, in a process of its own: ``planning_rounds.py POLICY COUNT``.
+"""Times planning rounds of a policy, in a process of its own: ``... POLICY FUNCTIONS ROUNDS``.
 
 So many functions in turn run one of six models that are measured on cores and shares of GPUs. Each
 has two applications, objectives and rates of its own, so that no two functions are alike. All that
@@ -50,7 +50,7 @@ def main(policy: str, count: int, rounds: int) -> None:
     """Print the CPU seconds of each round as JSON, the first one's first."""
     policy_class = plugins.resolve("scale", policy)
     guard = Guard(policy_class(policy_class.Params()))
-    draw = random.Random(1)  # noqa: S311  the same for every tree
+    draw = random.Random(1)
     loads = _loads(count)
     plans: dict[str, Plan] = {}
     seconds = []
@@ -68,7 +68,7 @@ def main(policy: str, count: int, rounds: int) -> None:
 
 def _loads(count: int) -> list[FunctionLoad]:
     models = {name: read_table(_SCENARIOS / f"{name}.csv", load_s=2.0) for name in _SLOS_S}
-    draw = random.Random(2)  # noqa: S311
+    draw = random.Random(2)
     loads = []
     for number in range(count):
         name = list(models)[number % len(models)]

@@ -1,7 +1,7 @@
 """What was computed lately, by key: it is computed once for each, and the oldest are forgotten.
 
-Latency models, and whatever else need not be hashable, are told apart by what they are (`Same`), not
-by what they hold.
+Latency models, and whatever else need not be hashable, are told apart by identity (`Same`), not by
+what they hold.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch"]
 
 _RATIO = 1.01  # of neighbouring rates that are planned for
+_ALIKE = 0.02  # part of a rate by which it may differ and is planned for as before
 _KEPT = 8192  # loads that are remembered: several of each function
 _MODELS = 1024  # models whose execution times are
 
@@ -89,6 +90,7 @@ class Batch:
         )
         self._learn = params.learn
         self._counted: dict[str, CountedArrivals] = {}
+        self._plain_rps: dict[str, float] = {}
         self._tasks: Recent[BatchTask] = Recent(_KEPT)
         self._instance_sizes: Recent[tuple[InstanceSize, ...]] = Recent(_MODELS)
 
@@ -137,12 +139,18 @@ class Batch:
         plain_rps = sum(
             app.rate_rps for app in load.apps if not isinstance(app.arrivals, MarkovArrivals)
         )
-        return superposed([Poisson(_rounded(plain_rps)), *bursty])
+        return superposed([Poisson(self._held(load.name, plain_rps)), *bursty])
 
+    def _held(self, function: str, rate_rps: float) -> float:
+        """A rate nearby, the one of the last round if that will do.
 
-def _rounded(rate_rps: float) -> float:
-    """A rate nearby that others near it share, so that what was found for one serves them all."""
-    return _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
+        Others near it share it, so that what was found for one serves them all.
+        """
+        before_rps = self._plain_rps.get(function, 0.0)
+        if abs(rate_rps - before_rps) > _ALIKE * before_rps:
+            before_rps = _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
+            self._plain_rps[function] = before_rps
+        return before_rps
 
 
 def _alike(load: FunctionLoad) -> FunctionLoad:

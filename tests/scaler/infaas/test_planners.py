@@ -61,7 +61,7 @@ def test_room_that_no_solution_reaches_makes_no_other_task() -> None:
         wide, wider = (replace(task, room=(size, size)) for size in (1e6, 2e6))
         assert wide.within_reach() == wider.within_reach()
         assert greedy(wide) == greedy(wide.within_reach())
-    tight = replace(task, room=(1.0, 0.0))
+    tight = replace(drawn_task(draw), room=(0.5, 0.0))
     assert tight == tight.within_reach()
 
 

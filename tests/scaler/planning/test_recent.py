@@ -1,4 +1,4 @@
-"""What was computed lately is computed once, and forgotten in the order in which it was last used."""
+"""What was computed lately is computed once, and what was not used the longest is forgotten."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ def test_a_value_is_made_once_and_the_least_used_one_goes() -> None:
     """Asking for a key makes it the latest again."""
     made: list[str] = []
 
+    def twice(key: str) -> str:
+        made.append(key)
+        return key * 2
+
     def value(key: str) -> str:
-        return recent.of(key, lambda: made.append(key) or key * 2)  # type: ignore[func-returns-value]
+        return recent.of(key, lambda: twice(key))
 
     recent: Recent[str] = Recent(2)
     assert ["aa", "bb", "aa", "cc", "aa"] == [value(key) for key in "abaca"]

@@ -104,7 +104,9 @@ async def test_requests_get_the_variant_that_fits_and_is_well(tmp_path: Path) ->
 
         counted = {app.name for report in scripted.reports for app in report.apps}
         assert {"*", "variant=large", "latency=5"} <= counted
-        items = sum(i.item_count for r in scripted.reports for i in r.instances if "large" in i.address)
+        items = sum(
+            i.item_count for r in scripted.reports for i in r.instances if "large" in i.address
+        )
         assert 4 == items
         assert 4 == await front.metric('batch_refusals_total{reason="unfit"}')
         assert 10 == await front.metric("batch_selection_seconds_count")
