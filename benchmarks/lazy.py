@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import lazy_floor
 from benchmarks.lazy_lengths import LENGTHS, MEAN_LENGTH
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from simulator.staged import PendingArrival, lazily, windowed
 
@@ -61,10 +61,10 @@ def model(name: str) -> Program:
     """One of the three models."""
     loop_s = 0.0072 / (8 * MEAN_LENGTH)
     nodes = {
-        "ResNet": [(0.0011 / 50, Kind.STATIC)] * 50,
-        "GNMT": [(loop_s, Kind.ENCODER)] * 4 + [(loop_s, Kind.DECODER)] * 4,
-        "Transformer": [(0.0003 / 6, Kind.STATIC)] * 6
-        + [(0.0021 / 6 / MEAN_LENGTH, Kind.DECODER)] * 6,
+        "ResNet": [(0.0011 / 50, NodeType.STATIC)] * 50,
+        "GNMT": [(loop_s, NodeType.ENCODER)] * 4 + [(loop_s, NodeType.DECODER)] * 4,
+        "Transformer": [(0.0003 / 6, NodeType.STATIC)] * 6
+        + [(0.0021 / 6 / MEAN_LENGTH, NodeType.DECODER)] * 6,
     }
     sizes = range(1, BATCH_MAX + 1)
     return Program(

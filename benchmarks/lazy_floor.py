@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks.lazy_lengths import LENGTHS
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import Rules
 from simulator.staged import PendingArrival, lazily, windowed
 
@@ -40,7 +40,7 @@ TIMES_MS = {
 def model(name: str) -> Program:
     """One of the two; times between those measured lie on straight lines."""
     encoder, decoder = TIMES_MS[name]
-    return Program(name, [Node(_seconds(encoder)), Node(_seconds(decoder), Kind.DECODER)])
+    return Program(name, [Node(_seconds(encoder)), Node(_seconds(decoder), NodeType.DECODER)])
 
 
 def ways() -> dict[str, Callable[[list[PendingArrival]], None]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
-from carpool.setting_types import Kind
+from carpool.setting_types import SettingType
 from carpool.validation import rules
 from carpool.validation.problems import Problems
 
@@ -26,9 +26,9 @@ class App:
     accuracy: float | None = None
 
 
-def apps() -> Kind:
+def apps() -> SettingType:
     """The applications that share a function, as a JSON list."""
-    return Kind(
+    return SettingType(
         'a JSON list such as [{"name": "web", "slo": "200ms", "accuracy": 0.7}]',
         _read_apps,
         lambda value: all(isinstance(app, App) for app in value),

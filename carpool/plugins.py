@@ -115,14 +115,14 @@ def resolve(kind: Kind, name: str) -> type[Any]:
         ConfigError: nobody has the name, several have it, or its class cannot be imported.
     """
     known = listed(kind)
-    owners = [found for found in known if found.name == name]
+    owners = [policy for policy in known if policy.name == name]
     setting = "provider" if kind == "backend" else f"{kind}.policy"
     problems = Problems()
     if len(owners) > 1:
-        both = " and ".join(f"{found.origin} ({found.target})" for found in owners)
+        both = " and ".join(f"{policy.origin} ({policy.target})" for policy in owners)
         problems.add(setting, name, "a name with one owner", f"it belongs to {both}")
     elif not owners and ":" not in name:
-        names = sorted({found.name for found in known})
+        names = sorted({policy.name for policy in known})
         hint = nearest(name, names)
         problems.add(setting, name, f"one of {', '.join([*names, 'pkg.module:Class'])}", hint)
     problems.raise_if_any()

@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
             as_json=arguments.json,
         )
     chosen = [arguments.kind] if arguments.kind else kinds
-    described = [_described(kind, found) for kind in chosen for found in plugins.listed(kind)]
+    described = [_described(kind, policy) for kind in chosen for policy in plugins.listed(kind)]
     sys.stdout.write(_as_json({"policies": described}) if arguments.json else _as_text(described))
     return 0
 

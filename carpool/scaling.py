@@ -253,10 +253,10 @@ class FunctionLoad:
     def planned(self) -> Mapping[str, Size]:
         """The sizes of the plan in force, by class; those that are alike in pools of their own."""
         pools: Counter[tuple[object, ...]] = Counter()
-        found = {}
+        sizes = {}
         for each in self.plan.classes if self.plan else ():
             key = (each.batch_size, each.cpu, each.gpu, each.variant)
-            found[each.name] = Size(
+            sizes[each.name] = Size(
                 *key,
                 pools[key],
                 resources=model_of(self.model, each.variant).resources(*key[:3]),
@@ -265,7 +265,7 @@ class FunctionLoad:
                 min_rps=each.rate_low,
             )
             pools[key] += 1
-        return found
+        return sizes
 
     def size(self, batch: int, cpu: float, gpu: float = 0.0, variant: str = "") -> Size | None:
         """Any size that the latency model knows, whether or not it meets the objective.

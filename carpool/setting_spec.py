@@ -21,7 +21,7 @@ from carpool.validation import rules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from carpool.setting_types import Kind
+    from carpool.setting_types import SettingType
     from carpool.validation.problems import Problems
 
 __all__ = [
@@ -58,7 +58,7 @@ class Row:
 
     field: str
     env: str
-    kind: Kind
+    kind: SettingType
     default: Any
     unset: str
     meaning: str
@@ -78,7 +78,7 @@ class Row:
 
 def setting(
     key: str,
-    kind: Kind,
+    kind: SettingType,
     default: Any,  # noqa: ANN401  each row's field has its own type
     meaning: str,
     *,
@@ -101,7 +101,7 @@ def setting(
 
 def variable(
     env: str,
-    kind: Kind,
+    kind: SettingType,
     default: Any,  # noqa: ANN401  each row's field has its own type
     meaning: str,
     *,
@@ -180,7 +180,7 @@ def read_variables(
     return read(known, {**unknown, **said}, problems)
 
 
-def read_value(kind: Kind, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
+def read_value(kind: SettingType, name: str, text: str, problems: Problems) -> Any:  # noqa: ANN401  as above
     """What a text says that a user gave for ``name``; None, and a problem, if it cannot be read."""
     try:
         value = kind.read(text)

@@ -1,6 +1,6 @@
-"""The kinds of value a setting can have: how each is read from text, checked and written back.
+"""The types of value a setting can have: how each is read from text, checked and written back.
 
-One `Kind` a shape of value; which setting has which kind is said where the setting is declared.
+One `SettingType` a shape of value; which setting has which is said where the setting is declared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from carpool.validation.problems import Problems
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Kind", "choice", "decimal", "document", "duration", "integer", "memory"]
+__all__ = ["SettingType", "choice", "decimal", "document", "duration", "integer", "memory"]
 __all__ += ["addresses", "cores", "flag", "mebibytes", "name", "path", "socket_address", "text"]
 __all__ += ["lenient_duration", "time_limit"]
 
@@ -33,7 +33,7 @@ _MAX_TEXT = 64  # characters of a number; what is longer is not one a person wro
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingType:
     """A shape of value.
 
     Attributes:
@@ -49,17 +49,17 @@ class Kind:
     write: Callable[[Any], str]
 
 
-def duration(expected: str, accepts: Callable[[float], bool]) -> Kind:
+def duration(expected: str, accepts: Callable[[float], bool]) -> SettingType:
     """Seconds, written in Go syntax."""
-    return Kind(expected, durations.parse, accepts, durations.format)
+    return SettingType(expected, durations.parse, accepts, durations.format)
 
 
-def lenient_duration(expected: str, accepts: Callable[[float], bool]) -> Kind:
+def lenient_duration(expected: str, accepts: Callable[[float], bool]) -> SettingType:
     """Seconds in Go syntax, or a number of whole ones as of-watchdog takes them."""
-    return Kind(expected, durations.parse_lenient, accepts, durations.format)
+    return SettingType(expected, durations.parse_lenient, accepts, durations.format)
 
 
-def time_limit() -> Kind:
+def time_limit() -> SettingType:
     """Seconds as of-watchdog takes them; 0 is no limit, which is ``inf``."""
 
     def read(text: str) -> float:
@@ -68,31 +68,35 @@ def time_limit() -> Kind:
     def write(seconds: float) -> str:
         return "0" if seconds == math.inf else durations.format(seconds)
 
-    return Kind("a duration such as 30s, or 0 for no limit", read, lambda v: v > 0, write)
+    return SettingType("a duration such as 30s, or 0 for no limit", read, lambda v: v > 0, write)
 
 
-def decimal(expected: str, accepts: Callable[[float], bool]) -> Kind:
+def decimal(expected: str, accepts: Callable[[float], bool]) -> SettingType:
     """A finite number, written plainly: no ``nan``, no ``1_000``, no blanks."""
     pattern = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
     def read(text: str) -> float:
         return float(_matching(pattern, text))
 
-    return Kind(expected, read, lambda value: math.isfinite(value) and accepts(value), _plain)
+    return SettingType(
+        expected, read, lambda value: math.isfinite(value) and accepts(value), _plain
+    )
 
 
-def integer(expected: str, accepts: Callable[[int], bool]) -> Kind:
+def integer(expected: str, accepts: Callable[[int], bool]) -> SettingType:
     """A whole number."""
     pattern = re.compile(r"[+-]?[0-9]+")
-    return Kind(expected, lambda text: int(_matching(pattern, text)), accepts, str)
+    return SettingType(expected, lambda text: int(_matching(pattern, text)), accepts, str)
 
 
-def choice(*words: str, **older: str) -> Kind:
+def choice(*words: str, **older: str) -> SettingType:
     """One of a few words; ``older`` names of them are read, too."""
-    return Kind(" or ".join(words), lambda text: older.get(text, text), words.__contains__, str)
+    return SettingType(
+        " or ".join(words), lambda text: older.get(text, text), words.__contains__, str
+    )
 
 
-def flag() -> Kind:
+def flag() -> SettingType:
     """True or false."""
     words = {"true": True, "false": False}
 
@@ -101,22 +105,22 @@ def flag() -> Kind:
             raise ValueError(text)
         return words[text]
 
-    return Kind(
+    return SettingType(
         "true or false", read, lambda value: isinstance(value, bool), lambda v: str(v).lower()
     )
 
 
-def text() -> Kind:
+def text() -> SettingType:
     """Any text."""
-    return Kind("a text", str, lambda value: isinstance(value, str), str)
+    return SettingType("a text", str, lambda value: isinstance(value, str), str)
 
 
-def path() -> Kind:
+def path() -> SettingType:
     """A file or folder, which need not be there."""
-    return Kind("a path", Path, lambda value: isinstance(value, Path), str)
+    return SettingType("a path", Path, lambda value: isinstance(value, Path), str)
 
 
-def socket_address() -> Kind:
+def socket_address() -> SettingType:
     """Where a process listens or is reached, kept as text."""
 
     def read(text: str) -> str:
@@ -126,10 +130,10 @@ def socket_address() -> Kind:
             raise ValueError(text) from error
         return text
 
-    return Kind(_ADDRESS, read, lambda value: isinstance(value, str), str)
+    return SettingType(_ADDRESS, read, lambda value: isinstance(value, str), str)
 
 
-def addresses() -> Kind:
+def addresses() -> SettingType:
     """Several of them, separated by commas."""
 
     def read(text: str) -> tuple[str, ...]:
@@ -140,12 +144,12 @@ def addresses() -> Kind:
         problems.raise_if_any()
         return tuple(parts)
 
-    return Kind(f"{_ADDRESS}, each", read, lambda value: isinstance(value, tuple), ",".join)
+    return SettingType(f"{_ADDRESS}, each", read, lambda value: isinstance(value, tuple), ",".join)
 
 
-def name(expected: str) -> Kind:
+def name(expected: str) -> SettingType:
     """A name that something else resolves: a policy, say."""
-    return Kind(expected, str, lambda word: bool(word) and word == word.strip(), str)
+    return SettingType(expected, str, lambda word: bool(word) and word == word.strip(), str)
 
 
 def cores(text: str) -> float:
@@ -161,7 +165,7 @@ def cores(text: str) -> float:
     return found
 
 
-def memory() -> Kind:
+def memory() -> SettingType:
     """Megabytes (10^6 bytes), written as Kubernetes or a person would: 512Mi, 2Gi, 500MB."""
 
     def read(text: str) -> float:
@@ -169,14 +173,16 @@ def memory() -> Kind:
         return float(amount) * _BYTES[unit or ""] / _BYTES_PER_MB
 
     expected = "a size of at least 1MB such as 512Mi, 2Gi or 500MB"
-    return Kind(expected, read, lambda size_mb: math.isfinite(size_mb) and size_mb >= 1, _megabytes)
+    return SettingType(
+        expected, read, lambda size_mb: math.isfinite(size_mb) and size_mb >= 1, _megabytes
+    )
 
 
-def mebibytes() -> Kind:
+def mebibytes() -> SettingType:
     """Bytes, written as a whole number of MiB."""
     whole = integer("a whole number of at least 1", lambda value: value >= 1)
     mib = _BYTES["Mi"]
-    return Kind(
+    return SettingType(
         whole.expected,
         lambda text: whole.read(text) * mib,
         lambda v: v > 0,
@@ -184,7 +190,7 @@ def mebibytes() -> Kind:
     )
 
 
-def document(expected: str) -> Kind:
+def document(expected: str) -> SettingType:
     """A JSON object, kept as it is for its reader."""
 
     def read(text: str) -> dict[str, object]:
@@ -193,7 +199,7 @@ def document(expected: str) -> Kind:
             raise ValueError(expected)  # noqa: TRY004  the text is at fault, not a type
         return value
 
-    return Kind(expected, read, lambda value: isinstance(value, dict), _json)
+    return SettingType(expected, read, lambda value: isinstance(value, dict), _json)
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

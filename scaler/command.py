@@ -111,36 +111,36 @@ def _asked(args: argparse.Namespace, path: str) -> Any:  # noqa: ANN401  JSON
 
 
 def _status(args: argparse.Namespace) -> int:
-    found = _asked(args, "/v1/functions")
+    status = _asked(args, "/v1/functions")
     if args.json:
-        return _print_json(found)
+        return _print_json(status)
     rows = [("FUNCTION", "POLICY", "RATE", "QUEUED", "PLANNED", "READY", "LOADING")]
-    for line in found["functions"]:
+    for line in status["functions"]:
         rate = "?" if line["rate_rps"] is None else f"{line['rate_rps']:.1f}/s"
         counts = (str(line[name]) for name in ("queued", "planned", "ready", "loading"))
         rows.append((line["name"], line["policy"] or "-", rate, *counts))
     _print_table(rows)
-    notes = [f"{line['name']}: {note}" for line in found["functions"] for note in line["notes"]]
-    for note in [*notes, *filter(None, [found["trouble"]])]:
+    notes = [f"{line['name']}: {note}" for line in status["functions"] for note in line["notes"]]
+    for note in [*notes, *filter(None, [status["trouble"]])]:
         sys.stdout.write(f"! {note}\n")
-    for sentence in found.get("advice", ()):
+    for sentence in status.get("advice", ()):
         sys.stdout.write(f"{sentence}\n")
-    return 1 if notes or found["trouble"] else 0
+    return 1 if notes or status["trouble"] else 0
 
 
 def _explain(args: argparse.Namespace) -> int:
-    found = _asked(args, f"/v1/functions/{args.function}")
+    document = _asked(args, f"/v1/functions/{args.function}")
     if args.json:
-        return _print_json(found)
-    lines = [f"{found['name']}: {found['ready']} ready, {found['loading']} loading"]
-    if found["plan"]:
-        plan = Plan.from_dict(found["plan"])
+        return _print_json(document)
+    lines = [f"{document['name']}: {document['ready']} ready, {document['loading']} loading"]
+    if document["plan"]:
+        plan = Plan.from_dict(document["plan"])
         lines += [f"plan {plan.version} of {plan.policy}:", *plan_lines(plan)]
-    lines += [f"! {note}" for note in found["notes"]]
-    lines += [f"  ({remark})" for remark in found["remarks"]]
-    if found["decisions"]:
+    lines += [f"! {note}" for note in document["notes"]]
+    lines += [f"  ({remark})" for remark in document["remarks"]]
+    if document["decisions"]:
         lines.append("decided:")
-    for decision in found["decisions"][-_LATEST:]:
+    for decision in document["decisions"][-_LATEST:]:
         at = datetime.fromtimestamp(decision["at_s"]).astimezone()
         lines.append(f"  {at:%H:%M:%S} {decision['text']}")
     sys.stdout.write("\n".join(lines) + "\n")
@@ -148,12 +148,12 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _shadow(args: argparse.Namespace) -> int:
-    found = _asked(args, "/v1/shadow")
+    shadow = _asked(args, "/v1/shadow")
     if args.json:
-        return _print_json(found)
+        return _print_json(shadow)
     rows = [("FUNCTION", "POLICY", "CORE-S", "GPU-%S", "COST", "SHORT S")]
-    for name, each in found["functions"].items():
-        for label, held in (("in charge", each["live"]), (found["policy"], each["shadow"])):
+    for name, each in shadow["functions"].items():
+        for label, held in (("in charge", each["live"]), (shadow["policy"], each["shadow"])):
             amounts = (held[key] for key in ("core_s", "gpu_percent_s", "cost", "short_s"))
             rows.append((name, label, *(f"{amount:.4g}" for amount in amounts)))
     _print_table(rows)

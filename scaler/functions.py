@@ -65,10 +65,10 @@ class Functions:
 
     def find(self, name: str) -> Controller | None:
         """The function of that name; an unknown one may be new, so a round is asked for."""
-        found = self._controls.get(name)
-        if found is None:
+        controller = self._controls.get(name)
+        if controller is None:
             self.wake()
-        return found
+        return controller
 
     def observe(self, listed: Mapping[str, Status]) -> list[Controller]:
         """The gateway lists these functions; the ones that are new here."""

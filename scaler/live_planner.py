@@ -152,10 +152,10 @@ class Planner:
         cluster = Cluster(self.nodes)
         for load in loads:
             for each in load.plan.classes if load.plan else ():
-                found = load.instances.get(each.name)
+                instances = load.instances.get(each.name)
                 model = model_of(load.model, each.variant)
                 size = model.resources(each.batch_size, each.cpu, each.gpu)
-                for _ in range(found.ready + found.loading if found else 0):
+                for _ in range(instances.ready + instances.loading if instances else 0):
                     node = cluster.best_fit(size)
                     if node is not None:
                         cluster.place(size, node)
@@ -164,11 +164,11 @@ class Planner:
 
 def _by_hardware(controllers: Iterable[Controller]) -> dict[str, Counter[str]]:
     """How the instances of variants are, by what they run on."""
-    found: dict[str, Counter[str]] = {}
+    states: dict[str, Counter[str]] = {}
     for controller in controllers:
         classes = {each.name: each for each in controller.plan.classes} if controller.plan else {}
         for name, counts in controller.interference.by_class().items():
             if name in classes:
                 hardware = "GPU" if classes[name].gpu else "core"
-                found.setdefault(hardware, Counter()).update(counts)
-    return found
+                states.setdefault(hardware, Counter()).update(counts)
+    return states

@@ -64,11 +64,11 @@ class GatewayClient:
         """
         answer = self._call("GET", "/system/functions")
         try:
-            found = [Status.of(document) for document in answer.json()]
+            statuses = [Status.of(document) for document in answer.json()]
         except (ValueError, TypeError, AttributeError) as error:
             message = f"{self.url}: the list of functions is none: {error}"
             raise ProviderError(message) from error
-        return {status.name: status for status in found}
+        return {status.name: status for status in statuses}
 
     def info(self) -> dict[str, Any]:
         """What it says of itself, and of what is behind it; nothing where it says nothing.
@@ -78,10 +78,10 @@ class GatewayClient:
         """
         answer = self._call("GET", "/system/info")
         try:
-            found = answer.json()
+            document = answer.json()
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def carry_out(self, action: Action) -> None:
         """Make one change.

@@ -113,8 +113,8 @@ class Store:
 
     def get(self, kind: str) -> dict[str, Any]:
         """All documents of a kind, by name."""
-        found = self._database.execute("SELECT name, form FROM document WHERE kind = ?", (kind,))
-        return {name: json.loads(data) for name, data in found}
+        rows = self._database.execute("SELECT name, form FROM document WHERE kind = ?", (kind,))
+        return {name: json.loads(data) for name, data in rows}
 
     def drop(self, kind: str, *names: str) -> None:
         """Forget documents."""
@@ -131,12 +131,12 @@ class Store:
 
     def counts(self, function: str, since: int = 0) -> list[tuple[str, int, int]]:
         """Application, minute and arrivals of a function, from a minute on, in order of time."""
-        found = self._database.execute(
+        rows = self._database.execute(
             "SELECT app, minute, count FROM arrival WHERE function = ? AND minute >= ? "
             "ORDER BY minute, app",
             (function, since),
         )
-        return found.fetchall()
+        return rows.fetchall()
 
     def forget(self, before: int) -> None:
         """Drop arrivals of minutes before this one."""

@@ -20,7 +20,7 @@ from simulator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from carpool.setting_types import Kind
+    from carpool.setting_types import SettingType
     from scaler.prewarm.contract import PrewarmPolicy
     from scaler.scenarios.scenario import Scenario
 
@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _given(problems: Problems, name: str, kind: Kind, text: str | None) -> Any:  # noqa: ANN401  of a kind
+def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
     """What a flag says; None where it is left out, or cannot be read."""
     return None if text is None else read_value(kind, name, text, problems)
 

@@ -42,8 +42,8 @@ class Latencies:
         self.count += len(values)
         self.total_s += float(values.sum())
         places = np.log(np.maximum(values, _LEAST_S) / _LEAST_S) * _BINS_PER_E
-        found = np.bincount(np.minimum(places.astype(np.int64), _BINS - 1))
-        self._bins[: len(found)] += found
+        counts = np.bincount(np.minimum(places.astype(np.int64), _BINS - 1))
+        self._bins[: len(counts)] += counts
 
     def merge(self, other: Latencies, scale: float = 1.0) -> None:
         """Count all of ``other``, each as ``scale`` requests."""

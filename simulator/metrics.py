@@ -84,9 +84,9 @@ def _whole(served: Outcomes, requests: int) -> tuple[int, int, int, int]:
 
 def _latency_ms(served: Outcomes) -> dict[str, float | None]:
     latencies = served.latencies
-    found = {"mean": latencies.mean_s}
-    found |= {name: latencies.quantile_s(share) for name, share in _QUANTILES.items()}
-    return {name: None if s is None else s * _MS_PER_S for name, s in found.items()}
+    latencies_s = {"mean": latencies.mean_s}
+    latencies_s |= {name: latencies.quantile_s(share) for name, share in _QUANTILES.items()}
+    return {name: None if s is None else s * _MS_PER_S for name, s in latencies_s.items()}
 
 
 def _ratio(amount: float, of: float) -> float | None:

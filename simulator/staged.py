@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Program, RemainingRuns
+from carpool.lazy_batching.program import NodeType, Program, RemainingRuns
 from carpool.lazy_batching.scheduler import Scheduler
 from sidecar.core.admission.shedding import Shedding
 from sidecar.core.batcher import Batcher
@@ -72,7 +72,7 @@ def lazily(requests: Sequence[PendingArrival], rules: Rules) -> None:
         program, node = entry.program, entry.node
         block = program.block(node)
         done = []
-        if block.kind is Kind.DECODER and node + 1 == block.end:
+        if block.kind is NodeType.DECODER and node + 1 == block.end:
             for job in entry.jobs:
                 job.payload.steps += 1
                 if job.payload.steps >= job.payload.left.decoder:

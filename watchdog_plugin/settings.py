@@ -14,7 +14,7 @@ from carpool import setting_spec, setting_types
 from carpool.errors import ConfigError, Problem
 from carpool.lazy_batching.rules import Rules
 from carpool.setting_spec import variable
-from carpool.setting_types import Kind
+from carpool.setting_types import SettingType
 from carpool.settings import FunctionSettings
 from carpool.validation.problems import Problems
 from watchdog_plugin.handler_contract import RAGGED
@@ -31,7 +31,7 @@ _PATH = setting_types.path()
 _MEBIBYTES = setting_types.mebibytes()
 
 
-def _lengths() -> Kind:
+def _lengths() -> SettingType:
     """Variable lengths, in the words of handler.py."""
     declared = setting_types.document('a JSON object, as in {"ragged": {"input_ids": 1}}')
 
@@ -46,7 +46,7 @@ def _lengths() -> Kind:
     return replace(declared, read=read)
 
 
-def _rules() -> Kind:
+def _rules() -> SettingType:
     """Rules of lazy batching."""
     expected = f"a JSON object of {', '.join(field.name for field in fields(Rules))}"
     given = setting_types.document(expected)
@@ -61,7 +61,7 @@ def _rules() -> Kind:
     def write(rules: Rules) -> str:
         return given.write(asdict(rules))
 
-    return Kind(expected, read, lambda value: isinstance(value, Rules), write)
+    return SettingType(expected, read, lambda value: isinstance(value, Rules), write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Block", "Kind", "Node", "Program", "RemainingRuns"]
+__all__ = ["Block", "Node", "NodeType", "Program", "RemainingRuns"]
 
 
-class Kind(enum.Enum):
+class NodeType(enum.Enum):
     """How often a node runs for a request."""
 
     STATIC = "static"
@@ -38,7 +38,7 @@ class Node:
     """
 
     seconds: Sequence[float]
-    kind: Kind = Kind.STATIC
+    kind: NodeType = NodeType.STATIC
 
 
 class RemainingRuns(NamedTuple):
@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
     start: int
     end: int
-    kind: Kind
+    kind: NodeType
 
 
 class Program:
@@ -112,13 +112,13 @@ class Program:
         known = self._terms.get((node, size))
         if known is None:
             before = self._before[size - 1]
-            spent = dict.fromkeys(Kind, 0.0)
+            spent = dict.fromkeys(NodeType, 0.0)
             for start, end, kind in self.blocks:
                 if end > node:
                     spent[kind] += before[end] - before[start]
             block = self._block_of[node]
-            spent[Kind.STATIC] -= before[node] - before[block.start]
-            known = spent[Kind.STATIC], spent[Kind.ENCODER], spent[Kind.DECODER]
+            spent[NodeType.STATIC] -= before[node] - before[block.start]
+            known = spent[NodeType.STATIC], spent[NodeType.ENCODER], spent[NodeType.DECODER]
             self._terms[node, size] = known
         return known
 
@@ -144,7 +144,7 @@ class Program:
         )
 
 
-def _times(kind: Kind, left: RemainingRuns) -> int:
-    if kind is Kind.STATIC:
+def _times(kind: NodeType, left: RemainingRuns) -> int:
+    if kind is NodeType.STATIC:
         return 1
-    return left.encoder if kind is Kind.ENCODER else left.decoder
+    return left.encoder if kind is NodeType.ENCODER else left.decoder

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching.program import Kind, RemainingRuns
+from carpool.lazy_batching.program import NodeType, RemainingRuns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterator
@@ -127,7 +127,7 @@ class BatchTable:
         block = entry.program.block(entry.node)
         ended: list[Job] = []
         groups = [(going, entry.node + 1), (staying, block.start)]
-        if block.kind is Kind.DECODER:
+        if block.kind is NodeType.DECODER:
             groups.reverse()
         for jobs, node in groups:
             if node == len(entry.program):
@@ -165,13 +165,13 @@ def _entry(jobs: list[Job], node: int, overtaken: int = 0) -> Entry:
 def _part(entry: Entry, done: Collection[Job]) -> tuple[list[Job], list[Job]]:
     """The requests that run the loop once more, and those that go on behind it; inside, all do."""
     block = entry.program.block(entry.node)
-    if block.kind is Kind.STATIC or entry.node + 1 < block.end:
+    if block.kind is NodeType.STATIC or entry.node + 1 < block.end:
         return [], entry.jobs
     staying: list[Job] = []
     going: list[Job] = []
     for job in entry.jobs:
         left = job.left
-        if block.kind is Kind.ENCODER:
+        if block.kind is NodeType.ENCODER:
             job.left = RemainingRuns(left.encoder - 1, left.decoder)
             (staying if left.encoder > 1 else going).append(job)
         else:

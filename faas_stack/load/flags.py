@@ -19,7 +19,7 @@ from faas_stack.load.engine import Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from carpool.setting_types import Kind
+    from carpool.setting_types import SettingType
     from faas_stack.load.arrivals import Segment
 
 __all__ = ["LoadPlan", "parse"]
@@ -188,6 +188,6 @@ def _kind(file: Path) -> str:
     return "application/json" if file.suffix == ".json" else "application/octet-stream"
 
 
-def _given(problems: Problems, name: str, kind: Kind, text: str | None) -> Any:  # noqa: ANN401  of a kind
+def _given(problems: Problems, name: str, kind: SettingType, text: str | None) -> Any:  # noqa: ANN401  of a kind
     """What a flag says; None where it is left out, or cannot be read."""
     return None if text is None else read_value(kind, name, text, problems)

@@ -123,9 +123,9 @@ class Controller:
         """Instances by class, ready and loading."""
         replicas = {name: status.replicas for name, status in self._deployed.items()}
         return {
-            name: Instances(len(found.idle_s), found.loading)
-            for name, found in self.reports.present(now_s, replicas).items()
-            if found.count
+            name: Instances(len(instances.idle_s), instances.loading)
+            for name, instances in self.reports.present(now_s, replicas).items()
+            if instances.count
         }
 
     def load(self, now_s: float, windows: Windows | None = None) -> FunctionLoad | None:

@@ -192,8 +192,8 @@ def _unserved(load: FunctionLoad, proposal: Proposal | None, wanted: Plan | None
     plan = wanted or (load.plan if proposal is None else None)
     lacking = load.rate_rps - (_taken(plan) if plan else 0.0)
     said = proposal.unserved_rps if proposal else 0.0
-    found = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, said)
-    return min(found, load.rate_rps)
+    unserved = max(lacking if lacking > _ROUNDING * load.rate_rps else 0.0, said)
+    return min(unserved, load.rate_rps)
 
 
 def _taken(plan: Plan) -> float:
@@ -211,13 +211,13 @@ def _new(load: FunctionLoad, plan: Plan | None) -> list[InstanceClass]:
         return []
     there = {name: one.ready + one.loading for name, one in load.instances.items()}
     sizes = {each.name: (each.batch_size, each.cpu, each.gpu) for each in _classes(load)}
-    found = []
+    new = []
     for each in plan.classes:
         same = sizes.get(each.name) == (each.batch_size, each.cpu, each.gpu)
         lacking = each.replicas - (there.get(each.name, 0) if same else 0)
         if lacking > 0:
-            found.append(replace(each, replicas=lacking))
-    return found
+            new.append(replace(each, replicas=lacking))
+    return new
 
 
 def _classes(load: FunctionLoad) -> tuple[InstanceClass, ...]:

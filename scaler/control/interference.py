@@ -118,10 +118,10 @@ class InterferenceMonitor:
 
     def by_class(self) -> dict[str, Counter[str]]:
         """How many instances of each class are in which state."""
-        found: dict[str, Counter[str]] = {}
+        states: dict[str, Counter[str]] = {}
         for name, state in self._states.values():
-            found.setdefault(name, Counter())[state.state.value] += 1
-        return found
+            states.setdefault(name, Counter())[state.state.value] += 1
+        return states
 
     def _judge(
         self,

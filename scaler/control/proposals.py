@@ -44,14 +44,14 @@ def proposed(
         except (Exception, SystemExit) as error:  # noqa: BLE001  a policy may be any code
             faults.update({load.name: raised(error) for load in group})
     known = {load.name: load for load in loads}
-    found = {}
+    proposals = {}
     for name, answer in answers.items():
         fault = _fault(known.get(name), answer)
         if fault:
             faults[name] = fault
         elif isinstance(answer, Proposal):
-            found[name] = answer
-    return found, faults
+            proposals[name] = answer
+    return proposals, faults
 
 
 def _looks_at_one(policy: ScalePolicy) -> bool:

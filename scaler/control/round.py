@@ -151,8 +151,8 @@ class Round:
             for controller in new:
                 await self.act(controller)
         if not self.unreachable:
-            for found in functions.ownerless.values():
-                for class_name, status in found.items():
+            for deployed in functions.ownerless.values():
+                for class_name, status in deployed.items():
                     await self._carry_out(None, Action("delete", class_name, status.name))
         functions.active = not self._provider.dry
         return True
@@ -252,8 +252,8 @@ def at_once(steps: Coroutine[None, None, T]) -> T:
     try:
         steps.send(None)
     except StopIteration as ended:
-        found: T = ended.value
-        return found
+        result: T = ended.value
+        return result
     steps.close()
     message = "a round waits for something, and nobody is there to wake it"
     raise RuntimeError(message)

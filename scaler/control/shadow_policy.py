@@ -42,8 +42,8 @@ class ResourceUse:
         """The instances of ``load`` have been there for so long."""
         taken_rps = 0.0
         for each in load.plan.classes if load.plan else ():
-            found = load.instances.get(each.name, Instances())
-            count = found.ready + found.loading
+            instances = load.instances.get(each.name, Instances())
+            count = instances.ready + instances.loading
             size = load.model.resources(each.batch_size, each.cpu, each.gpu)
             self.core_s += count * size.cpu * elapsed_s
             self.gpu_percent_s += count * size.gpu * elapsed_s

@@ -137,12 +137,12 @@ class Cluster:
     def used(self, node: int) -> dict[str, float]:
         """The share of each resource that is taken on server number ``node``, of what it has."""
         whole, room, shares = _room(self.nodes[node]), self._room[node], self._gpus[node]
-        found = {"cores": 1 - room.cpu / whole.cpu}
+        shares_used = {"cores": 1 - room.cpu / whole.cpu}
         if shares:
-            found["GPUs"] = 1 - sum(shares) / (whole.gpu * len(shares))
+            shares_used["GPUs"] = 1 - sum(shares) / (whole.gpu * len(shares))
         if math.isfinite(whole.memory):
-            found["memory"] = 1 - room.memory / whole.memory
-        return found
+            shares_used["memory"] = 1 - room.memory / whole.memory
+        return shares_used
 
     def best_fit(self, size: Resources) -> int | None:
         """The server with the least left of those with room for this size, the first of equals."""

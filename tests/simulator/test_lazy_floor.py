@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.lazy_floor import capacity_rps, latencies_s, model, ways
 from benchmarks.lazy_lengths import LENGTHS
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from simulator.staged import PendingArrival, windowed
 
 
@@ -31,7 +31,7 @@ def test_no_way_is_faster_than_a_request_alone_and_stages_come_nearest(
 
 def test_sequences_that_are_done_cost_their_batch_no_more() -> None:
     """One of one step beside one of three: the steps are of two, of one, and of one."""
-    program = Program("words", [Node([1.0, 1.5]), Node([0.1, 0.15], Kind.DECODER)])
+    program = Program("words", [Node([1.0, 1.5]), Node([0.1, 0.15], NodeType.DECODER)])
     requests = [PendingArrival(0.0, program, 1e6, RemainingRuns(1, steps)) for steps in (1, 3)]
     windowed(requests, 0.0, 2, leaving=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from carpool.lazy_batching.program import Kind, Program
+from carpool.lazy_batching.program import NodeType, Program
 from tests.carpool.lazy_batching.drive import program
 from tests.watchdog_plugin import models
 from tests.watchdog_plugin.cutting import cut
@@ -34,7 +34,7 @@ class Recorder:
     signature = Signature([], [])
     steps_max = 4
 
-    def __init__(self, kinds: list[Kind]) -> None:
+    def __init__(self, kinds: list[NodeType]) -> None:
         self.kinds = kinds
         self.ran: list[int] = []
 
@@ -46,7 +46,7 @@ class Recorder:
 
 def test_stages_are_measured_one_behind_the_other() -> None:
     """As they run: what a stage finds in the caches is what the one before it has left."""
-    model = Recorder([Kind.STATIC, Kind.STATIC, Kind.DECODER])
+    model = Recorder([NodeType.STATIC, NodeType.STATIC, NodeType.DECODER])
     measured("model", model, lambda rows: {"x": np.zeros(rows)}, 1)
 
     assert [0, 1, 2, 2, 2] * 5 == model.ran

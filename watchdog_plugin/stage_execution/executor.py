@@ -18,7 +18,7 @@ import numpy as np
 
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
-from carpool.lazy_batching.program import Kind, RemainingRuns
+from carpool.lazy_batching.program import NodeType, RemainingRuns
 from carpool.lazy_batching.scheduler import Scheduler
 from watchdog_plugin import logs
 from watchdog_plugin.stage_execution.rows import Rows, gather, spread
@@ -226,7 +226,7 @@ def _together(jobs: list[Job], node: int) -> None:
         if array.shape[:1] != (rows,):
             msg = f"a stage made {array.shape} of {rows} rows: expected a row for each"
             raise ValueError(msg)
-    decoding = jobs[0].program.block(node).kind is Kind.DECODER
+    decoding = jobs[0].program.block(node).kind is NodeType.DECODER
     done: list[bool] | None = None
     if step.done is not None:
         done = np.logical_and.reduce(step.done.reshape(rows, -1), axis=1).tolist()

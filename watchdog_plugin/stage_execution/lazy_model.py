@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carpool.errors import BadRequest, CarpoolError
-from carpool.lazy_batching.program import Kind
+from carpool.lazy_batching.program import NodeType
 from watchdog_plugin import logs
 from watchdog_plugin.onnx.model import fault
 from watchdog_plugin.stage_execution.executor import Latch, ServedModel
@@ -61,7 +61,7 @@ class LazyModel:
     ) -> None:
         self._served = ServedModel(model, program)
         self._executor = executor
-        self._sequences = Kind.DECODER in model.kinds
+        self._sequences = NodeType.DECODER in model.kinds
         self.provider = provider
         self.signature = model.signature
         self.concurrency = program.batch_max + -(-program.batch_max // _SPARE) if lazy else 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from carpool.lazy_batching.program import Kind
+from carpool.lazy_batching.program import NodeType
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.protocols.tensors import DTYPES, Signature, TensorSpec
@@ -55,7 +55,7 @@ class StagedModel(Protocol):
     """
 
     signature: Signature
-    kinds: list[Kind]
+    kinds: list[NodeType]
     steps_max: int
 
     def run(self, stage: int, values: Arrays) -> Step:
@@ -75,7 +75,7 @@ class ChainModel:
     def __init__(self, chain: Chain, signature: Signature) -> None:
         self._chain = chain
         self.signature = signature
-        self.kinds = [Kind.STATIC] * len(chain)
+        self.kinds = [NodeType.STATIC] * len(chain)
 
     def run(self, stage: int, values: Arrays) -> Step:
         """Run one stage over a batch."""
@@ -104,7 +104,7 @@ class IterativeModel:
         self._encoder = encoder
         self._step = step
         self.signature = Signature(inputs, emits)
-        self.kinds = [*[Kind.STATIC] * len(encoder), Kind.DECODER]
+        self.kinds = [*[NodeType.STATIC] * len(encoder), NodeType.DECODER]
         self.steps_max = steps_max
 
     def run(self, stage: int, values: Arrays) -> Step:

@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching.program import Kind, Node, Program
+from carpool.lazy_batching.program import Node, NodeType, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
@@ -71,7 +71,7 @@ def _stage_seconds(model: StagedModel, values: Arrays) -> list[float]:
     for _ in range(_ROUNDS):
         given = following = values
         for stage, kind in enumerate(model.kinds):
-            for _ in range(_STEPS if kind is Kind.DECODER else 1):
+            for _ in range(_STEPS if kind is NodeType.DECODER else 1):
                 start_s = time.perf_counter()
                 following = model.run(stage, given).values
                 least[stage] = min(least[stage], time.perf_counter() - start_s)

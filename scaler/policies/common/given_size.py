@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scaler.planning.recent import Recent, Same
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from carpool.scaling import FunctionLoad, Size
 
 __all__ = ["given_size"]
+
+_KNOWN: Recent[Size | None] = Recent(4096)  # a scaler has fewer functions
 
 
 def given_size(
@@ -27,6 +31,13 @@ def given_size(
     Of those that leave the objective room for a batch that waits for the one before it, or else for
     one batch, or else of all. None where the model does not know any.
     """
+    asked = (load.percentile, load.slo_s, load.max_batch, load.prices, cpu, gpu, batch)
+    return _KNOWN.of((Same(load.model), *asked), lambda: _given_size(load, cpu, gpu, batch))
+
+
+def _given_size(
+    load: FunctionLoad, cpu: float | None, gpu: float | None, batch: int | None
+) -> Size | None:
     sizes = [
         size for tried in _configurations(load, cpu, gpu, batch) if (size := load.size(*tried))
     ]

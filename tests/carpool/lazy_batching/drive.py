@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from carpool.lazy_batching.program import Kind, Node, Program
+from carpool.lazy_batching.program import Node, NodeType, Program
 from carpool.lazy_batching.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Drive:
 
     def _done(self, of: Program, node: int, members: Sequence[Job]) -> list[Job]:
         block = of.block(node)
-        if block.kind is not Kind.DECODER or node + 1 < block.end:
+        if block.kind is not NodeType.DECODER or node + 1 < block.end:
             return []
         for job in members:
             self.steps[job.id] = self.steps.get(job.id, 0) + 1

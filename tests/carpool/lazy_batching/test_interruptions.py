@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import program
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from watchdog_plugin.protocols.tensors import Arrays
 
 RULES = [Rules(), Rules(pays=False), Rules(estimate="serial"), PAPER]
-KINDS = [Kind.STATIC, Kind.ENCODER, Kind.DECODER]
+KINDS = [NodeType.STATIC, NodeType.ENCODER, NodeType.DECODER]
 
 
 @given(data=st.data(), rules=st.sampled_from(RULES), kinds=st.permutations(KINDS))
 @settings(max_examples=scaled(200))
 def test_everybody_ends_once_whatever_comes_between(
-    data: st.DataObject, rules: Rules, kinds: list[Kind]
+    data: st.DataObject, rules: Rules, kinds: list[NodeType]
 ) -> None:
     """Answered, failed or cancelled, and each only once; nothing is left behind."""
     models = [Program(name, [Node([1.0, 1.5, 1.7], kind) for kind in kinds]) for name in "ab"]
@@ -98,7 +98,7 @@ def test_who_fails_leaves_room_for_who_waits() -> None:
 
 def test_an_older_request_is_not_passed_for_ever_by_a_stream_that_pays_to_join() -> None:
     """Another shape cannot join; it begins once those who run have ended."""
-    model = Program("words", [Node([1.0] * 8, Kind.DECODER)])
+    model = Program("words", [Node([1.0] * 8, NodeType.DECODER)])
     scheduler, now = Scheduler(), 0.0
     scheduler.add(Job(0, model, 0.0, left=RemainingRuns(1, 5), key="a"))
     assert scheduler.next(0.0) is not None
@@ -124,7 +124,7 @@ class Counting:
     signature = Signature(
         [TensorSpec("x", "FP32", ("batch",))], [TensorSpec("seen", "FP32", ("batch", None))]
     )
-    kinds = (Kind.STATIC, Kind.DECODER)
+    kinds = (NodeType.STATIC, NodeType.DECODER)
     steps_max = 12
 
     def run(self, stage: int, values: Arrays) -> Step:

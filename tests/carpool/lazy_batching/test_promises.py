@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carpool.lazy_batching.job import Job
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.scheduler import Scheduler
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -25,13 +25,13 @@ RULES = [
 ]
 
 
-def _program(name: str, kinds: list[Kind], batch_max: int) -> Program:
+def _program(name: str, kinds: list[NodeType], batch_max: int) -> Program:
     seconds = [1.0 + 0.3 * size for size in range(batch_max)]
     return Program(name, [Node(seconds, kind) for kind in kinds])
 
 
 PROGRAMS = st.lists(
-    st.tuples(st.lists(st.sampled_from(Kind), min_size=1, max_size=5), st.integers(1, 4)),
+    st.tuples(st.lists(st.sampled_from(NodeType), min_size=1, max_size=5), st.integers(1, 4)),
     min_size=1,
     max_size=3,
 )
@@ -53,7 +53,7 @@ COMING = st.lists(
 @given(programs=PROGRAMS, coming=COMING, rules=st.sampled_from(RULES))
 @settings(max_examples=scaled(300))
 def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
-    programs: list[tuple[list[Kind], int]],
+    programs: list[tuple[list[NodeType], int]],
     coming: list[tuple[int, float, float, int, int, int, int, str]],
     rules: Rules,
 ) -> None:
@@ -79,9 +79,13 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
 
     assert set(sizes) == set(drive.ended)
     for number, model in sizes.items():
-        times = {Kind.STATIC: 1, Kind.ENCODER: inputs[number], Kind.DECODER: lengths[number]}
-        decoders = sum(block.kind is Kind.DECODER for block in model.blocks)
-        if decoders > 1 or sum(block.kind is Kind.ENCODER for block in model.blocks) > 1:
+        times = {
+            NodeType.STATIC: 1,
+            NodeType.ENCODER: inputs[number],
+            NodeType.DECODER: lengths[number],
+        }
+        decoders = sum(block.kind is NodeType.DECODER for block in model.blocks)
+        if decoders > 1 or sum(block.kind is NodeType.ENCODER for block in model.blocks) > 1:
             continue  # one loop of each kind is what a request's lengths speak of
         expected = Counter(
             {
@@ -96,8 +100,8 @@ def test_everybody_runs_every_node_as_often_as_he_must_and_ends_once(
 @pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
 def test_a_request_without_a_deadline_is_not_starved_by_another_model(rules: Rules) -> None:
     """A short model's requests could go on top for ever; they may not."""
-    short = _program("short", [Kind.STATIC], 4)
-    long = _program("long", [Kind.STATIC] * 5, 4)
+    short = _program("short", [NodeType.STATIC], 4)
+    long = _program("long", [NodeType.STATIC] * 5, 4)
     stream = [Job(number, short, 0.9 * number) for number in range(1, 400)]
     drive = Drive(rules).run([Job(0, long, 0.0), *stream])
 
@@ -117,7 +121,7 @@ def test_who_needs_many_seats_is_not_passed_for_ever_by_who_needs_few() -> None:
 
 def test_a_finished_sequence_leaves_at_once_and_a_newcomer_joins_at_the_next_step() -> None:
     """Steps of 1: the short answer ends at its own step; who comes meanwhile is in the next one."""
-    model = Program("words", [Node([1.0] * 4, Kind.DECODER)])
+    model = Program("words", [Node([1.0] * 4, NodeType.DECODER)])
     jobs = [Job(n, model, at, left=RemainingRuns(1, 5)) for n, at in enumerate((0.0, 0.0, 1.5))]
     drive = Drive(lengths={0: 2, 1: 6, 2: 3}).run(jobs)
 

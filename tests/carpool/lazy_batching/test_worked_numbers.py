@@ -8,7 +8,7 @@ import pytest
 
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.lengths import Lengths
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.rules import PAPER, Rules
 from carpool.lazy_batching.slack import slack_s
 from tests.carpool.lazy_batching.drive import Drive, program
@@ -62,7 +62,7 @@ def test_single_exec_by_algorithm_1() -> None:
     """Static 2, encoder 0.5 x 10, decoder 1.0 x 30 are 37; with the actual 12 outputs 19."""
     model = Program(
         "translate",
-        [Node([2.0]), Node([0.5], Kind.ENCODER), Node([1.0], Kind.DECODER)],
+        [Node([2.0]), Node([0.5], NodeType.ENCODER), Node([1.0], NodeType.DECODER)],
     )
 
     assert 37.0 == model.seconds(0, RemainingRuns(10, 30))

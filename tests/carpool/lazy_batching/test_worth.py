@@ -6,7 +6,7 @@ import pytest
 
 from carpool.lazy_batching.job import Job
 from carpool.lazy_batching.join_decision import could_pay, pays
-from carpool.lazy_batching.program import Kind, Node, Program, RemainingRuns
+from carpool.lazy_batching.program import Node, NodeType, Program, RemainingRuns
 from carpool.lazy_batching.table import Entry
 from tests.carpool.lazy_batching.drive import Drive, program
 
@@ -39,7 +39,7 @@ def test_many_others_make_no_gain_of_a_loss(
 
 def test_who_was_refused_joins_as_soon_as_somebody_leaves() -> None:
     """An encoder of 20 keeps three waiting longer than one gains; not so when two have left."""
-    nodes = [Node([20.0] * 4), Node([1.0, 1.1, 1.2, 1.3], Kind.DECODER)]
+    nodes = [Node([20.0] * 4), Node([1.0, 1.1, 1.2, 1.3], NodeType.DECODER)]
     model = Program("words", nodes)
     jobs = [Job(n, model, 0.0, left=RemainingRuns(1, 40)) for n in range(3)]
     newcomer = Job(3, model, 22.0, left=RemainingRuns(1, 40))
