@@ -120,6 +120,7 @@ class Pool:
         idle_s: an idle connection older than this is not used again. Keep it below the peer's
             own limit, or a request may meet a socket that is just being closed.
         answer_bytes: largest body of an answer that is taken whole.
+        connect_s: how long a connection may take to be made; None: as long as the system tries.
     """
 
     def __init__(
@@ -129,8 +130,10 @@ class Pool:
         max_connections: int = 64,
         idle_s: float = 4.0,
         answer_bytes: int = ANSWER_BYTES,
+        connect_s: float | None = None,
     ) -> None:
         self.address = address
+        self._connect_s = connect_s
         self.answer_bytes = answer_bytes
         self._where = addresses.parse(address)
         self._idle_s = idle_s
@@ -247,14 +250,14 @@ class Pool:
         where = self._where
         try:
             if where.path:
-                _, connection = await loop.create_unix_connection(
-                    lambda: ClientConnection(loop), where.path
-                )
+                made = loop.create_unix_connection(lambda: ClientConnection(loop), where.path)
             else:
-                _, connection = await loop.create_connection(
+                made = loop.create_connection(
                     lambda: ClientConnection(loop), where.host, where.port
                 )
-        except OSError as error:
-            msg = f"cannot connect to {self.address}: {error.strerror or error}"
+            _, connection = await asyncio.wait_for(made, self._connect_s)
+        except OSError as error:  # a TimeoutError is one
+            why = error.strerror or str(error) or f"not within {self._connect_s:g} s"
+            msg = f"cannot connect to {self.address}: {why}"
             raise ConnectionFailed(msg, sent=False) from error
         return connection

@@ -22,12 +22,20 @@ class Replica:
         instance: the instance.
         revision: of the deployment that it was started for.
         answer_bytes: the largest answer that is taken from it whole.
+        connect_s: how long a connection to it may take to be made; None: as the system decides.
     """
 
-    def __init__(self, instance: Instance, revision: int, answer_bytes: int = ANSWER_BYTES) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        revision: int,
+        answer_bytes: int = ANSWER_BYTES,
+        connect_s: float | None = None,
+    ) -> None:
         self.instance = instance
         self.revision = revision
         self._answer_bytes = max(answer_bytes, ANSWER_BYTES)  # its metrics are an answer, too
+        self._connect_s = connect_s
         self.in_flight = 0
         self.draining = False
         self._pool: Pool | None = None
@@ -42,6 +50,7 @@ class Replica:
                 self.instance.address,
                 max_connections=_CONNECTIONS,
                 answer_bytes=self._answer_bytes,
+                connect_s=self._connect_s,
             )
         return self._pool
 

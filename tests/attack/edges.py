@@ -16,7 +16,7 @@ from carpool import address as addresses
 from faas_stack.partition.machine import Capacity
 from faas_stack.provider.local.process_backend import ProcessBackend
 from faas_stack.stack.assemble import BuildContext
-from tests.faas_stack.rig import GRACE_S, IMAGE, provider
+from tests.faas_stack.rig import GRACE_S, IMAGE, MachineStage, provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -30,7 +30,7 @@ _CONTEXT = Path(__file__).parent  # the handler is in its folder `function`
 _HANDLER = f"{sys.executable} -m watchdog_plugin"
 
 
-class SidecarStage:
+class SidecarStage(MachineStage):
     """Instances as they are in a stack: a sidecar that starts a handler."""
 
     @contextlib.asynccontextmanager

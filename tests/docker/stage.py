@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from faas_stack.provider.local.containers.backend import DockerBackend, DockerOptions
-from tests.faas_stack.rig import GRACE_S
+from tests.faas_stack.rig import GRACE_S, MachineStage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DockerStage"]
 
 
-class DockerStage:
+class DockerStage(MachineStage):
     """Instances as containers, of a stack of each story's own.
 
     Args:

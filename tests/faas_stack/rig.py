@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["IMAGE", "INSTANCE", "ProcessStage", "Rig", "Stage", "story"]
+__all__ = ["IMAGE", "INSTANCE", "MachineStage", "ProcessStage", "Rig", "Stage", "story"]
 
 IMAGE = "carpool-test-instance"
 INSTANCE = (sys.executable, str(Path(__file__).parents[1] / "services" / "instance.py"))
@@ -45,8 +45,20 @@ class Stage(Protocol):
         """The open backend, closed and cleared away afterwards."""
         ...
 
+    def orchestrator(self, backend: Any, secrets: SecretStore, **options: Any) -> Any:
+        """What a provider over the open backend is made with."""
+        ...
 
-class ProcessStage:
+
+class MachineStage:
+    """What those have in common that run instances on this machine."""
+
+    def orchestrator(self, backend: Any, secrets: SecretStore, **options: Any) -> LocalOrchestrator:
+        """All functions over a backend."""
+        return LocalOrchestrator(backend, secrets, **options)
+
+
+class ProcessStage(MachineStage):
     """Instances as processes."""
 
     @asynccontextmanager
@@ -154,7 +166,7 @@ async def provider(stage: Stage, folder: Path, **options: Any) -> AsyncIterator[
     of_orchestrator["grace_s"] = of_provider.get("grace_s", Options().grace_s)
     secrets = SecretStore(folder / "secrets")
     async with stage.open(folder, secrets, **options) as backend:
-        orchestrator = LocalOrchestrator(backend, secrets, **of_orchestrator)
+        orchestrator = stage.orchestrator(backend, secrets, **of_orchestrator)
         made = Provider(orchestrator, Options(listen="127.0.0.1:0", **of_provider))
         await made.listen()
         rig = Rig(made, orchestrator, backend, folder)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 import orjson
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
@@ -51,7 +51,7 @@ class ApiServer:
     """A connection to a cluster.
 
     Args:
-        client: of lightkube's making.
+        client: as lightkube's parameters make it.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:
@@ -70,13 +70,15 @@ class ApiServer:
             config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
             chosen = config.get(context)
             assert chosen is not None  # noqa: S101 - no default was given
-            return cls(AsyncClient(chosen, ConnectionParams(timeout=httpx.Timeout(_TIMEOUT_S))))
+            params = ConnectionParams(timeout=httpx.Timeout(_TIMEOUT_S)).httpx_params(chosen)
         except (LightkubeConfigError, OSError, KeyError, ValueError, AssertionError) as error:
             expected = "a kubeconfig file with a cluster and a user"
             hint = f"{error or 'it has none'}; in a pod the service account is used"
             raise ConfigError(
                 [Problem("--kubeconfig", str(kubeconfig or ""), expected, hint)]
             ) from error
+        limits = httpx.Limits(max_connections=None)  # every watch and every log has its own
+        return cls(httpx.AsyncClient(**params, limits=limits))
 
     async def get(self, path: str, accept: str = _JSON) -> Object:
         """One object.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["REASON", "KubernetesFunction"]
 
 REASON = "kubernetes.reason"  # an annotation that status adds: faas-cli describe shows it
+_CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
 _MAX_HELD = 4096  # calls waiting for a replica to become ready
 
 
@@ -70,10 +71,13 @@ class KubernetesFunction(Function):
 
     @property
     def remarks(self) -> Mapping[str, Any]:
-        """Why it is not ready."""
-        if not (reason := self.reason):
-            return {}
-        return {"annotations": {**self.deployment.annotations, REASON: reason}}
+        """Why it is not ready, and how its share of a GPU was rounded."""
+        remarks: dict[str, Any] = {}
+        if reason := self.reason:
+            remarks["annotations"] = {**self.deployment.annotations, REASON: reason}
+        if rounded := self.stored.rounded:
+            remarks["partition"] = rounded
+        return remarks
 
     def update(self, stored: StoredFunction) -> None:
         """Another version of its Deployment."""
@@ -88,7 +92,7 @@ class KubernetesFunction(Function):
         if pod is None:
             pod = self._pods[state.name] = PodInstance(state, self._changed)
             most = self.deployment.options.answer_max_bytes
-            self._replicas[state.name] = Replica(pod, 0, most)
+            self._replicas[state.name] = Replica(pod, 0, most, _CONNECT_S)
         pod.update(state)
         self._replicas[state.name].draining = state.leaving
         self._changed()

@@ -16,6 +16,7 @@ __all__ = [
     "MANAGED",
     "NAMESPACE_SELECTOR",
     "REVISION",
+    "ROUNDED",
     "SELECTOR",
     "object_name",
     "taken_annotations",
@@ -30,6 +31,7 @@ FUNCTION = "faas_function"  # as OpenFaaS labels Deployments and pods
 ID = "com.carpool/id"  # of one Deployment from its creation to its end, updates included
 DOCUMENT = "com.carpool/deployment"
 REVISION = "com.carpool/revision"
+ROUNDED = "com.carpool/rounded"
 _LENGTH = 63  # of a DNS label, which a Service's name has to be
 _HASH = 8
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"

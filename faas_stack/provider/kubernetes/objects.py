@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from faas_stack.partition.resources import Resources
 from faas_stack.provider.container_environment import PORT
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.kubernetes.names import (
@@ -21,12 +22,14 @@ from faas_stack.provider.kubernetes.names import (
     ID,
     MANAGED,
     REVISION,
+    ROUNDED,
     object_name,
     taken_annotations,
     taken_labels,
     token_secret,
 )
 from faas_stack.provider.kubernetes.pod_template import pod_spec
+from faas_stack.provider.kubernetes.quantities import gpu_remark
 from faas_stack.provider.scaler_access import as_run, own_token, takes_part
 from sidecar.options import SCALER_SECRET
 
@@ -52,6 +55,7 @@ class StoredFunction:
         replicas: how many there should be.
         created: when it was deployed first.
         refusal: why Kubernetes makes no pods of it, as a quota or an admission says; or empty.
+        rounded: how its share of a GPU was rounded, if it was.
     """
 
     id: str
@@ -61,6 +65,7 @@ class StoredFunction:
     replicas: int
     created: datetime
     refusal: str = ""
+    rounded: str = ""
 
 
 def manifest(
@@ -89,6 +94,7 @@ def manifest(
         },
         "spec": pod_spec(run, options, token_secret(deployment.service) if scaled else ""),
     }
+    rounded = gpu_remark(Resources.of(run), options)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -96,7 +102,10 @@ def manifest(
             "name": object_name(deployment.service),
             "namespace": deployment.namespace,
             "labels": labels,
-            "annotations": {DOCUMENT: orjson.dumps(document).decode()},
+            "annotations": {
+                DOCUMENT: orjson.dumps(document).decode(),
+                **({ROUNDED: rounded} if rounded else {}),
+            },
         },
         "spec": {
             "replicas": replicas,
@@ -182,4 +191,5 @@ def read_function(stored: Mapping[str, Any]) -> StoredFunction:
             ),
             "",
         ),
+        rounded=metadata["annotations"].get(ROUNDED, ""),
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.kubernetes.options import KubernetesOptions
 
-__all__ = ["gpu_slots", "node_selector", "pod_resources"]
+__all__ = ["gpu_remark", "gpu_slots", "node_selector", "pod_resources"]
 
 _PINNED = "cpu=pinned"
 _MILLI = 1000
@@ -52,6 +52,16 @@ def gpu_slots(each: Resources, options: KubernetesOptions) -> int:
     if each.gpus > 1:
         return each.gpus * options.gpu_slots
     return max(1, math.ceil(each.gpu_percent * options.gpu_slots / 100 - 1e-9))
+
+
+def gpu_remark(each: Resources, options: KubernetesOptions) -> str:
+    """How a share of a GPU was rounded to those that nodes have; empty if it was not."""
+    slots = gpu_slots(each, options)
+    given = 100 * slots / options.gpu_slots
+    if not slots or given <= each.gpus * each.gpu_percent:
+        return ""
+    of = f"{slots} of {options.gpu_slots} shares" if options.gpu_slots > 1 else "a whole one"
+    return f"{each.gpu_percent:g} % of a GPU rounded up to {of} ({options.gpu_resource})"
 
 
 def node_selector(constraints: Iterable[str], problems: Problems) -> dict[str, str]:

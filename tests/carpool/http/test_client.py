@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from carpool.http.client import ConnectionFailed, Pool
 from carpool.http.server import Exchange, serve
-from tests.waiting import wait_until_async
+from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,23 @@ def test_nobody_there_is_an_error() -> None:
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1") as caught:
         asyncio.run(run())
     assert not caught.value.sent
+
+
+def test_who_does_not_answer_at_all_is_not_waited_for() -> None:
+    """As a machine that is gone: no connection is made, and so nothing was sent."""
+
+    async def scene() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            where = full.getsockname()
+            with socket.create_connection(where), socket.socket() as second:
+                second.settimeout(0)
+                second.connect_ex(where)
+                pool = Pool(f"127.0.0.1:{where[1]}", connect_s=0.05)
+                with pytest.raises(ConnectionFailed, match=r"not within 0\.05 s") as caught:
+                    await pool.request("GET", "/", timeout_s=HANG_S)
+                assert not caught.value.sent
+
+    asyncio.run(scene())
 
 
 def test_a_timeout_closes_the_connection() -> None:

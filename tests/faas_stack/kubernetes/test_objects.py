@@ -124,19 +124,21 @@ def test_pinned_cores_are_guaranteed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "slots", "expected"),
+    ("fields", "slots", "expected", "remark"),
     [
-        ({"limits": {"nvidia.com/gpu": "1"}}, 1, "1"),
-        ({"limits": {"nvidia.com/gpu": "2"}}, 10, "20"),
-        ({"labels": {"com.carpool.gpu": "40"}}, 1, "1"),
-        ({"labels": {"com.carpool.gpu": "40"}}, 10, "4"),
-        ({"labels": {"com.carpool.gpu": "41"}}, 10, "5"),
-        ({"labels": {"com.carpool.gpu": "30"}}, 10, "3"),
+        ({"limits": {"nvidia.com/gpu": "1"}}, 1, "1", ""),
+        ({"limits": {"nvidia.com/gpu": "2"}}, 10, "20", ""),
+        ({"labels": {"com.carpool.gpu": "40"}}, 1, "1", "40 % of a GPU rounded up to a whole one"),
+        ({"labels": {"com.carpool.gpu": "40"}}, 10, "4", ""),
+        ({"labels": {"com.carpool.gpu": "41"}}, 10, "5", "rounded up to 5 of 10 shares"),
+        ({"labels": {"com.carpool.gpu": "30"}}, 10, "3", ""),
     ],
 )
-def test_gpus(fields: dict[str, Any], slots: int, expected: str) -> None:
-    """Shares are rounded up to those that nodes offer."""
+def test_gpus(fields: dict[str, Any], slots: int, expected: str, remark: str) -> None:
+    """Shares are rounded up to those that nodes offer, and that is said."""
     options = KubernetesOptions(gpu_resource="nvidia.com/gpu.shared", gpu_slots=slots)
+    rounded = read_function(stored(made(options, **fields))).rounded
+    assert remark in rounded if remark else not rounded
     assert {"nvidia.com/gpu.shared": expected} == container(options, **fields)["resources"][
         "limits"
     ]
