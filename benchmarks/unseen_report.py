@@ -40,7 +40,8 @@ def unseen_report(
             f"`python -m benchmarks operators --unseen`, commit {commit or 'unknown'}, "
             f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured as a "
             "graph of one node, within a minute a model; what the package's profiles know of "
-            "it is not used. Then the model is run. Medians of runs; no point is left out."
+            "it is not used. Then the model is run. Medians of runs, on one thread by its own "
+            "clock; no point is left out."
         ),
         *(["", note] if note else []),
         "",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, Array]
     Run = Callable[[ModelProto], Arrays]
 
-__all__ = ["feeds", "known_from_shapes", "random_array", "shape_values", "single_node"]
+__all__ = ["feeds", "known_from_shapes", "random_array", "results", "shape_values", "single_node"]
 
 _DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bool": "bool"}
 _DTYPES |= {
@@ -108,6 +108,15 @@ def shape_values(
         model, node=nodes, input=[], output=outputs, initializer=[*kept, *shapes], value_info=[]
     )
     return found | run(part)
+
+
+def results(node: NodeProto, case: Case) -> Arrays:
+    """Arrays for the outputs of a node."""
+    names = [name for name in node.output if name]
+    return {
+        name: np.zeros(form.shape, _dtype(form))
+        for name, form in zip(names, case.outputs, strict=True)
+    }
 
 
 def known_from_shapes(model: ModelProto) -> set[str]:

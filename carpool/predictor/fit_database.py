@@ -98,7 +98,7 @@ def read_model(
     here = origin == target
     groups = Groups(graph)
     fit = _complete(fit, groups, path).on_machine(overheads, {row.setting.batch for row in rows})
-    own = composed(groups, rows) | (known if here else {})
+    own = composed(graph, rows) | (known if here else {})
     measured = {unit.threads for unit in fit.units} if here else overheads
     rest = (None if here else known, frozenset(measured), runs, load_s, memory_mb)
     slower, quicker = _ways(graph, own)

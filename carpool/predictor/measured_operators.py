@@ -38,12 +38,12 @@ def write_alone(
     place = origin[:2]
     with opened(path, write=True) as connection:
         connection.executemany(
-            "INSERT OR REPLACE INTO alone VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO measured_alone VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
-                (new_case_id(connection, row.case, batch), *place, batch, threads, *times)
+                (new_case_id(connection, row.case, batch), *place, batch, threads, *time)
                 for row in rows
                 for batch, threads, _ in [row.setting]
-                for times in [(_ns(row.warm_s), _ns(row.cold_s))]
+                for time in [(row.moved_mb, _ns(row.seconds))]
             ],
         )
         connection.executemany(
@@ -59,25 +59,25 @@ def read_alone(
     connection: sqlite3.Connection, origin: Origin, cases: Mapping[Case, int]
 ) -> Iterator[Alone]:
     """What is known of cases, each with its batch size."""
-    if not has_table(connection, "alone"):
+    if not has_table(connection, "measured_alone"):
         return
     query = (
-        "SELECT threads, warm_ns, cold_ns FROM alone"
+        "SELECT threads, moved_mb, median_ns FROM measured_alone"
         ' WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
     )
     for case, batch in cases.items():
         number = case_id(connection, case, batch)
         if number is not None:
-            for threads, *times in connection.execute(query, (number, *origin[:2], batch)):
-                warm_s, cold_s = (ns / _NS_PER_S for ns in times)
-                yield Alone(case, Setting(batch, threads), warm_s, cold_s)
+            rows = connection.execute(query, (number, *origin[:2], batch))
+            for threads, moved_mb, ns in rows:
+                yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
 
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:
     """Batch sizes at which anything was measured alone."""
-    if not has_table(connection, "alone"):
+    if not has_table(connection, "measured_alone"):
         return []
-    query = "SELECT DISTINCT batch FROM alone WHERE (hardware, runtime) = (?, ?)"
+    query = "SELECT DISTINCT batch FROM measured_alone WHERE (hardware, runtime) = (?, ?)"
     return [batch for (batch,) in connection.execute(query, origin[:2])]
 
 

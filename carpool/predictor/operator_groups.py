@@ -90,13 +90,9 @@ class Groups:
         slope = (moved[1] - moved[0]) / (probes[1] - probes[0]) if len(probes) > 1 else 0.0
         self._traffic = (moved[0] - slope * probes[0], slope)
 
-    def cold_share(self, batch: int) -> float:
-        """How much of its weights a run finds no longer in a cache."""
-        return cold_share(self._traffic[0] + self._traffic[1] * batch)
-
     def seconds(self, fit: Fit, unit: ThreadsAndGpu, batch: int) -> list[Array]:
         """Seconds of the operators of each group; a microsecond each where no law tells them."""
-        cold = self.cold_share(batch)
+        cold = cold_share(self._traffic[0] + self._traffic[1] * batch)
         found = []
         for group in self.all:
             sizes = group.base + group.each * batch

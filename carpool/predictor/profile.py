@@ -68,14 +68,14 @@ class Alone(NamedTuple):
     Attributes:
         case: Kind, attributes, shapes.
         setting: Batch, threads, GPU.
-        warm_s: Median seconds, its weights in a cache.
-        cold_s: Likewise, its weights in memory.
+        moved_mb: What was moved through the caches before each run, as the rest of a model does.
+        seconds: The median.
     """
 
     case: Case
     setting: Setting
-    warm_s: float
-    cold_s: float
+    moved_mb: int
+    seconds: float
 
 
 class Overhead(NamedTuple):

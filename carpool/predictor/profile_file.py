@@ -48,10 +48,10 @@ CREATE TABLE IF NOT EXISTS operators (
 CREATE TABLE IF NOT EXISTS fits (
     hardware TEXT NOT NULL, runtime TEXT NOT NULL, device TEXT NOT NULL, models INTEGER NOT NULL,
     document TEXT NOT NULL, PRIMARY KEY (hardware, runtime, device)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS alone (
+CREATE TABLE IF NOT EXISTS measured_alone (
     "case" INTEGER NOT NULL, hardware TEXT NOT NULL, runtime TEXT NOT NULL, batch INTEGER NOT NULL,
-    threads INTEGER NOT NULL, warm_ns INTEGER NOT NULL, cold_ns INTEGER NOT NULL,
-    PRIMARY KEY ("case", hardware, runtime, batch, threads)) WITHOUT ROWID;
+    threads INTEGER NOT NULL, moved_mb INTEGER NOT NULL, median_ns INTEGER NOT NULL,
+    PRIMARY KEY ("case", hardware, runtime, batch, threads, moved_mb)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS overheads (
     hardware TEXT NOT NULL, runtime TEXT NOT NULL, threads INTEGER NOT NULL,
     per_run_ns REAL NOT NULL, per_operator_ns REAL NOT NULL,

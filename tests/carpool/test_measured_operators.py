@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carpool.predictor.composition import composed
+from carpool.predictor.composition import Footprint, composed
 from carpool.predictor.fit import Fit, ThreadsAndGpu
 from carpool.predictor.fit_database import read_model, write_fit
 from carpool.predictor.graph import Graph, Operator
@@ -17,7 +17,6 @@ from carpool.predictor.graph_json import from_json, known_graph, to_json, write_
 from carpool.predictor.intervals import MEASURED
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
-from carpool.predictor.operator_groups import Groups
 from carpool.predictor.profile import Alone, Origin, Overhead, Setting
 from carpool.predictor.profile_database import write_profile
 from carpool.predictor.profile_file import opened
@@ -45,7 +44,7 @@ def database(tmp_path: Path) -> Path:
 
 def _alone(net: Graph, threads: int = 1) -> list[Alone]:
     return [
-        Alone(case, Setting(batch, threads), seconds, seconds)
+        Alone(case, Setting(batch, threads), 0, seconds)
         for batch in BATCHES
         for operator in net.operators
         for case in [operator.at(batch)]
@@ -70,14 +69,14 @@ def test_what_was_measured_alone_is_read_again(database: Path) -> None:
         assert overheads == read_overheads(connection, HERE)
         assert not list(read_alone(connection, ORIGIN, cases))
     for row, again in zip(rows, found, strict=True):
-        assert row[:2] == again[:2]
-        assert pytest.approx(row.warm_s, abs=1e-9) == again.warm_s
+        assert row[:3] == again[:3]
+        assert pytest.approx(row.seconds, abs=1e-9) == again.seconds
 
 
 def test_a_database_of_an_earlier_version_knows_nothing_alone(database: Path) -> None:
     """Its tables are fewer, and it is read all the same."""
     with sqlite3.connect(database) as connection:
-        for table in ("alone", "overheads", "graphs"):
+        for table in ("measured_alone", "overheads", "graphs"):
             connection.execute(f"DROP TABLE {table}")
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert model.predict(4, 1, 0) is not None
@@ -131,13 +130,14 @@ def test_threads_that_no_profile_has_are_known_where_they_were_measured(database
     assert pytest.approx(_slow_s(NET, 4, 4), rel=0.02) == model.predict(4, 4, 0)
 
 
-def test_cold_weights_count_by_what_a_run_moves() -> None:
-    """A small model finds its weights in a cache, a large one in memory."""
-    unit = ThreadsAndGpu(1)
-    for net, expected in ((graph([10, 10]), 1.0), (graph([4000, 4000]), 3.0)):
-        case = net.operators[0].at(1)
-        times = composed(Groups(net), [Alone(case, Setting(1, 1), 1.0, 3.0)])
-        assert pytest.approx(expected) == times[case, unit]
+def test_a_time_counts_if_as_much_was_moved_as_a_run_moves() -> None:
+    """The weights of the others, and the largest results: in between, caches forget."""
+    unit, alone, beside = ThreadsAndGpu(1), graph([500, 500]), graph([500, 500, 2000, 2000])
+    case = alone.operators[0].at(1)
+    assert [0, 16] == [Footprint(net).moved_mb(case, 1) for net in (alone, beside)]
+    rows = [Alone(case, Setting(1, 1), moved_mb, 1.0 + moved_mb) for moved_mb in (0, 1, 16)]
+    assert {(case, unit): 1.0} == composed(alone, rows)
+    assert {(case, unit): 17.0} == composed(beside, rows)
 
 
 def test_kinds_that_nobody_knows_are_refused_by_name() -> None:
@@ -168,7 +168,7 @@ def test_of_two_ways_the_slower_one_is_predicted(database: Path) -> None:
     net = Graph("branching", [branch, *NET.operators[1:]])
     for slower in (0, 1):
         ways = [
-            Alone(way.at(4), Setting(4, 1), seconds, seconds)
+            Alone(way.at(4), Setting(4, 1), 0, seconds)
             for at, way in enumerate(branch.ways)
             for seconds in [0.5 if at == slower else 0.1]
         ]

@@ -181,8 +181,11 @@ def test_what_was_measured_is_told_even_if_it_cannot_be_kept(
     assert "net" not in {each.model for each in read_profiles(database)}
 
 
-def test_the_package_brings_a_database(tmp_path: Path, capsys: Captured) -> None:
+def test_the_package_brings_a_database(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A prediction needs nothing but the model."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     model = _dense(tmp_path / "net.onnx")
     assert 0 == main(["predict", str(model), "--batch", "1,16"])
     assert "net: sum over 1 operators" in capsys.readouterr().out

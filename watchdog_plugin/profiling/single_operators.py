@@ -1,29 +1,31 @@
 """Measures operators alone, as graphs of one node, and what a run costs besides its operators.
 
-A model is never run: each of its distinct operators is, with weights of its own. Inputs are written
-just before they are read, as in a model. Weights are found in a cache, or, for the times called
-cold, no longer: a large array is written to before each such run.
+A model is never run: each of its distinct operators is, with weights of its own. Before each run as
+much is moved through the caches as a run of the model moves, so that weights are found where they
+are then; what the operator takes and gives is touched last, as operators before it do.
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from statistics import median, median_grouped
+from statistics import median_grouped
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from carpool.onnx_graph.single_node import feeds, shape_values, single_node
+from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
+from carpool.predictor.composition import MOST_MB, Footprint
+from carpool.predictor.features import sized
 from carpool.predictor.profile import Alone, Overhead
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.neighbours import Neighbours
 from watchdog_plugin.profiling.session import ProfiledSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from onnx import ModelProto
 
@@ -35,16 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "measure_alone", "measure_overhead"]
 
 _WARM_UPS = 2
-_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # of one size, with weights in a cache
-_COLD_RUNS, _COLD_BYTES = 5, 1 << 16  # smaller weights are soon back in a cache
-_TRIES, _DISTURBED = 3, 0.02  # times as many runs, if others take more than this share
+_VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # of one size
+_MOVED_RUNS = 4  # where megabytes are moved before each
+_TRIES, _DISTURBED = 2, 0.02  # times as many runs, if others take more than this share
 _BLOCK_S = 0.001  # the kernel's accounts are read that often
 _CLOCK_US = 1.0  # operators are reported in whole microseconds
 _US_PER_S = 1e6
-_CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-_CACHE_BYTES, _MOST_BYTES = 32 << 20, 64 << 20
 _NOWHERE = Path()
-_CHAINS, _CHAIN_RUNS = (4, 132), 40
+_CHAINS, _CHAIN_RUNS = (4, 132), 200
 
 
 class Wanted(NamedTuple):
@@ -66,16 +66,13 @@ def measure_alone(
 
     Those that the runtime does not run alone are left out.
     """
-    end_s, evict = time.monotonic() + budget_s, _Eviction()
-    values: dict[int, dict[str, Array]] = {}
-    for batch in sorted({setting.batch for each in wanted for setting in each.settings}):
-        values[batch] = _shape_values(best, batch)
+    end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
     for done, each in enumerate(wanted):
         if time.monotonic() > end_s:
             say(f"the budget of {budget_s:g} s is spent: {len(wanted) - done} operators remain")
             return
         for operator in best.graph.operators[each.position].ways:
-            yield from _Operator(best, each, operator, values, evict).measured(end_s)
+            yield from _Operator(best, each, operator, here).measured(end_s)
 
 
 def measure_overhead(threads: int) -> Overhead:
@@ -86,25 +83,38 @@ def measure_overhead(threads: int) -> Overhead:
 
 
 def _beyond_s(count: int, threads: int) -> float:
-    model = _chain(count).SerializeToString()
-    inputs = {"t0": np.ones((1, 16), np.float32)}
+    model, inputs = _chain(count)
     whole = ProfiledSession(model, _NOWHERE, threads, operators=False, optimise=False)
-    parts = ProfiledSession(model, _NOWHERE, threads, operators=True, optimise=False)
     runs_s = [whole.run_s(inputs) for _ in range(_CHAIN_RUNS)]
+    return _quicker_half_s(runs_s) - count * _each_s(count, threads)
+
+
+def _each_s(count: int, threads: int) -> float:
+    """What each operator of a chain takes, as the runtime tells it."""
+    model, inputs = _chain(count)
+    parts = ProfiledSession(model, _NOWHERE, threads, operators=True, optimise=False)
     for _ in range(_CHAIN_RUNS):
         parts.run_s(inputs)
     spent_s = [sum(operator.seconds for operator in run) for run in parts.operator_times()]
-    return median(runs_s[_WARM_UPS:]) - median(spent_s[_WARM_UPS:])
+    return _quicker_half_s(spent_s) / count
 
 
-def _chain(count: int) -> ModelProto:
+def _quicker_half_s(times: Sequence[float]) -> float:
+    """The mean of the quicker half: others only prolong, and a mean is finer than the clock."""
+    quicker = sorted(times)[: len(times) // 2]
+    return sum(quicker) / len(quicker)
+
+
+def _chain(count: int) -> tuple[bytes, dict[str, Array]]:
+    """A model of operators that compute next to nothing, one after the other, and its input."""
     nodes = [helper.make_node("Neg", [f"t{at}"], [f"t{at + 1}"]) for at in range(count)]
     first, last = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16])]
         for name in ("t0", f"t{count}")
     )
     graph = helper.make_graph(nodes, "chain", first, last)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model.SerializeToString(), {"t0": np.ones((1, 16), np.float32)}
 
 
 def _shape_values(best: Optimised, batch: int) -> dict[str, Array]:
@@ -120,44 +130,48 @@ def _run_once(model: ModelProto) -> dict[str, Array]:
     return dict(zip(names, session.run(None, {}), strict=True))
 
 
-class _Eviction:
-    """Drives everything out of the caches but what is touched last."""
+class _Here:
+    """What measurements of a model's operators share.
 
-    def __init__(self) -> None:
-        try:
-            size_bytes = int(_CACHE.read_text(encoding="ascii").rstrip("K\n")) << 10
-        except (OSError, ValueError):
-            size_bytes = _CACHE_BYTES
-        self._block = np.zeros(min(_MOST_BYTES, size_bytes + (size_bytes >> 1)) // 8)
+    Attributes:
+        values: By batch size, of tensors that follow from shapes.
+        footprint: What runs of the model move.
+        apart_s: By threads, how much longer an operator takes alone than among others.
+        view_s: Likewise, what an operator takes that computes and moves nothing.
+    """
 
-    def __call__(self, inputs: Mapping[str, Array]) -> None:
-        self._block += 1.0
-        for array in inputs.values():
+    def __init__(self, best: Optimised, wanted: Sequence[Wanted]) -> None:
+        settings = {setting for each in wanted for setting in each.settings}
+        threads = {setting.threads for setting in settings}
+        self.values = {batch: _shape_values(best, batch) for batch in {s.batch for s in settings}}
+        self.footprint = Footprint(best.graph)
+        self.view_s = {count: _each_s(_CHAINS[1], count) for count in threads}
+        self.apart_s = {
+            count: max(0.0, _each_s(1, count) - self.view_s[count]) for count in threads
+        }
+        self._blocks = np.zeros((2, (MOST_MB << 20) // 16))
+
+    def move(self, moved_mb: int, arrays: Sequence[Array]) -> None:
+        """Move so much, and then touch what an operator finds warm."""
+        half = (moved_mb << 20) // 16
+        np.copyto(self._blocks[0, :half], self._blocks[1, :half])
+        for array in arrays:
             np.copyto(array, array.copy())
 
 
 class _Operator:
     """One operator, at all its settings."""
 
-    def __init__(
-        self,
-        best: Optimised,
-        wanted: Wanted,
-        operator: Operator,
-        values: Mapping[int, dict[str, Array]],
-        evict: _Eviction,
-    ) -> None:
+    def __init__(self, best: Optimised, wanted: Wanted, operator: Operator, here: _Here) -> None:
         self._node = best.model.graph.node[wanted.position]
-        self._operator = operator
-        self._settings, self._values, self._evict = wanted.settings, values, evict
+        self._operator, self._settings, self._here = operator, wanted.settings, here
         self._model = single_node(best.model, self._node, self._case(wanted.settings[0]))
-        weights = (
-            form.size_bytes for form in self._case(wanted.settings[0]).inputs if form.constant
-        )
-        self._is_cold = sum(weights) >= _COLD_BYTES
 
     def measured(self, end_s: float) -> Iterator[Alone]:
         """Its times; none of what the runtime refuses."""
+        if sized(self._case(self._settings[0])).family == "view":  # alone, it would be a copy
+            yield from (self._row(s, self._here.view_s[s.threads]) for s in self._settings)
+            return
         data = self._model.SerializeToString()
         for threads in sorted({setting.threads for setting in self._settings}):
             some = [setting for setting in self._settings if setting.threads == threads]
@@ -170,26 +184,35 @@ class _Operator:
         self, data: bytes, threads: int, settings: Sequence[Setting], end_s: float
     ) -> Iterator[Alone]:
         session = ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False)
-        visits: list[tuple[Setting, tuple[list[int], list[int]]]] = []
+        visits: list[tuple[Setting, list[int]]] = []
         for setting in settings:
             if visits and time.monotonic() > end_s:
                 break
-            inputs = feeds(self._node, self._case(setting), self._values[setting.batch])
-            visits.append((setting, self._visit(session, inputs)))
+            visits.append((setting, self._visit(session, setting)))
         times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
-        for setting, (warm, cold) in visits:
-            warm_s, cold_s = (_median_s([times[run] for run in runs]) for runs in (warm, cold))
-            yield Alone(self._case(setting), setting, warm_s, max(warm_s, cold_s))
+        for setting, runs in visits:
+            if threads == 1:  # what it waited for a core is no time of the operator's
+                times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
+            alone_s = _median_s([times[run] for run in runs])
+            yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
 
-    def _visit(
-        self, session: ProfiledSession, inputs: dict[str, Array]
-    ) -> tuple[list[int], list[int]]:
-        """Which of the session's runs count: with weights in a cache, and with cold ones."""
-        last_s = [session.run_s(inputs) for _ in range(_WARM_UPS)][-1]
-        runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
-        calm = _Calm(session, inputs)
-        warm = calm.runs(runs, lambda: None)
-        return warm, calm.runs(_COLD_RUNS, lambda: self._evict(inputs)) if self._is_cold else warm
+    def _visit(self, session: ProfiledSession, setting: Setting) -> list[int]:
+        """Which of the session's runs count."""
+        case, batch = self._case(setting), setting.batch
+        inputs = feeds(self._node, case, self._here.values[batch])
+        outputs = results(self._node, case)
+        session.bind(inputs, outputs)
+        last_s = [session.run_bound_s() for _ in range(_WARM_UPS)][-1]
+        moved_mb = self._here.footprint.moved_mb(case, batch)
+        if not moved_mb:
+            runs = int(min(_MOST_RUNS, max(_LEAST_RUNS, _VISIT_S / last_s)))
+            return _Calm(session, lambda: None).runs(runs)
+        arrays = [*inputs.values(), *outputs.values()]
+        return _Calm(session, lambda: self._here.move(moved_mb, arrays)).runs(_MOVED_RUNS)
+
+    def _row(self, setting: Setting, seconds: float) -> Alone:
+        case = self._case(setting)
+        return Alone(case, setting, self._here.footprint.moved_mb(case, setting.batch), seconds)
 
     def _case(self, setting: Setting) -> Case:
         return self._operator.at(setting.batch)
@@ -198,31 +221,33 @@ class _Operator:
 class _Calm:
     """Runs of a session that other programs leave alone, as far as they do, by their numbers."""
 
-    def __init__(self, session: ProfiledSession, inputs: dict[str, Array]) -> None:
-        self._session, self._inputs, self._neighbours = session, inputs, Neighbours()
+    def __init__(self, session: ProfiledSession, before: Callable[[], None]) -> None:
+        self._session, self._before, self._neighbours = session, before, Neighbours()
 
-    def runs(self, count: int, before: Callable[[], None]) -> list[int]:
-        """So many that were not disturbed; of a few times as many, those disturbed least."""
+    def runs(self, count: int) -> list[int]:
+        """So many that were not disturbed; of twice as many, those disturbed least."""
         found: list[tuple[float, int]] = []
         calm = 0
         while calm < count and len(found) < _TRIES * count:
-            share, numbers = self._block(count - calm, before)
+            share, numbers = self._block(count - calm)
             found += [(share, number) for number in numbers]
             calm += len(numbers) if share <= _DISTURBED else 0
         return [number for _, number in sorted(found)[: max(calm, _LEAST_RUNS)]]
 
-    def _block(self, most: int, before: Callable[[], None]) -> tuple[float, range]:
+    def _block(self, most: int) -> tuple[float, range]:
         """The share that others took of a millisecond or one run, and the runs that it had.
 
         Not of each run, as reading the kernel's accounts cools caches.
         """
-        first, queued_s = self._session.runs, self._neighbours.queued_s()
+        self._before()
+        first, queued_s = len(self._session.cpu_s), self._neighbours.queued_s()
         began = time.monotonic()
-        while self._session.runs < first + most and time.monotonic() < began + _BLOCK_S:
-            before()
-            self._session.run_s(self._inputs)
+        self._session.run_bound_s()
+        while len(self._session.cpu_s) < first + most and time.monotonic() < began + _BLOCK_S:
+            self._before()
+            self._session.run_bound_s()
         share = (self._neighbours.queued_s() - queued_s) / (time.monotonic() - began)
-        return share, range(first, self._session.runs)
+        return share, range(first, len(self._session.cpu_s))
 
 
 def _median_s(times: Sequence[float]) -> float:
