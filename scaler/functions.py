@@ -130,7 +130,7 @@ class Functions:
             return SyncAnswer(
                 interval_s,
                 report.revision,
-                conditions=controller.interference.unwell,
+                conditions=controller.interference.conditions,
                 soonest_s=soonest_s,
             )
         return SyncAnswer(
@@ -138,7 +138,7 @@ class Functions:
             config.revision,
             config.plan,
             config.instances,
-            controller.interference.unwell,
+            controller.interference.conditions,
             soonest_s,
         )
 

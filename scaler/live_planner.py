@@ -20,7 +20,7 @@ from scaler.control.planning_result import FunctionResult
 from scaler.control.stabilization import Limits
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
-from scaler.policies.infaas.node_rules import crowded, unwell
+from scaler.policies.infaas.node_rules import instance_advice, server_advice
 from scaler.policy_choice import chosen_policy
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Planner:
                     f"its policy {policy} fails: {fault}" if fault else "",
                     planning.unplaced.get(load.name, 0.0),
                 )
-        self.advice = [*crowded(room), *unwell(_by_hardware(controllers.values()))]
+        self.advice = [*server_advice(room), *instance_advice(_by_hardware(controllers.values()))]
         self._cast_shadow(tuple(loads.values()), now_s)
         return outcomes
 

@@ -92,7 +92,7 @@ class SendingApplication:
         sidecar.waiting += 1
         if not sidecar.free:
             due = request.deadline
-            leaves = sidecar.crowded(now)
+            leaves = sidecar.may_leave_queued(now)
         else:
             due = min(request.depart, request.deadline)
             leaves = due <= now or sidecar.waiting >= sidecar.least

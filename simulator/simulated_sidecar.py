@@ -170,7 +170,7 @@ class SimulatedSidecar:
             if due < self.wakes_at:
                 self.wake(due)
 
-    def crowded(self, now: float) -> bool:
+    def may_leave_queued(self, now: float) -> bool:
         """A request waits, and no instance is free: whether a batch may leave all the same."""
         if not self.least:
             self.urgent(now + self.skipped_s)

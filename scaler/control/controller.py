@@ -214,7 +214,7 @@ class Controller:
         self.notes = [
             *self._wrong,
             *self._reconciler.notes,
-            *self._disagreements.said(self._deployed, ready, now_s),
+            *self._disagreements.warnings(self._deployed, ready, now_s),
             *filter(None, [self.failure, self.timing.correction.alarm()]),
         ]
         self.decisions.note(self.notes, wall_s)

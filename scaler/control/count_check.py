@@ -67,7 +67,7 @@ class CountCheck:
         _forget(self._theirs, now_s - _WINDOW_S - _LAG_S)
         _forget(self._ours, self._theirs[0].at_s - _LAG_S)
 
-    def said(self, now_s: float) -> list[str]:
+    def warnings(self, now_s: float) -> list[str]:
         """The disagreement in a sentence, if there is one."""
         if self._missing:
             return self._said_of_none(self._missing, now_s)

@@ -36,7 +36,7 @@ class Disagreements:
         """
         self._recounts.setdefault(source, CountCheck(source)).note(theirs, ours, now_s, age_s)
 
-    def said(
+    def warnings(
         self, deployed: Mapping[str, Status], ready: Mapping[str, Sequence[str]], now_s: float
     ) -> list[str]:
         """What there is to say, in sentences.
@@ -52,7 +52,7 @@ class Disagreements:
             for name, status in sorted(deployed.items())
             if status.available != len(ready.get(name, ()))
         ]
-        counts = [text for recount in self._recounts.values() for text in recount.said(now_s)]
+        counts = [text for recount in self._recounts.values() for text in recount.warnings(now_s)]
         if not differ:
             self._since_s = None
             return counts

@@ -99,7 +99,7 @@ class InterferenceMonitor:
         return said
 
     @property
-    def unwell(self) -> dict[str, str]:
+    def conditions(self) -> dict[str, str]:
         """The instances that are not Active, and how they are."""
         return {
             address: state.state.value

@@ -111,7 +111,7 @@ class Reconciler:
     def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
         """The gateway has ``refused`` an action, or could not be reached."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
-        state.wrong(f"{action} failed: {reason}", now_s)
+        state.failed(f"{action} failed: {reason}", now_s)
         state.refusals += refused
         state.cautious |= refused
 
@@ -134,7 +134,7 @@ class Reconciler:
             try:
                 action = self._due(state, status, instance_class, count, observed, now_s)
             except ConfigError as error:
-                state.wrong(str(error), now_s)
+                state.failed(str(error), now_s)
                 continue
             if action:
                 actions.append(action)
@@ -160,7 +160,7 @@ class Reconciler:
             return Action("update", instance_class.name, name, document=document)
         most = status.replicas + 1 if state.cautious else state.most
         asked = min(count, most) if not state.given_up else status.replicas
-        if status.replicas < asked and not state.pends(int(asked), now_s):
+        if status.replicas < asked and not state.is_pending(int(asked), now_s):
             return Action("scale", instance_class.name, name, replicas=int(asked))
         return None
 
@@ -176,13 +176,13 @@ class Reconciler:
         for name in classes:
             state, ready = self._classes[name], observed.ready.get(name, 0)
             if ready >= wanted.get(name, 0):
-                state.well(now_s)
+                state.succeeded(now_s)
                 continue
             missing = True
             state.lacking_s = now_s if state.lacking_s is None else state.lacking_s
             if now_s >= state.lacking_s + self._patience_s and name in observed.deployed:
                 lack = f"{wanted[name] - ready} of {wanted[name]} instances are not ready"
-                state.wrong(f"{lack} after {self._patience_s:g} s", now_s)
+                state.failed(f"{lack} after {self._patience_s:g} s", now_s)
                 state.given_up, state.lacking_s = not state.given_up, now_s
         return missing
 
@@ -204,7 +204,7 @@ class Reconciler:
             for name, status in observed.deployed.items()
             if now_s >= self._classes[name].free_s
             and (action := self._reduction(name, status, classes, wanted))
-            and not self._classes[name].pends(action.replicas, now_s)
+            and not self._classes[name].is_pending(action.replicas, now_s)
         ]
         if self.awaited and surplus and (room := self._room_made(surplus[0], observed, now_s)):
             actions.append(room)

@@ -51,17 +51,17 @@ class RequestedReplicas:
     trouble: str = ""
     trouble_s: float = -math.inf
 
-    def pends(self, count: int, now_s: float) -> bool:
+    def is_pending(self, count: int, now_s: float) -> bool:
         """Whether so many were asked for, and the gateway may still be at it."""
         return self.asked == count and not self.seen and now_s <= self.asked_s + _ANSWER_S
 
-    def wrong(self, text: str, now_s: float) -> None:
+    def failed(self, text: str, now_s: float) -> None:
         """Something went wrong: wait, longer each time."""
         self.trouble, self.trouble_s = text, now_s
         self.free_s = now_s + self.pause_s
         self.pause_s = min(2 * self.pause_s, _PAUSE_MAX_S)
 
-    def well(self, now_s: float) -> None:
+    def succeeded(self, now_s: float) -> None:
         """All is as it should be; an autoscaler that fights for a count repeats it."""
         self.lacking_s, self.given_up, self.cautious = None, False, False
         if now_s >= self.trouble_s + _CALM_S:
@@ -73,11 +73,11 @@ class RequestedReplicas:
             self.seen = self.seen or self.asked is not None
         elif self.seen:
             text = f"something else has set {status.name} to {status.replicas} replicas"
-            self.wrong(f"{text} instead of {self.asked}; is an autoscaler at work?", now_s)
+            self.failed(f"{text} instead of {self.asked}; is an autoscaler at work?", now_s)
             self.asked, self.seen = None, False
         elif now_s > self.asked_s + _ANSWER_S:
             limit = f"the gateway set {status.name} to {status.replicas} replicas"
-            self.wrong(f"{limit} when asked for {self.asked}", now_s)
+            self.failed(f"{limit} when asked for {self.asked}", now_s)
             if 0 < status.replicas < self.asked:
                 self.most = status.replicas
             self.asked = None

@@ -64,7 +64,7 @@ class Documents:
             "exec": {name: list(line) for name, line in reports.lines.items()},
             "remarks": controller.remarks,
             "reasons": reports.reasons(),
-            "conditions": controller.interference.unwell,
+            "conditions": controller.interference.conditions,
             "decisions": list(controller.decisions),
         }
 

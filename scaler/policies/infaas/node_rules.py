@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from carpool.scaling import ClusterView
 
-__all__ = ["crowded", "unwell"]
+__all__ = ["instance_advice", "server_advice"]
 
 _MUCH = 0.8
 
 
-def crowded(cluster: ClusterView | None) -> list[str]:
+def server_advice(cluster: ClusterView | None) -> list[str]:
     """The first rule; nothing where the servers are not known."""
     if cluster is None or not cluster.nodes:
         return []
@@ -42,7 +42,7 @@ def crowded(cluster: ClusterView | None) -> list[str]:
     return advice
 
 
-def unwell(states: Mapping[str, Counter[str]]) -> list[str]:
+def instance_advice(states: Mapping[str, Counter[str]]) -> list[str]:
     """The second and third rule.
 
     Args:

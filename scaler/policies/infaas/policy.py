@@ -25,7 +25,7 @@ from carpool.latency.variant_set import VariantSet
 from scaler.planning.recent import Recent, Same
 from scaler.policies.infaas.demand import Rates
 from scaler.policies.infaas.greedy import greedy
-from scaler.policies.infaas.node_rules import crowded
+from scaler.policies.infaas.node_rules import server_advice
 from scaler.policies.infaas.offers import Offers, single_offers
 from scaler.policies.infaas.program import available, program
 from scaler.policies.infaas.published import SLACK, published
@@ -111,7 +111,7 @@ class Infaas:
     ) -> Mapping[str, Proposal]:
         """As `ScalePolicy.propose`."""
         proposals = {load.name: self._proposal(load, cluster) for load in loads}
-        advice = crowded(cluster)
+        advice = server_advice(cluster)
         if not advice:
             return proposals
         return {

@@ -55,14 +55,14 @@ def test_two_seconds_at_its_saturation_make_an_instance_overloaded() -> None:
     watch.second()
     assert [] == watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
     said = watch.second(a=(5, 38, 0.45), b=(1, 1, 0.02))
-    assert {"a": "overloaded"} == watch.interference.unwell
+    assert {"a": "overloaded"} == watch.interference.conditions
     assert "small-b8 at a is overloaded" in said[0]
     for _ in range(4):
         watch.second(a=(5, 33, 0.45))  # 87 % is less than 95 %, and more than 80 %
-    assert {"a": "overloaded"} == watch.interference.unwell
+    assert {"a": "overloaded"} == watch.interference.conditions
     watch.second(a=(2, 10, 0.2))
     assert "that is over" in watch.second(a=(2, 10, 0.2))[0]
-    assert {} == watch.interference.unwell
+    assert {} == watch.interference.conditions
 
 
 def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
@@ -70,7 +70,7 @@ def test_a_slow_instance_is_interfered_with_and_others_take_its_load() -> None:
     watch, said = Watch("a", "b"), [""]
     for _ in range(2):
         said = watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
-    assert {"a": "interfered"} == watch.interference.unwell
+    assert {"a": "interfered"} == watch.interference.conditions
     assert "Others of its class take its load." in said[0]
     assert {"small-b8": 2} == watch.interference.more({"small-b8": 2}, None)
 
@@ -86,10 +86,10 @@ def test_without_another_that_is_well_a_place_is_asked_for() -> None:
     watch.ready = {"small-b8": ("a", "b")}
     for _ in range(8):
         watch.second(b=(2, 2, 0.05))
-    assert {"a": "interfered"} == watch.interference.unwell, "it rests before it is tried again"
+    assert {"a": "interfered"} == watch.interference.conditions, "it rests before it is tried again"
     for _ in range(8):
         watch.second(b=(2, 2, 0.05))
-    assert {} == watch.interference.unwell
+    assert {} == watch.interference.conditions
     assert {"small-b8": 2} == watch.interference.more({"small-b8": 1}, None)
     for _ in range(40):
         watch.second(a=(2, 2, 0.05), b=(2, 2, 0.05))
@@ -101,7 +101,7 @@ def test_quick_models_are_not_called_slow_for_their_way() -> None:
     watch = Watch("a")
     for _ in range(4):
         watch.second(a=(2, 2, 0.05))
-    assert {} == watch.interference.unwell
+    assert {} == watch.interference.conditions
 
 
 def test_an_instance_that_is_gone_is_forgotten() -> None:
@@ -111,7 +111,7 @@ def test_an_instance_that_is_gone_is_forgotten() -> None:
         watch.second(a=(2, 2, 0.09), b=(2, 2, 0.05))
     watch.ready = {"small-b8": ("b",)}
     watch.second(b=(2, 2, 0.05))
-    assert {} == watch.interference.unwell
+    assert {} == watch.interference.conditions
 
 
 def test_demands_are_loads_of_their_own() -> None:
