@@ -142,6 +142,15 @@ class FunctionSettings:
         "How a batch runs: `graph`, the model as a whole, or `lazy`, stage by stage.",
     )
 
+    wire: str = setting(
+        "wire",
+        setting_types.choice("carpool", "v1"),
+        "carpool",
+        "What a batch is sent as: `carpool`, the [wire format](wire.md) of Carpool's handlers, or "
+        "`v1`, one request with the `instances` of all to a [server that you "
+        "have](sidecar.md#a-server-that-you-have).",
+    )
+
     def __post_init__(self) -> None:
         """Check ranges and contradictions, so that every road to an instance is as strict."""
         problems = Problems()
@@ -231,6 +240,9 @@ def _contradictions(settings: FunctionSettings, problems: Problems) -> None:
     low, high = settings.scale_min, settings.scale_max
     if high is not None and low > high:
         problems.add("scale.min", low, f"at most scale.max, which is {high}")
+    if settings.wire != "carpool" and settings.scale_policy != "fixed":
+        hint = "fronts pass batches on to sidecars, in their own format"
+        problems.add("wire", settings.wire, "carpool, as there is a scaling policy", hint)
     if settings.batch_wait_s is None:
         return
     objectives = {"slo": settings.slo_s} | {f"apps[{a.name}].slo": a.slo_s for a in settings.apps}

@@ -74,7 +74,9 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batch_bytes_max=options.body_max_bytes,
         fingerprint=fingerprint,
     )
-    upstreams = FunctionUpstreams(batcher, options.answer_max_bytes + HEADS_BYTES)
+    upstreams = FunctionUpstreams(
+        batcher, options.answer_max_bytes + HEADS_BYTES, merges=settings.wire != "carpool"
+    )
     recent = RecentBatches(time.time)
     ingress = Ingress(settings, time.time)
     batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
@@ -157,7 +159,7 @@ def _start_function(
     if options.upstreams:
         upstreams.start(options.upstreams, settings.batch_max)
         return None
-    launch = plan_launch(options, env)
+    launch = plan_launch(options, env, plain=upstreams.merges)
     upstreams.key = launch.key
     (local,) = upstreams.start([launch.address], settings.batch_max)
 

@@ -43,6 +43,7 @@ class HandlerModule:
     decode_step: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     examples: tuple[bytes, ...] = ()
     lengths: Mapping[str, object] = field(default_factory=dict)
+    batch_axis: object = None
     steps_max: int | None = None
 
 
@@ -145,7 +146,15 @@ def _checked(source: Path, module: ModuleType) -> HandlerModule:
     if problems:
         raise LoadError(f"{source}: " + "; ".join(problems))
     _warn_of_misspelt(source, module, found)
-    return HandlerModule(source, examples=examples, lengths=lengths, steps_max=steps_max, **found)
+    batch_axis = None if "handle_batch" in found else getattr(module, "batch_axis", None)
+    return HandlerModule(
+        source,
+        examples=examples,
+        lengths=lengths,
+        batch_axis=batch_axis,
+        steps_max=steps_max,
+        **found,
+    )
 
 
 def _signature_problem(name: str, value: object) -> str:

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 from carpool.caching import SmallCache
 from carpool.wire import parse_head
+from watchdog_plugin import content_coding
 from watchdog_plugin.protocols import json_codec
 
 __all__ = ["Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
 
 _FIRST_ERROR_STATUS = 400
 _LAST_STATUS = 599
+_CODED = b"\ncontent-encoding: "
 
 
 class Headers(Mapping[str, str]):
@@ -69,18 +71,36 @@ class Item:
     """One request of a batch.
 
     Attributes:
-        body: the request's body, a view into the batch; ``bytes()`` copies it.
         head: the request line and the headers as they came; most items of a batch share one.
         remaining_s: seconds left before the request's deadline when the batch was sent, ``inf``
             where it has none.
     """
 
-    __slots__ = ("body", "head", "remaining_s")
+    __slots__ = ("_body", "_coded", "head", "remaining_s")
 
     def __init__(self, body: memoryview, head: bytes, remaining_s: float) -> None:
-        self.body = body
+        self._body = body
+        self._coded = _CODED in head
         self.head = head
         self.remaining_s = remaining_s
+
+    @property
+    def body(self) -> memoryview:
+        """The request's body, a view into the batch; ``bytes()`` copies it.
+
+        A body with a ``Content-Encoding`` is decoded when it is first read.
+
+        Raises:
+            ItemError: it cannot be decoded. As for `json`, it may be left uncaught.
+        """
+        if self._coded:
+            coding = self.headers["content-encoding"]
+            try:
+                self._body = content_coding.decoded(self._body, coding)
+            except content_coding.NotDecodedError as error:
+                raise ItemError(str(error), error.status, item=self) from error
+            self._coded = False
+        return self._body
 
     @property
     def method(self) -> str:
@@ -125,7 +145,7 @@ class Item:
             raise ItemError(msg, item=self) from error
 
     def __repr__(self) -> str:
-        return f"<Item {self.method} {self.path}, {len(self.body)} bytes>"
+        return f"<Item {self.method} {self.path}, {len(self._body)} bytes>"
 
 
 class ItemError(Exception):

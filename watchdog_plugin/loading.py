@@ -105,8 +105,9 @@ def _function(
         from watchdog_plugin.stage_execution.load import staged_model  # noqa: PLC0415
     lengths = settings.lengths or author.lengths
     staged = replace(settings, model_path=file.path)
-    model = staged_model(staged, author, lengths, executor) or OnnxModel(
-        file.path, settings.threads, lengths, settings.batch_max, settings.answer_max_bytes
+    axes = settings.batch_axis or author.batch_axis
+    model = (None if axes else staged_model(staged, author, lengths, executor)) or OnnxModel(
+        file.path, settings.threads, lengths, settings.batch_max, settings.answer_max_bytes, axes
     )
     logs.say(
         f"model {file.path}: {model.signature.described()} on {model.provider}, "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HandlerSettings"]
 
 _MIB = 1024 * 1024
+_ANY = "*"
 _PREFIX = "handler_"
 _TEXT = setting_types.text()
 _PATH = setting_types.path()
@@ -108,7 +109,11 @@ class HandlerSettings:
         "model_path", _PATH, Path(), "model file", unset="model.onnx in function_dir"
     )
     model_name: str = variable(
-        "model_name", _TEXT, "", "the one model name /v2/models answers to", unset="any"
+        "model_name",
+        _TEXT,
+        "",
+        "the one model name /v2/models answers to; `*`: to any",
+        unset="the function's name behind a sidecar that knows it, else any",
     )
     variant: str = variable(
         "model_variant",
@@ -133,6 +138,13 @@ class HandlerSettings:
     lengths: Mapping[str, object] = variable(
         "model_ragged", _lengths(), {}, "variable lengths", unset="what handler.py declares"
     )
+    batch_axis: Mapping[str, object] = variable(
+        "model_batch_axis",
+        setting_types.document('a JSON object, as in {"x": 1}'),
+        {},
+        "axis of the batch by input or output, where it is not the first",
+        unset="what handler.py declares",
+    )
     model_path_given: bool = False
     batch_max: int = 1
     lazy: bool = False
@@ -151,6 +163,7 @@ class HandlerSettings:
         given = read.model_path != Path()
         return replace(
             read,
+            model_name="" if read.model_name == _ANY else read.model_name,
             model_path=read.model_path if given else read.function_dir / "model.onnx",
             model_path_given=given,
             # No more than there are whole cores: one thread more only gets in the way.

@@ -194,6 +194,11 @@ class Batcher:
                 waiting.append(request)
         return waiting
 
+    def found_alone(self, batch: Batch, now: float) -> None:
+        """A divided batch failed because of this one's request, whose own answer says why."""
+        fingerprint = self._fingerprint(batch.requests[0])
+        self._division.failed_alone(fingerprint, batch.split_from, Fault.ANSWERED, now)
+
     def broken(self, batch: Batch, fault: Fault, now: float) -> list[Request]:
         """The instance failed ``batch`` as a whole; its members are sent again, or have failed.
 

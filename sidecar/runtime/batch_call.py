@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.core.batch import Batch
     from sidecar.runtime.handler_liveness import ProbedInstance
 
-__all__ = ["AnswerHead", "Answers", "BatchCall", "says_handler_hung"]
+__all__ = ["AnswerHead", "Answers", "BatchCall", "check_hop", "says_handler_hung"]
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,17 @@ class AnswerHead(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers to a batch, in the order of its requests, and its padded and useful elements."""
+    """The answers to a batch, in the order of its requests, and its padded and useful elements.
+
+    Attributes:
+        offends: the batch is one request, and the answer is what a batch with it fails for.
+    """
 
     statuses: tuple[int, ...]
     heads: list[AnswerHead]
     bodies: list[memoryview]
     padding: tuple[int, int]
+    offends: bool = False
 
 
 class BatchCall:
@@ -122,13 +127,23 @@ _FAILED = AnswerHead("application/json", ())
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 599
 
 
-def _answers(response: Response, ids: list[int]) -> Answers:
+def check_hop(response: Response) -> None:
+    """Whether the function has answered, and not the watchdog in its place.
+
+    Raises:
+        DeadlineMissed: it exceeded its time limit.
+        ConnectionFailed: it died of the batch, or was not there.
+    """
     if says_handler_hung(response):
         msg = "the function did not answer within exec_timeout"
         raise DeadlineMissed(msg)
     if response.header(b"x-openfaas-internal") == b"of-watchdog":
         msg = "the handler behind the watchdog died of the batch, or was not there"
         raise ConnectionFailed(msg, sent=True)
+
+
+def _answers(response: Response, ids: list[int]) -> Answers:
+    check_hop(response)
     if response.status != 200:  # noqa: PLR2004 - the one status of an answered batch
         reason = response.body[:_REASON_BYTES].decode("utf-8", "replace").strip()
         msg = f"the function failed the batch with status {response.status}: {reason or 'no text'}"

@@ -141,7 +141,7 @@ class BatchLoop:
     def __call__(self, exchange: Exchange) -> None:
         """The HTTP application."""
         target = exchange.target
-        if target.startswith("/_/") or target == "/metrics":
+        if target.startswith("/_/") or target == "/metrics" or exchange.method == "OPTIONS":
             self.readiness.answer(exchange)
             return
         if self.relay is not None and self.relay.accepts(exchange):

@@ -46,8 +46,13 @@ class Launch:
     scratch: str = ""
 
 
-def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
+def plan_launch(options: Options, env: Mapping[str, str], *, plain: bool = False) -> Launch:
     """Decide how the function's process is started.
+
+    Args:
+        options: of the sidecar.
+        env: what the process gets beside what is said here.
+        plain: it is a server that knows nothing of Carpool, and listens at ``PORT``.
 
     Raises:
         ConfigError: no ``fprocess``, or the watchdog is demanded and missing.
@@ -57,25 +62,31 @@ def plan_launch(options: Options, env: Mapping[str, str]) -> Launch:
         raise ConfigError([problem])
     # of-watchdog listens on every interface, so all that reaches this machine reaches the handler.
     key = secrets.token_hex(16)
-    env = {**_limits(options), **env, "handler_key": key}
+    env = {**_defaults(options), **env, "handler_key": key}
+    port = {"PORT": str(options.handler_port)} if plain else {}  # as gunicorn and others read it
     watchdog = shutil.which("fwatchdog", path=env.get("PATH")) if options.watchdog != "off" else ""
     if watchdog:
-        return _behind_watchdog(watchdog, options, env, key)
+        return _behind_watchdog(watchdog, options, {**env, **port}, key)
     if options.watchdog == "on":
         expected = "fwatchdog on the PATH"
         raise ConfigError([Problem("sidecar_watchdog", "on", expected, "install of-watchdog")])
+    if plain:
+        address = f"127.0.0.1:{options.handler_port}"
+        return Launch(tuple(options.fprocess.split()), {**env, **port}, address, key)
     scratch = tempfile.mkdtemp(prefix="carpool-")
     address = f"unix:{scratch}/handler.sock"
     own = {"handler_listen": address, "handler_exit_on_term": "true"}
     return Launch(tuple(options.fprocess.split()), {**env, **own}, address, key, scratch)
 
 
-def _limits(options: Options) -> dict[str, str]:
-    """The handler must take what the sidecar may send, bodies and a MiB for their heads.
+def _defaults(options: Options) -> dict[str, str]:
+    """A model is called as its function; limits suit those of the sidecar.
 
-    It must not answer more than the sidecar takes.
+    The handler must take what the sidecar may send, bodies and a MiB for their heads, and must not
+    answer more than the sidecar takes.
     """
-    return {
+    named = {"model_name": options.function} if options.function else {}
+    return named | {
         "handler_body_max_mib": str(options.body_max_bytes // 2**20 + 2),
         "handler_answer_max_mib": str(max(1, options.answer_max_bytes // 2**20)),
     }

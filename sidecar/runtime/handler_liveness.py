@@ -33,6 +33,7 @@ _UP_PAUSE_S = 2.0
 _PROBE_TIMEOUT_S = 2.0
 _GRACE_S = 5.0  # for the other batches of an instance that hangs
 _LONGEST_DECAY = 0.9  # of the longest execution, with each that follows
+_OWN_ERROR = 500
 _CONNECTIONS = 256  # the batcher sends fewer: two batches, or what the instance takes at once
 
 
@@ -44,6 +45,8 @@ class ProbedInstance:
         on_change: called with the instance when it came up, went down or fell silent.
         answer_bytes: largest answer that is taken from it.
         key: what has to be presented with each batch; empty: nothing.
+        plain: it knows nothing of Carpool, and is up as soon as it answers anything but an error
+            of its own.
 
     Attributes:
         headers: of every batch's POST.
@@ -59,8 +62,11 @@ class ProbedInstance:
         on_change: Callable[[ProbedInstance], None],
         answer_bytes: int,
         key: str = "",
+        *,
+        plain: bool = False,
     ) -> None:
         self.upstream = upstream
+        self._plain = plain
         self.headers = wire.batch_headers(key)
         self.pool = Pool(upstream.name, max_connections=_CONNECTIONS, answer_bytes=answer_bytes)
         self.reason = "starting"
@@ -163,12 +169,15 @@ class ProbedInstance:
         timeout_s = _PROBE_TIMEOUT_S + (self._longest_s if self._batches_held else 0.0)
         try:
             response = await self.pool.request(
-                "GET", "/_/ready", wire.PROBE_HEADERS, timeout_s=timeout_s
+                *("GET", "/" if self._plain else "/_/ready", wire.PROBE_HEADERS),
+                timeout_s=timeout_s,
             )
         except FunctionFault as error:
             return False, str(error), False
         except TimeoutError:
             return False, "it does not answer probes", False
+        if self._plain and response.status < _OWN_ERROR:
+            return True, "", True
         if response.status == 200:  # noqa: PLR2004 - the one status that means ready
             self.upstream.concurrency = _concurrency(
                 response.header(wire.CONCURRENCY_HEADER.encode())

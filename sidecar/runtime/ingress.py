@@ -1,7 +1,8 @@
 """Turns HTTP exchanges into requests of the core: compat key, deadline, and the head to pass on.
 
 The budget of a request is the objective of the function (or of the application that the request
-names), less the time that has passed already, and never longer than the caller's own ``X-Timeout``.
+names), less the time that has passed already, and never longer than the caller's own ``X-Timeout``
+or Triton's parameter ``timeout``.
 Time has passed since the gateway's stamp (a hint: clocks differ, so only a plausible stamp counts),
 or at least while the request was unread in its socket. Background requests, those of
 ``X-Carpool-Class: batch``, have no objective, only the limit that they bring. A small share of the
@@ -18,21 +19,28 @@ from carpool.errors import BadRequest
 from carpool.validation.problems import nearest
 from carpool.variants.demand import Demand
 from sidecar.core.request import Request
-from sidecar.runtime import variant_headers
+from sidecar.runtime import body_parameters, merging, variant_headers
 from sidecar.runtime.item_count import count_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from carpool.http.server import Exchange
     from carpool.settings import FunctionSettings
+    from sidecar.runtime.merging import Instances
 
 __all__ = ["RETURN_SHARE", "Ingress", "Payload", "Template", "fingerprint"]
 
 # Headers that a handler may use. The rest (hop-by-hop fields, what proxies add) would only make
 # heads differ, and every distinct head is parsed again on the other side.
 _PASSED = frozenset(
-    (b"accept", b"content-type", b"inference-header-content-length", b"x-carpool-app")
+    (
+        b"accept",
+        b"content-encoding",
+        b"content-type",
+        b"inference-header-content-length",
+        b"x-carpool-app",
+    )
 )
 _READ = (
     frozenset((b"x-timeout", b"x-carpool-class", b"x-carpool-explain")) | variant_headers.HEADERS
@@ -77,6 +85,7 @@ class Payload(NamedTuple):
     head: bytes
     call_id: str
     template: Template
+    instances: Instances | None = None  # where requests are merged
 
 
 def fingerprint(request: Request) -> int:
@@ -98,6 +107,7 @@ class Ingress:
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
+        self._merges = settings.wire != "carpool"
         self._templates: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], Template] = {}
         self._ids = 0
 
@@ -126,8 +136,11 @@ class Ingress:
                 if len(self._templates) >= _TEMPLATES_MAX:
                     self._templates.clear()
                 self._templates[key] = template
-        demand = template.demand
+        demand, timeout_s = template.demand, template.timeout_s
         if template.names[0]:
+            timeout_s = min(
+                timeout_s, body_parameters.timeout_s(exchange.body, template.json_length)
+            )
             in_body = variant_headers.in_body(exchange.body, template.json_length)
             if in_body is not None:
                 both = variant_headers.stricter(template.header_demand, in_body)
@@ -139,19 +152,28 @@ class Ingress:
             own = dict(once)  # the gateway adds its stamp after a client's: the last one counts
             call_id = own.get(b"x-call-id", b"").decode("latin-1")
             objective_s -= max(0.0, self._spent_s(own.get(b"x-start-time", b"")) - unread_s)
-        arrived, timeout_s = exchange.received, template.timeout_s
+        arrived = exchange.received
         budget_s = objective_s if objective_s < timeout_s else timeout_s  # noqa: FURB136 - no call
         self._ids += 1
+        compat_key: Hashable = template.key
+        instances = None
+        if self._merges:
+            instances = _instances(exchange)
+            agrees = instances.others if instances else self._ids
+            compat_key = template.key, exchange.target, agrees
+            item_count = len(instances.entries) if instances else 1
+        else:
+            item_count = count_items(exchange.target, exchange.body)
         request = Request(
             self._ids,
-            template.key,
+            compat_key,
             arrived,
             deadline=arrived + budget_s * _DEADLINE_SHARE,
-            item_count=count_items(exchange.target, exchange.body),
+            item_count=item_count,
             size_bytes=len(exchange.body) + len(head),
             background=template.background,
             app=template.app,
-            payload=Payload(exchange, head, call_id, template),
+            payload=Payload(exchange, head, call_id, template, instances),
         )
         request.due = arrived + budget_s
         request.demand = demand
@@ -207,6 +229,13 @@ class Ingress:
             return 0.0
         spent_s = self._wall_clock() - int(stamp) / 1e9
         return spent_s if 0 < spent_s < _OLDEST_STAMP_S else 0.0
+
+
+def _instances(exchange: Exchange) -> Instances | None:
+    """What can be merged of a request; None: it travels alone."""
+    if exchange.method != "POST" or exchange.header(b"content-encoding"):
+        return None
+    return merging.read(exchange.body)
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Readiness"]
 
+_ALLOWED = (("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
+
 
 class Readiness:
-    """Answers ``/_/health``, ``/_/ready`` and ``/metrics``.
+    """Answers ``/_/health``, ``/_/ready``, ``/metrics``, and what methods there are.
 
     Args:
         upstreams: the instances.
@@ -48,7 +50,9 @@ class Readiness:
             NotFound: there is nothing of that name.
         """
         path = exchange.path
-        if path == "/_/health":
+        if exchange.method == "OPTIONS":  # a model knows nothing of methods
+            exchange.reply(204, content_type="", headers=_ALLOWED)
+        elif path == "/_/health":
             exchange.reply(503 if self.draining else 200, b"OK", "text/plain")
         elif path == "/_/ready":
             reason = self._not_ready()

@@ -16,6 +16,7 @@ from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
 from sidecar.core.batch import Fault
 from sidecar.runtime import batch_call
+from sidecar.runtime.merged_call import MergedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +84,8 @@ class Sender:
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
         instance = self._upstreams.of(batch.upstream)
-        call = batch_call.BatchCall(batch, instance)
+        call_type = MergedCall if self._upstreams.merges else batch_call.BatchCall
+        call = call_type(batch, instance)
         task = self._loop.create_task(self._send(batch, instance, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -103,7 +105,7 @@ class Sender:
             self._metrics.ended(state)
 
     async def _send(
-        self, batch: Batch, instance: ProbedInstance, call: batch_call.BatchCall
+        self, batch: Batch, instance: ProbedInstance, call: batch_call.BatchCall | MergedCall
     ) -> None:
         metrics = self._metrics
         metrics.batch_closed(batch.close_reason.value)
@@ -127,6 +129,8 @@ class Sender:
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         now = self._now()
         waiting = set(self._batcher.finished(batch, failed, now))
+        if answers.offends and batch.split_from is not None:
+            self._batcher.found_alone(batch, now)
         load = self._driver.load
         if load:
             load.executed(batch, now, idle=self._batcher.idle)

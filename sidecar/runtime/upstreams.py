@@ -42,6 +42,7 @@ class FunctionUpstreams:
     Args:
         batcher: the core, notified of every change.
         answer_bytes: largest answer to a batch.
+        merges: the instances know nothing of Carpool, and take merged requests.
 
     Attributes:
         key: what has to be presented with each batch; set before there is any instance.
@@ -50,9 +51,10 @@ class FunctionUpstreams:
         variant_router: chooses among the plan's variants; None where it has none.
     """
 
-    def __init__(self, batcher: Batcher, answer_bytes: int) -> None:
+    def __init__(self, batcher: Batcher, answer_bytes: int, *, merges: bool = False) -> None:
         self._batcher = batcher
         self.key = ""
+        self.merges = merges
         self._answer_bytes = answer_bytes
         self.on_change: Callable[[ProbedInstance], None] = lambda _: None
         self._by_address: dict[str, ProbedInstance] = {}
@@ -158,7 +160,9 @@ class FunctionUpstreams:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
-        instance = ProbedInstance(upstream, self._changed, self._answer_bytes, self.key)
+        instance = ProbedInstance(
+            upstream, self._changed, self._answer_bytes, self.key, plain=self.merges
+        )
         self._by_address[upstream.name] = instance
         instance.watch()
 

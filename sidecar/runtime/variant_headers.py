@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from carpool import durations
 from carpool.errors import BadRequest, shown
 from carpool.variants.demand import Demand
+from sidecar.runtime import body_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,13 +32,6 @@ _MARK = b'"carpool_'
 _SHOWN = 80
 
 
-class _Body(msgspec.Struct):
-    """An inference request, of which nothing else is decoded: the tensors are passed over."""
-
-    parameters: dict[str, Any] = {}
-
-
-_DECODER = msgspec.json.Decoder(_Body)
 _INFER = re.compile(r"/v2/models/([^/?]+)(?:/versions/([^/?]+))?/infer")
 
 
@@ -68,13 +60,7 @@ def in_body(body: bytes, json_length: bytes) -> Demand | None:
     Raises:
         BadRequest: a value that cannot be meant.
     """
-    text = body[: int(json_length)] if json_length.isdigit() else body
-    if _MARK not in text:
-        return None
-    try:
-        parameters = _DECODER.decode(text).parameters
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # the handler will say what is wrong with it
+    parameters = body_parameters.read(body, json_length, _MARK)
     given = {w: parameters[_PARAMETER + w] for w in _WORDS if _PARAMETER + w in parameters}
     return _demand(given, lambda word: f"the parameter carpool_{word}".lower()) if given else None
 

@@ -75,6 +75,7 @@ def test_every_setting_is_read_from_labels_and_annotations() -> None:
         "gpu": "25",
         "memory": "512Mi",
         "executor": "lazy",
+        "wire": "carpool",
     }
     annotations = {
         "batch.params": '{"wait_s": 0.02}',
@@ -147,6 +148,7 @@ def test_a_long_value_may_be_an_annotation() -> None:
         ("memory", "512mb", "at least 1MB"),
         ("memory", "-1Gi", "at least 1MB"),
         ("executor", "eager", "graph or lazy"),
+        ("wire", "grpc", "carpool or v1"),
     ],
 )
 def test_an_ill_formed_value_is_named_with_what_was_expected(

@@ -117,6 +117,50 @@ def test_text_comes_back(host: str, *, sent: bool) -> None:
     assert ["a", "", "Käse"] == [text.decode() for text in result.as_numpy("same")]
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_compressed_request_is_answered(host: str, coding: str) -> None:
+    """As if it had not been."""
+    rows = np.ones((2, 4), np.float32)
+    with client(host, "net") as net:
+        plain, compressed = (
+            net.infer(
+                "net", [given("x", rows, "FP32", binary=True)], request_compression_algorithm=c
+            )
+            for c in (None, coding)
+        )
+    np.testing.assert_array_equal(plain.as_numpy("y"), compressed.as_numpy("y"))
+
+
+def test_a_model_of_another_name_is_not_there(host: str) -> None:
+    """A function's model is called as the function."""
+    right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
+    with client(host, "net") as net:
+        with pytest.raises(InferenceServerException, match="serves 'net'") as raised:
+            net.infer("nope", [right])
+        assert "404" == raised.value.status()
+        assert not net.is_model_ready("nope")
+
+
+@pytest.mark.parametrize("asked", [{"priority": 1}, {"sequence_id": 7, "sequence_start": True}])
+def test_what_is_not_offered_is_refused_by_name(host: str, asked: dict[str, Any]) -> None:
+    """An answer that ignored it would not be what was asked for."""
+    right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
+    with client(host, "net") as net:
+        with pytest.raises(InferenceServerException, match=min(asked)) as raised:
+            net.infer("net", [right], **asked)
+        assert "400" == raised.value.status()
+
+
+def test_a_timeout_is_a_deadline(host: str) -> None:
+    """In microseconds: one of them has always passed, a minute has not."""
+    right = given("x", np.ones((1, 4), np.float32), "FP32", binary=True)
+    with client(host, "net") as net:
+        assert net.infer("net", [right], timeout=60_000_000).as_numpy("y") is not None
+        with pytest.raises(InferenceServerException, match="deadline") as raised:
+            net.infer("net", [right], timeout=1)
+        assert "504" == raised.value.status()
+
+
 def test_errors_reach_the_client(host: str) -> None:
     """As the client's own exception, with status and reason."""
     wrong = given("x", np.ones((1, 5), np.float32), "FP32", binary=True)

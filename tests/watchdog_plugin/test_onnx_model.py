@@ -77,6 +77,21 @@ def test_a_model_with_a_fixed_batch_of_one_runs_one_by_one(
     assert "" == capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [(["batch"], ""), ([3], "the first dimension of the output 'sum' FP32 [3] is not free")],
+)
+def test_what_keeps_requests_apart_is_named(
+    tmp_path: Path, out: models.Dims, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An output with a fixed batch is not blamed on the inputs."""
+    OnnxModel(models.row_sum(tmp_path / "m.onnx", out=out), 1)
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(said) == bool(told)
+    assert "input" not in told
+
+
 def test_a_model_whose_outputs_are_no_rows_runs_one_by_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import answers, logs
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.onnx import ragged
+from watchdog_plugin.onnx.batch_first import batch_first
 from watchdog_plugin.onnx.padding import PaddingWaste
 from watchdog_plugin.onnx.session import OnnxSession
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from watchdog_plugin.protocols.tensors import Array, Arrays, Call, TensorSpec
 
-__all__ = ["ModelFault", "OnnxModel", "fault", "may_share"]
+__all__ = ["ModelFault", "OnnxModel", "fault", "why_alone"]
 
 
 class ModelFault(CarpoolError):
@@ -46,6 +47,7 @@ class OnnxModel:
         lengths: what the author declares of inputs whose lengths differ.
         batch_max: the most rows that one run may have; None for any number.
         outputs_max_bytes: what the outputs of several runs may have together.
+        batch_axis: what the author declares of tensors whose batch is not the first axis.
 
     Raises:
         LoadError: the file is missing, is no ONNX model, has inputs no request can give, or not
@@ -61,19 +63,20 @@ class OnnxModel:
         lengths: Mapping[str, object] | None = None,
         batch_max: int | None = None,
         outputs_max_bytes: int = answers.LARGEST_BYTES,
+        batch_axis: object = None,
     ) -> None:
-        self._session = OnnxSession(path, threads)
+        self._session = batch_first(OnnxSession(path, threads), batch_axis)
         self.signature = self._session.signature
         self.provider = self._session.provider
         self.padding = ragged.padding(lengths or {}, self.signature)
         self._batch_max = batch_max
         self._outputs_max_bytes = outputs_max_bytes
-        self.shares_runs = may_share(self._inputs(), self.signature.outputs.values())
-        if not self.shares_runs:
+        reason = why_alone(self._inputs(), self.signature.outputs.values())
+        self.shares_runs = not reason
+        if reason:
             logs.say(
-                f"{path}: the first dimension of {self.signature.described()} is not one free "
-                "batch dimension, so requests run one by one; a model exported with a dynamic "
-                "batch dimension gains from batching"
+                f"{path}: {reason}, so requests run one by one; a model exported with a dynamic "
+                "batch dimension gains from batching (batch_axis says where it is not the first)"
             )
 
     def warm_up(self, sizes: Sequence[int]) -> None:
@@ -234,15 +237,23 @@ def _are_rows(outputs: Arrays, rows: int) -> bool:
     return all(out.shape[:1] == (rows,) for out in outputs.values())
 
 
-def may_share(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> bool:
-    """Whether rows of several requests can be one run: all agree on one free first dimension."""
+def why_alone(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> str:
+    """Why requests cannot share a run; empty: all agree on one free first dimension, and they can.
+
+    A dimension of an output that the model does not tell may still be a batch's.
+    """
     inputs = list(inputs)
-    if not inputs or not all(spec.any_rows for spec in inputs):
-        return False
-    symbols = {spec.shape[0] for spec in inputs if spec.shape[0] is not None}
-    named = {s for s in symbols if not str(s).startswith("unk__")}  # exporters' names for "any"
-    fixed = [spec for spec in outputs if spec.shape and isinstance(spec.shape[0], int)]
-    return len(named) <= 1 and not fixed
+    if not inputs:
+        return "the model has no inputs"
+    fixed = [f"the input {spec}" for spec in inputs if not spec.any_rows]
+    fixed += [f"the output {s}" for s in outputs if s.shape and isinstance(s.shape[0], int)]
+    if fixed:
+        return f"the first dimension of {' and of '.join(fixed)} is not free"
+    symbols = {str(spec.shape[0]) for spec in inputs if spec.shape[0] is not None}
+    named = sorted(s for s in symbols if not s.startswith("unk__"))  # exporters' names for "any"
+    if len(named) > 1:
+        return f"the first dimensions of the inputs are not one but {', '.join(named)}"
+    return ""
 
 
 def _join(_name: str, arrays: Sequence[Array]) -> Array:

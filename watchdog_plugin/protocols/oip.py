@@ -31,7 +31,14 @@ _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(/ready|/infer)?")
 _VERSION = "1"
 _DEFAULT_NAME = "model"
 # Parameters of Triton's other extensions: without them the answer would not be what was asked.
-_REFUSED = frozenset({"classification", "shared_memory_region"})
+# Its clients send those of sequences and priority only where they ask for one; its timeout is the
+# sidecar's.
+_REFUSED = frozenset(
+    (
+        *("classification", "shared_memory_region", "priority"),
+        *("sequence_id", "sequence_start", "sequence_end"),
+    )
+)
 
 
 def owns(path: str) -> bool:
@@ -231,7 +238,7 @@ def _parameters(holder: dict[str, Any], what: str) -> dict[str, Any]:
     if not isinstance(parameters, dict):
         msg = f"{what}: parameters is {type(parameters).__name__}, expected an object"
         raise BadRequest(msg)
-    refused = _REFUSED.intersection(parameters)
+    refused = {name for name in _REFUSED.intersection(parameters) if parameters[name]}
     if refused:
         msg = f"{what}: the parameter {min(refused)!r} is of an extension that is not offered"
         raise BadRequest(msg)

@@ -13,7 +13,7 @@ from carpool.lazy_batching.join_decision import could_pay
 from carpool.lazy_batching.program import Node, Program
 from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
-from watchdog_plugin.onnx.model import may_share
+from watchdog_plugin.onnx.model import why_alone
 from watchdog_plugin.onnx.session import OnnxSession
 from watchdog_plugin.stage_cutting import sample
 from watchdog_plugin.stage_cutting.chain import Chain
@@ -66,8 +66,8 @@ def staged_model(
         return None
     whole = OnnxSession(path, settings.threads)
     inputs, outputs = whole.signature.inputs.values(), whole.signature.outputs.values()
-    if lengths or not may_share(inputs, outputs):
-        logs.say(f"{path}: its requests are padded or cannot share a run, so it runs whole")
+    if reason := "its requests are padded" if lengths else why_alone(inputs, outputs):
+        logs.say(f"{path}: {reason}, so it runs whole")
         return None
     model: StagedModel
     if iterative:

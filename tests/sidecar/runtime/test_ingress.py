@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from carpool.errors import BadRequest
 from carpool.http.exchange import Exchange
 from carpool.settings import FunctionSettings
 from sidecar.runtime.ingress import Ingress
@@ -36,6 +37,9 @@ def exchange(headers: dict[str, str], **parameters: object) -> Exchange:
         pytest.param({"x-carpool-accuracy": "0.5"}, {"carpool_latency": "5s"}, 5.0, id="both"),
         pytest.param({"x-carpool-latency": "1s"}, {"carpool_latency": "5s"}, 1.0, id="twice"),
         pytest.param({"x-carpool-latency": "5s", "x-timeout": "3s"}, {}, 3.0, id="timeout"),
+        pytest.param({}, {"timeout": 50_000}, 0.05, id="Triton's timeout"),
+        pytest.param({"x-timeout": "20ms"}, {"timeout": 50_000}, 0.02, id="two timeouts"),
+        pytest.param({}, {"timeout": 0}, 0.2, id="no timeout"),
     ],
 )
 def test_whoever_names_a_latency_may_wait_longer_than_is_usual(
@@ -46,6 +50,14 @@ def test_whoever_names_a_latency_may_wait_longer_than_is_usual(
     request = ingress.read(exchange(headers, **parameters))
     assert pytest.approx(waits_s) == request.due
     assert pytest.approx(waits_s * 15 / 16) == request.deadline  # the rest is for the way back
+
+
+@pytest.mark.parametrize("timeout", [-1, 1.5, True, "1s"])
+def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout: Any) -> None:
+    """Not ignored."""
+    ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
+    with pytest.raises(BadRequest, match=r"the parameter timeout is .*microseconds"):
+        ingress.read(exchange({}, timeout=timeout))
 
 
 @pytest.mark.parametrize("name", ["target", "accept", "content-type", "x-carpool-variant"])

@@ -151,6 +151,18 @@ def test_no_handler_outlives_its_sidecar(sidecar: Start) -> None:
     asyncio.run(run())
 
 
+def test_options_are_answered_without_the_handler(sidecar: Start) -> None:
+    """A model knows nothing of methods."""
+
+    async def run() -> None:
+        async with sidecar() as running:
+            answer = await running.pool.request("OPTIONS", "/", (), b"status:500", HANG_S)
+            assert 204 == answer.status
+            assert b"POST" in (answer.header(b"allow") or b"")
+
+    asyncio.run(run())
+
+
 def test_bad_settings_are_all_named_at_once() -> None:
     """Exit code 2 and one line for each problem, with the nearest known name."""
     bad = {

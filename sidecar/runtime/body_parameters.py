@@ -1,0 +1,54 @@
+"""Reads the parameters of an Open Inference Protocol body; the tensors are passed over."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from carpool.errors import BadRequest, shown
+
+__all__ = ["read", "timeout_s"]
+
+_TIMEOUT = b'"timeout"'
+_US_PER_S = 1e6
+
+
+class _Body(msgspec.Struct):
+    """An inference request, of which nothing else is decoded."""
+
+    parameters: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(_Body)
+
+
+def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
+    """The parameters of a request; empty where there are none, or ``mark`` is nowhere in the body.
+
+    Args:
+        body: As it was sent.
+        json_length: How many bytes of it are JSON, in digits; empty: all.
+        mark: What is looked for first, as decoding costs more.
+    """
+    text = body[: int(json_length)] if json_length.isdigit() else body
+    if mark not in text:
+        return {}
+    try:
+        return _DECODER.decode(text).parameters
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}  # the handler will say what is wrong with it
+
+
+def timeout_s(body: bytes, json_length: bytes) -> float:
+    """By when a request says it is worth nothing any more: Triton's parameter, in microseconds.
+
+    Raises:
+        BadRequest: it is no number of microseconds.
+    """
+    timeout_us = read(body, json_length, _TIMEOUT).get("timeout", 0)
+    if type(timeout_us) is not int or timeout_us < 0:
+        msg = f"the parameter timeout is {shown(timeout_us)}, expected a number of microseconds"
+        raise BadRequest(msg)
+    return timeout_us / _US_PER_S or math.inf

@@ -1,0 +1,40 @@
+"""A server that knows nothing of Carpool: TF Serving's v1 form, by Flask.
+
+The instance ``bad`` fails the whole request with 422, ``short`` loses a prediction, any other is
+answered doubled. ``POST /`` waits for the lock of the file that its body names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, request
+
+app = Flask(__name__)
+sizes: list[int] = []
+
+
+@app.post("/")
+def wait() -> str:
+    """Keep the one worker busy."""
+    with Path(request.get_data(as_text=True).partition(":")[2]).open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+    return "done"
+
+
+@app.get("/v1/models/m")
+def about() -> dict[str, Any]:
+    """How large the requests were."""
+    return {"sizes": sizes}
+
+
+@app.post("/v1/models/m:predict")
+def predict() -> Any:
+    """A prediction for each instance."""
+    rows = request.get_json()["instances"]
+    sizes.append(len(rows))
+    if "bad" in rows:
+        return {"error": f"{rows.count('bad')} of {len(rows)} rows are bad"}, 422, {"x-own": "1"}
+    return {"predictions": [row * 2 for row in rows if row != "short"], "version": 7}

@@ -1,0 +1,200 @@
+"""A sidecar in front of a server that knows nothing of Carpool: Flask under gunicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ports import free_port
+from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
+from tests.waiting import HANG_S, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from tests.gate import Gate
+    from tests.sidecar.runtime.conftest import Sidecar, Start
+
+PREDICT = "/v1/models/m:predict"
+JSON_TYPE = ("content-type", "application/json")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of the server, which has one worker."""
+    path = tmp_path / "server.sock"
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "--bind",
+        f"unix:{path}",
+        "--worker-class",
+        "gthread",
+    ]
+    process = subprocess.Popen(
+        [*command, "tests.services.flask_model:app"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        yield f"unix:{path}"
+    finally:
+        process.terminate()
+        process.wait(HANG_S)
+
+
+@contextlib.asynccontextmanager
+async def merging(sidecar: Start, server: str, **env: str) -> AsyncIterator[Sidecar]:
+    """A sidecar in front of the server."""
+    env = {"carpool_wire": "v1", "sidecar_upstreams": server, **env}
+    async with sidecar(**env) as running:
+        yield running
+
+
+async def predict(running: Sidecar, *rows: object, **others: object) -> Response:
+    """One request with these instances."""
+    body = json.dumps({"instances": rows, **others})
+    return await running.ask(body, EXPLAIN, JSON_TYPE, target=PREDICT)
+
+
+async def sizes(running: Sidecar) -> list[int]:
+    """How many instances each request had that reached the server."""
+    answer = await running.pool.request("GET", "/v1/models/m", timeout_s=HANG_S)
+    assert 200 == answer.status
+    found: list[int] = json.loads(answer.body)["sizes"]
+    return found
+
+
+def document(answer: Response) -> Any:
+    """A good answer's."""
+    assert 200 == answer.status, answer.body
+    return json.loads(answer.body)
+
+
+def test_requests_are_merged_and_the_answer_is_divided(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """In one request; each caller gets its own predictions, and what else there is."""
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            answers = await running.together(
+                gate, *(predict(running, *[[n, k] for k in range(n)]) for n in range(1, 6))
+            )
+            for n, answer in enumerate(answers, start=1):
+                expected = [[n, k] * 2 for k in range(n)]
+                assert {"predictions": expected, "version": 7} == document(answer)
+                assert b"5" == answer.header(b"x-carpool-batch")
+            assert [15] == await sizes(running)
+
+    asyncio.run(run())
+
+
+def test_one_bad_request_fails_alone(sidecar: Start, server: str, gate: Gate) -> None:
+    """All its neighbours are answered, and it gets the server's own error.
+
+    When it comes again it travels alone, and costs the others nothing.
+    """
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            for again in (False, True):
+                before = len(await sizes(running))
+                rows = [*range(7), "bad", *range(8, 16)]
+                answers = await running.together(gate, *(predict(running, row) for row in rows))
+                for row, answer in zip(rows, answers, strict=True):
+                    if row == "bad":
+                        assert 422 == answer.status
+                        assert {"error": "1 of 1 rows are bad"} == json.loads(answer.body)
+                        assert b"1" == answer.header(b"x-own")
+                    else:
+                        assert [row * 2] == document(answer)["predictions"]
+                sent = (await sizes(running))[before:]
+                assert ([1, 15] if again else 16) == (sorted(sent) if again else sent[0])
+
+    asyncio.run(run())
+
+
+def test_what_does_not_agree_is_not_merged(sidecar: Start, server: str, gate: Gate) -> None:
+    """Another signature, another query, and what has no instances at all."""
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            query = running.ask('{"instances": [5]}', JSON_TYPE, target=f"{PREDICT}?a=1")
+            answers = await running.together(
+                gate,
+                predict(running, 1),
+                predict(running, 2, signature_name="other"),
+                predict(running, 3),
+                query,
+                running.ask("no JSON", JSON_TYPE, target=PREDICT),
+                running.ask("{}", JSON_TYPE, target=PREDICT),
+            )
+            assert [200, 200, 200, 200] == [answer.status for answer in answers[:4]]
+            assert all(answer.status >= 400 for answer in answers[4:])
+            assert [1, 1, 2] == sorted(await sizes(running))
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_cannot_be_divided_is_asked_for_again(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """In halves, down to the request that it is the answer to."""
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            answers = await running.together(gate, *(predict(running, r) for r in (1, "short", 3)))
+            found = [document(answer)["predictions"] for answer in answers]
+            assert [[2], [], [6]] == found
+
+    asyncio.run(run())
+
+
+def test_the_sidecar_starts_a_server_that_it_is_told_of(sidecar: Start) -> None:
+    """It listens where the variable PORT says, as gunicorn does by default."""
+
+    async def run() -> None:
+        env = {
+            "carpool_wire": "v1",
+            "fprocess": f"{sys.executable} -m gunicorn tests.services.flask_model:app",
+            "sidecar_handler_port": str(free_port()),
+        }
+        async with sidecar(**env) as running:
+            assert [[2], [4]] == [
+                document(await predict(running, n))["predictions"] for n in (1, 2)
+            ]
+
+    asyncio.run(run())
+
+
+def test_the_server_may_start_later(sidecar: Start, tmp_path: Path) -> None:
+    """Until it answers, the sidecar is not ready."""
+
+    async def run() -> None:
+        late = f"unix:{tmp_path}/server.sock"
+        env = {"carpool_wire": "v1", "sidecar_upstreams": late}
+        async with sidecar(ready=False, **env) as running:
+            await wait_until_async(running.listening, what="the sidecar")
+            assert 503 == await running.ready()
+
+            async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                await writer.drain()
+                writer.close()
+
+            async with await asyncio.start_unix_server(answer, late.removeprefix("unix:")):
+                await running.until_ready()
+
+    asyncio.run(run())

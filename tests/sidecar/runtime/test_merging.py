@@ -1,0 +1,91 @@
+"""Requests of the v1 form as one, and the answer to it as many."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carpool.errors import FunctionFault
+from sidecar.runtime import merging
+from tests.effort import scaled
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.lists(JSON, min_size=1, max_size=4), min_size=1, max_size=5))
+@settings(max_examples=scaled(200))
+def test_what_is_merged_and_divided_is_as_it_was(requests: list[list[object]]) -> None:
+    """Whatever the instances are, in order, and each request gets its own back."""
+    read = [merging.read(json.dumps({"instances": rows}).encode()) for rows in requests]
+    found = [each for each in read if each is not None]
+    assert len(requests) == len(found)
+    one = json.loads(merging.merged(found))
+    assert {"instances": [row for rows in requests for row in rows]} == one
+    answer = json.dumps({"predictions": one["instances"]}).encode()
+    parts = merging.divided(answer, [len(rows) for rows in requests])
+    assert [{"predictions": rows} for rows in requests] == [json.loads(part) for part in parts]
+
+
+def test_numbers_stay_as_they_were_written() -> None:
+    """A server's reader may see more in them than ours."""
+    (found,) = [merging.read(b'{"instances": [1.10, 1e400, 12345678901234567890123]}')]
+    assert found is not None
+    assert b'{"instances":[1.10,1e400,12345678901234567890123]}' == merging.merged([found])
+
+
+def test_what_else_there_is_goes_along() -> None:
+    """In the request, and in each part of the answer."""
+    found = merging.read(b'{"signature_name": "a", "instances": [1], "a\\"b": {"c": [2]}}')
+    assert found is not None
+    assert {"instances": [1, 1], "signature_name": "a", 'a"b': {"c": [2]}} == json.loads(
+        merging.merged([found, found])
+    )
+    parts = merging.divided(b'{"predictions": [3, 4, 5], "version": 7}', [1, 2])
+    assert [{"predictions": [3], "version": 7}, {"predictions": [4, 5], "version": 7}] == [
+        json.loads(part) for part in parts
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"inputs": [1]}',
+        b'{"instances": []}',
+        b'{"instances": {}}',
+        b'{"instances": [1}',
+        b'{"instances": [1], "x": }',
+        b'\xff{"instances": [1]}',
+        b'{"instances": ' + b"[" * 100_000,
+    ],
+)
+def test_what_has_no_instances_is_not_merged(body: bytes) -> None:
+    """The server says what is wrong with it."""
+    assert merging.read(body) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"predictions": [1]}', "1 predictions for 2 instances"),
+        (b'{"predictions": 1}', "no list of predictions for 2 instances"),
+        (b"<html>", "no list of predictions"),
+    ],
+)
+def test_an_answer_that_cannot_be_divided_is_a_fault(body: bytes, said: str) -> None:
+    """Of the server's."""
+    with pytest.raises(FunctionFault, match=said):
+        merging.divided(body, [1, 1])
