@@ -24,6 +24,7 @@ __all__ = ["GatewayClient"]
 _TIMEOUT_S = (3.0, 15.0)  # to connect, and between two pieces of the answer
 _ACCEPTED = frozenset((200, 202))
 _GONE = 404
+_LASTING = frozenset((400, 413, 422))  # the call itself is at fault
 _REASON_CHARACTERS = 300
 
 
@@ -131,4 +132,4 @@ class GatewayClient:
             return answer
         reason = " ".join(answer.text.split())[:_REASON_CHARACTERS] or "no reason given"
         message = f"{method} {path} was answered {answer.status_code}: {reason}"
-        raise ProviderError(message, answered=True)
+        raise ProviderError(message, answered=True, lasting=answer.status_code in _LASTING)

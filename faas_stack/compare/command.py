@@ -17,6 +17,7 @@ from carpool.validation.problems import Problems, nearest
 from faas_stack.compare import stack_under_test
 from faas_stack.compare.policy_run import PolicyRunner, Request
 from faas_stack.interrupts import say
+from faas_stack.stack.stack_process import StackFailed
 from scaler.policy_choice import chosen_policy
 from scaler.scenarios.scenario_file import read_scenario
 from simulator import command as simulation
@@ -48,10 +49,22 @@ def main(argv: list[str]) -> int:
     for name in chosen.policies:
         chosen_policy(name, scenario.policies)  # a mistake shows before anything is started
     requests = _requests(scenario, args.data, args.path)
-    with _terminable():
-        results = live(scenario, chosen.policies, args.yaml, requests, args.scaler.split())
-    simulation.tell(chosen, scenario, results)
-    return 0
+    results: dict[str, ScenarioResult] = {}
+    try:
+        with _terminable(), _staged(scenario, args.yaml, requests, args.scaler.split()) as runner:
+            for policy in chosen.policies:
+                _try(runner, policy, results)
+    finally:  # what is finished is printed, whatever became of the others
+        if results:
+            simulation.tell(chosen, scenario, results)
+    return 0 if len(results) == len(chosen.policies) else 1
+
+
+def _try(runner: PolicyRunner, policy: str, results: dict[str, ScenarioResult]) -> None:
+    try:
+        results[policy] = runner.run(policy)
+    except StackFailed as error:
+        say(f"{policy}: {error}")
 
 
 def live(
@@ -74,6 +87,15 @@ def live(
         ConfigError: the stack file cannot be used, or is of another scenario.
         StackFailed: the stack does not run.
     """
+    with _staged(scenario, stack, requests, options) as runner:
+        return {policy: runner.run(policy) for policy in policies}
+
+
+@contextlib.contextmanager
+def _staged(
+    scenario: Scenario, stack: Path | None, requests: dict[str, Request], options: Sequence[str]
+) -> Iterator[PolicyRunner]:
+    """What runs policies on the stack file, or on stand-ins."""
     with tempfile.TemporaryDirectory(prefix="carpool-stage-") as folder:
         if stack is None:
             say("no stack file (-f): functions that take as long as the scenario's models stand in")
@@ -81,9 +103,8 @@ def live(
         else:
             home = stack
             stack_under_test.check(scenario, stack)
-        # Stand-ins that only wait take no core, and may stand for servers that this machine is not.
-        trial = PolicyRunner(scenario, home, requests, options, confined=stack is not None)
-        return {policy: trial.run(policy) for policy in policies}
+        # What only waits takes no core, and may stand for servers that this machine is not.
+        yield PolicyRunner(scenario, home, requests, options, confined=stack is not None)
 
 
 def _parser() -> argparse.ArgumentParser:

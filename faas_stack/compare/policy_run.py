@@ -128,7 +128,7 @@ class _Run:
         """Warm up, replay, count."""
         scenario, observer = self._scenario, self._observer
         say(f"{policy}: warming up")
-        await self._warm_up(policy)
+        await self._warm_up()
         billing = cost.billing(scenario.prices)
         records = {
             function.name: FunctionRecord(
@@ -153,7 +153,7 @@ class _Run:
             priced=scenario.prices.given,
         )
 
-    async def _warm_up(self, policy: str) -> None:
+    async def _warm_up(self) -> None:
         """The load that the trace begins with, until what it takes is there and has settled."""
         began_s = steady_s = time.perf_counter()
         while time.perf_counter() - steady_s < _STEADY_S:
@@ -164,12 +164,19 @@ class _Run:
                 steady_s = now_s
             if now_s - began_s > _PATIENCE_S:
                 told = "; ".join(filter(None, wrong)) or "it keeps changing"
-                message = f"{policy}: not steady after {_PATIENCE_S:g} s: {told}"
+                message = f"not steady after {_PATIENCE_S:g} s: {told}"
                 raise StackFailed(message)
 
     async def _unsteady(self, name: str) -> str:
-        """Why a function is not ready for its trace yet; empty: it is."""
+        """Why a function is not ready for its trace yet; empty: it is.
+
+        Raises:
+            StackFailed: it will not be, however long one waits.
+        """
         said = await self._observer.function(name)
+        if said.get("refused"):
+            message = f"{name} cannot have its instances: {' '.join(said['refused'])}"
+            raise StackFailed(message)
         if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
             return f"{name} has no plan of a policy"
         if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:

@@ -101,7 +101,7 @@ class Allocation:
             given = amounts.size(each.memory_bytes or 0)
             expected = f"at most {amounts.size(there.memory_bytes)}"
             problems.add("com.carpool.memory, or limits.memory", given, expected)
-        if each.gpus > len(there.gpus):
+        if each.gpus > len(there.gpus) and not there.unlimited:
             problems.add("com.carpool.gpu", each.gpus, f"at most {len(there.gpus)} GPUs")
         problems.raise_if_any()
 
@@ -213,6 +213,8 @@ class Allocation:
 
     def _gpus_suffice(self, promises: Iterable[Promise]) -> bool:
         """Whether the shares can be laid out, the largest first."""
+        if self.capacity.unlimited:
+            return True
         used = dict.fromkeys(self.capacity.gpus, 0.0)
         all_of_them = [p.each for p in promises for _ in range(p.count) if p.each.gpus]
         for each in sorted(all_of_them, key=lambda one: -one.gpu_percent):
@@ -224,6 +226,8 @@ class Allocation:
         return True
 
     def _free_gpus(self, each: Resources) -> tuple[str, ...] | None:
+        if self.capacity.unlimited:
+            return ()
         used = dict.fromkeys(self.capacity.gpus, 0.0)
         for assignment in self._assignments.values():
             for name in assignment.gpus:

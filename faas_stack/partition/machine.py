@@ -31,6 +31,11 @@ class Capacity:
     memory_bytes: float = math.inf
     gpus: tuple[str, ...] = ()
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing is counted, GPUs neither."""
+        return self == Capacity()
+
     def to_dict(self) -> dict[str, float]:
         """As planners are told; empty where there is no bound."""
         if not math.isfinite(self.cpu):

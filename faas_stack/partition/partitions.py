@@ -160,7 +160,8 @@ class Partition:
         owner, each = self._owner, self.each
         assignment = owner.enter(self)
         env = owner.gpus.environment(assignment) if owner.gpus else {}
-        self._gpus = ", ".join(assignment.gpus) + (" by MPS" if len(env) > 1 else " in turns")
+        how = " by MPS" if len(env) > 1 else " in turns"
+        self._gpus = ", ".join(assignment.gpus) + how if assignment.gpus else "any GPU there may be"
         self._cores = owner.cores_of(self.name)
         groups: list[Path] = []
         if owner.tree:

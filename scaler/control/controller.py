@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scaler.control.action import Action
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies
+    from scaler.control.round import ProviderError
 
 __all__ = ["Controller"]
 
@@ -227,9 +228,15 @@ class Controller:
         self._reconciler.succeeded(action, now_s)
         self.decisions.add(f"Done: {action}.", wall_s)
 
-    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool) -> None:
-        """The gateway has ``refused`` an action, or could not be reached."""
-        self._reconciler.failed(action, reason, now_s, refused=refused)
+    def failed(self, action: Action, error: ProviderError, now_s: float) -> None:
+        """The gateway has refused an action, or could not be reached."""
+        refused, lasting = error.answered, error.lasting
+        self._reconciler.failed(action, str(error), now_s, refused=refused, lasting=lasting)
+
+    @property
+    def refused(self) -> list[str]:
+        """What the gateway will not do, however long one waits; some of its notes."""
+        return self._reconciler.refused
 
     @property
     def changing(self) -> bool:

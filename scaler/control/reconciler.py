@@ -102,18 +102,33 @@ class Reconciler:
     def succeeded(self, action: Action, now_s: float) -> None:
         """The gateway has accepted ``action``."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
-        state.asked_s, state.seen, state.refusals = now_s, False, 0
+        state.asked_s, state.seen, state.refusals, state.lasting = now_s, False, 0, False
         if action.verb == "scale":
             state.asked = action.replicas
         elif action.verb == "delete":
             state.asked = None
 
-    def failed(self, action: Action, reason: str, now_s: float, *, refused: bool = True) -> None:
-        """The gateway has ``refused`` an action, or could not be reached."""
+    def failed(
+        self,
+        action: Action,
+        reason: str,
+        now_s: float,
+        *,
+        refused: bool = True,
+        lasting: bool = False,
+    ) -> None:
+        """The gateway has ``refused`` an action, for good if ``lasting``, or is out of reach."""
         state = self._classes.setdefault(action.class_name, RequestedReplicas())
         state.failed(f"{action} failed: {reason}", now_s)
         state.refusals += refused
         state.cautious |= refused
+        state.lasting = lasting
+
+    @property
+    def refused(self) -> list[str]:
+        """Those of the notes that do not pass by waiting."""
+        states = self._classes.items()
+        return [f"{name}: {state.trouble}." for name, state in states if state.lasting]
 
     def _grow(
         self,

@@ -31,6 +31,7 @@ class RequestedReplicas:
         most: The gateway's limit, as far as it has shown.
         lacking_s: Since when instances are missing that were asked for.
         refusals: How often in a row the gateway has not done what was asked.
+        lasting: It would refuse again what it has refused last.
         cautious: Since it refused something, instances are asked for one by one.
         given_up: Instances that were missing for too long are not asked for just now.
         pause_s: Before the next try, after something went wrong.
@@ -44,6 +45,7 @@ class RequestedReplicas:
     most: float = math.inf
     lacking_s: float | None = None
     refusals: int = 0
+    lasting: bool = False
     cautious: bool = False
     given_up: bool = False
     pause_s: float = PAUSE_S

@@ -41,14 +41,16 @@ class ProviderError(CarpoolError):
 
     Attributes:
         answered: It has refused.
+        lasting: It would refuse the same call again, whatever else changes.
     """
 
     status = 502
     retryable = True
 
-    def __init__(self, message: str, *, answered: bool = False) -> None:
+    def __init__(self, message: str, *, answered: bool = False, lasting: bool = False) -> None:
         super().__init__(message)
         self.answered = answered
+        self.lasting = lasting
 
 
 class Provider(Protocol):
@@ -236,7 +238,7 @@ class Round:
         except ProviderError as error:
             self._driver.ended(action, error)
             if controller:
-                controller.failed(action, str(error), now_s, refused=error.answered)
+                controller.failed(action, error, now_s)
             return
         self._driver.ended(action, None)
         if controller:

@@ -100,6 +100,7 @@ class Documents:
             "loading": sum(each.loading for each in found.values()),
             "unplaced_rps": controller.unplaced_rps,
             "notes": controller.notes,
+            "refused": controller.refused,
         }
 
 

@@ -125,6 +125,25 @@ def test_a_request_that_is_due_while_a_connection_completes_gets_one_too() -> No
     assert 3 == tally.ok
 
 
+def test_when_the_server_goes_away_all_that_follows_fails_at_once() -> None:
+    """Every request is a failed connection, and none waits for its time limit."""
+
+    async def play() -> Tally:
+        async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            server.close()
+            writer.transport.abort()
+
+        server = await asyncio.start_server(end, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        target = Target(host, port, [b"GET / HTTP/1.1\r\n\r\n"], connections=2, timeout_s=HANG_S)
+        tally = Tally()
+        await Engine(target, iter([0.001 * number for number in range(50)]), tally).run()
+        return tally
+
+    assert {"connection": 50} == asyncio.run(play()).errors
+
+
 def test_bodies_headers_and_method_are_sent_as_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

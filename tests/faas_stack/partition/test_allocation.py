@@ -207,6 +207,15 @@ def test_without_a_machine_nothing_is_refused() -> None:
     ledger = Allocation(Capacity())
     ledger.promise("a", cores(1000, memory_gib=1000), 200)
     assert () == ledger.take("a", cores(1000, pinned=True)).cores
+    ledger.check(gpu(40))
+    ledger.promise("b", gpu(100, count=2), 5)
+    assert () == ledger.take("b", gpu(100, count=2)).gpus
+
+
+def test_a_machine_without_gpus_has_none_to_share() -> None:
+    """Cores are counted there, and so are GPUs."""
+    with pytest.raises(ConfigError, match="at most 0 GPUs"):
+        Allocation(Capacity((0, 1), 2.0)).check(gpu(40))
 
 
 SIZES = st.builds(

@@ -127,6 +127,18 @@ def test_fronts_are_told_before_an_instance_goes() -> None:
     assert 10 <= waited <= 13
 
 
+def test_what_waiting_does_not_change_is_told_apart() -> None:
+    """Until the provider accepts it."""
+    world = World()
+    (deploy,) = world.step({"a": 1})
+    for lasting in (False, True):
+        world.rollout.failed(deploy, "no GPU is here", 2.0, lasting=lasting)
+        expected = ["a: deploy f--a failed: no GPU is here."] if lasting else []
+        assert expected == world.rollout.refused
+    world.rollout.succeeded(deploy, 3.0)
+    assert [] == world.rollout.refused
+
+
 def test_failed_calls_are_repeated_with_pauses_that_grow() -> None:
     """A gateway that refuses is asked less and less often, and it is said."""
     world = World()
