@@ -12,37 +12,100 @@ import sys
 
 from carpool import __version__
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "GROUPS", "main"]
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("faas_stack.stack.up:main", "start a stack file's functions on this machine"),
-    "compare": ("faas_stack.compare.command:main", "compare policies, simulated or on a stack"),
-    "demo": ("faas_stack.demo.command:main", "serve real models and compare batching policies"),
-    "load": ("faas_stack.load.command:main", "send open-loop load and report latency"),
-    "doctor": ("faas_stack.doctor.command:main", "find conflicting settings and suggest fixes"),
-    "plan": ("scaler.plan_command:main", "plan once for a scenario file"),
-    "predict": (
-        "watchdog_plugin.profiling.predict_command:main",
-        "predict a model's latency, without running it",
-    ),
-    "profile": ("watchdog_plugin.profiling.command:main", "measure a model and its operators"),
-    "policies": ("carpool.policies_command:main", "list the policies, or check one"),
-    "provider": (
-        "faas_stack.stack.up:provider_main",
-        "run the OpenFaaS provider alone, for faas-cli",
-    ),
-    "register": (
-        "watchdog_plugin.registration.command:main",
-        "make, measure and keep variants of a model",
-    ),
-    "scaler": ("scaler.command:main", "run the external scaler, or ask one that runs"),
-    "simulate": (
-        "simulator.command:main",
-        "run a scenario in simulated time under scaling policies",
-    ),
-    "sidecar": ("sidecar.app:main", "run one function's sidecar"),
-    "stages": ("watchdog_plugin.stage_cutting.command:main", "cut an ONNX model into stages"),
+# By group and name: where it is, what it does, and how it is called, say.
+GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "First steps": {
+        "demo": (
+            "faas_stack.demo.command:main",
+            "serve real models and compare batching policies",
+            "carpool demo",
+        ),
+        "up": (
+            "faas_stack.stack.up:main",
+            "start a stack file's functions on this machine",
+            "carpool up -f stack.yaml",
+        ),
+        "load": (
+            "faas_stack.load.command:main",
+            "send open-loop load and report latency",
+            "carpool load --url http://127.0.0.1:8080/function/NAME --rate 100 --duration 10s",
+        ),
+        "logs": (
+            "faas_stack.logs_command:main",
+            "print what a function's instances print",
+            "carpool logs NAME --follow",
+        ),
+        "doctor": (
+            "faas_stack.doctor.command:main",
+            "find conflicting settings and suggest fixes",
+            "carpool doctor -f stack.yaml",
+        ),
+    },
+    "Choose a policy": {
+        "policies": (
+            "carpool.policies_command:main",
+            "list the policies, or check one",
+            "carpool policies --check mine:Policy",
+        ),
+        "plan": (
+            "scaler.plan_command:main",
+            "plan once for a scenario file",
+            "carpool plan scenario.yaml --policy infless",
+        ),
+        "simulate": (
+            "simulator.command:main",
+            "run a scenario in simulated time under scaling policies",
+            "carpool simulate scenario.yaml --policy infless --policy openfaas --report out.html",
+        ),
+        "compare": (
+            "faas_stack.compare.command:main",
+            "compare policies, simulated or on a stack",
+            "carpool compare scenario.yaml --live --policy infless --policy openfaas",
+        ),
+    },
+    "Know a model": {
+        "profile": (
+            "watchdog_plugin.profiling.command:main",
+            "measure a model and its operators",
+            "carpool profile model.onnx --cpu 1 --batch 1,2,4,8",
+        ),
+        "predict": (
+            "watchdog_plugin.profiling.predict_command:main",
+            "predict a model's latency, without running it",
+            "carpool predict model.onnx --cpu 1 --batch 1,2,4,8",
+        ),
+        "register": (
+            "watchdog_plugin.registration.command:main",
+            "make, measure and keep variants of a model",
+            "carpool register model.onnx --app classify --validation validation.npz",
+        ),
+        "stages": (
+            "watchdog_plugin.stage_cutting.command:main",
+            "cut an ONNX model into stages",
+            "carpool stages model.onnx",
+        ),
+    },
+    "Run the parts": {
+        "provider": (
+            "faas_stack.stack.up:provider_main",
+            "run the OpenFaaS provider alone, for faas-cli",
+            "carpool provider -f stack.yaml",
+        ),
+        "scaler": (
+            "scaler.command:main",
+            "run the external scaler, or ask one that runs",
+            "carpool scaler status",
+        ),
+        "sidecar": (
+            "sidecar.app:main",
+            "run one function's sidecar",
+            "fprocess='python -m watchdog_plugin' carpool sidecar",
+        ),
+    },
 }
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 _OURS = frozenset({"carpool", "faas_stack", "scaler", "sidecar", "simulator", "watchdog_plugin"})
 _EXTRAS = {"faas_stack": "stack,scaler", "watchdog_plugin": "onnx"}
@@ -111,15 +174,21 @@ def _fail(name: str, message: str, exit_code: int) -> int:
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
-    listing = "\n".join(lines)
     return (
         "usage: carpool COMMAND [OPTIONS]\n\n"
         "Batched machine-learning inference for OpenFaaS.\n\n"
-        f"{listing}\n\n"
+        f"{''.join(map(_listing, GROUPS))}"
         "carpool COMMAND --help explains a command; carpool --version prints the version.\n"
     )
+
+
+def _listing(group: str) -> str:
+    width = max(map(len, COMMANDS))
+    lines = [
+        f"  {name:<{width}}  {about}\n  {'':<{width}}    {example}\n"
+        for name, (_, about, example) in GROUPS[group].items()
+    ]
+    return f"{group}:\n{''.join(lines)}\n"
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from faas_stack.provider.local.orchestrator import LocalFunction
+    from faas_stack.provider.logs import LogRing
 
 __all__ = ["as_json", "as_table", "until_ready"]
 
 _POLL_S = 0.02
 _TAIL_LINES = 20
+_HANDLER = "handler: "
 
 
 class _StartFailed(CarpoolError):
@@ -45,6 +47,14 @@ async def until_ready(function: LocalFunction, ready_s: float) -> None:
             raise _StartFailed("\n".join((f"{name} {how}{reason}; its last words:", *tail)))
         await asyncio.sleep(_POLL_S)
     say(f"{name}: ready after {loop.time() - began:.1f} s")
+    for note in _notes(replicas.log):
+        say(f"{name}: {note}")
+
+
+def _notes(log: LogRing) -> list[str]:
+    """What handlers have to say of the function's code and model, each note once."""
+    texts = [line.text for line in log.since(0)]
+    return list(dict.fromkeys(text for text in texts if text.startswith(_HANDLER)))
 
 
 def as_json(

@@ -75,7 +75,8 @@ class _Views:
     def shadow(self) -> Response:
         found = self._snapshot.document(SHADOW)
         if found is None:
-            message = "no other policy is watched: start the scaler with --shadow POLICY"
+            message = "no other policy is watched: start the scaler with --shadow POLICY, "
+            message += "or carpool up with --scaler '--shadow POLICY'"
             raise NotFound(message)
         return _json(found)
 

@@ -52,7 +52,7 @@ def _lacking(_argv: list[str]) -> int:
 @pytest.fixture(autouse=True)
 def _table(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OF_TESTS:
-        monkeypatch.setitem(command.COMMANDS, name, (f"{__name__}:_{name}", f"test {name}"))
+        monkeypatch.setitem(command.COMMANDS, name, (f"{__name__}:_{name}", f"test {name}", ""))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
@@ -69,18 +69,44 @@ def test_a_policy_may_be_a_file_in_this_folder(tmp_path: Path) -> None:
 
 def test_every_target_exists() -> None:
     """Each command of the table names a module that is there."""
-    built_in = [target for name, (target, _) in command.COMMANDS.items() if "test" not in target]
+    built_in = [target for target, *_ in command.COMMANDS.values() if "test" not in target]
     assert [] == [target for target in built_in if not find_spec(target.partition(":")[0])]
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
 def test_help_lists_the_commands(argv: list[str], capsys: Captured) -> None:
-    """Without a command, and when asked, every command is listed with its line."""
+    """Without a command, and when asked, all are listed in groups, with a line and an example."""
     assert 0 == command.main(argv)
     printed = capsys.readouterr().out
-    for name, (_, line) in command.COMMANDS.items():
-        assert name in printed
-        assert line in printed
+    expected = [
+        text
+        for group, commands in command.GROUPS.items()
+        for texts in ((group,), *((name, line, how) for name, (_, line, how) in commands.items()))
+        for text in texts
+    ]
+    assert "First steps" == expected[0]
+    place = 0
+    for text in expected:
+        place = printed.index(text, place) + len(text)
+
+
+@pytest.mark.parametrize("name", [name for group in command.GROUPS.values() for name in group])
+def test_an_example_has_flags_that_the_command_knows(name: str, capsys: Captured) -> None:
+    """A user who copies it is not told that an option is unknown."""
+    example = command.COMMANDS[name][2]
+    assert f"carpool {name}" in example
+    if name == "sidecar":  # it is told by its environment
+        return
+    with pytest.raises(SystemExit):
+        command.main([name, *verbs(example, name), "--help"])
+    known = capsys.readouterr().out
+    for flag in re.findall(r" (--?[a-z]+)", example):
+        assert flag in known
+
+
+def verbs(example: str, name: str) -> list[str]:
+    """The command's own command, where it has one."""
+    return [example.split()[2]] if name == "scaler" else []
 
 
 def test_the_version_is_the_packages(capsys: Captured) -> None:

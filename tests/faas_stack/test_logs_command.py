@@ -1,0 +1,136 @@
+"""``carpool logs`` against a running ``carpool up``."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from carpool.__main__ import main
+from tests.faas_stack.test_up import carpool
+from tests.waiting import HANG_S, wait_until
+from tests.watchdog_plugin import models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("logs command")  # one worker starts the stack
+
+STACK = """\
+provider: {name: openfaas}
+functions:
+  echo:
+    lang: python3-batch
+    handler: ./echo
+    image: echo:latest
+  net:
+    lang: python3-onnx-batch
+    handler: ./net
+    image: net:latest
+"""
+HANDLER = """\
+def handle_batch(items):
+    for item in items:
+        print("got", item.bytes().decode())
+    return ["done"] * len(items)
+"""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str], Path]]:
+    """The URL of a stack, what was said when it started, and its folder."""
+    folder = tmp_path_factory.mktemp("stack")
+    (folder / "echo").mkdir()
+    (folder / "echo" / "handler.py").write_text(HANDLER)
+    models.mlp(folder / "net" / "model.onnx", batch=1)
+    (folder / "stack.yaml").write_text(STACK)
+    with carpool(folder, "up", "--port", "0", "--json", "--no-watchdog") as up:
+        yield up.result()["url"], up.said, folder
+
+
+def call(url: str, text: str) -> None:
+    """One request to the function that prints it."""
+    assert requests.post(f"{url}/function/echo", data=text, timeout=HANG_S).ok
+
+
+def lines(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
+    """What the command prints."""
+    assert 0 == main(["logs", *argv])
+    return capsys.readouterr().out.splitlines()
+
+
+Stack = tuple[str, list[str], "Path"]
+
+
+def test_starting_a_stack_says_what_a_handler_says_of_its_model(stack: Stack) -> None:
+    """A model that cannot share runs does not look healthy."""
+    _, said, _ = stack
+    wait_until(lambda: "net: ready" in "".join(said), what="the report")
+    wait_until(lambda: "requests run one by one" in "".join(said), what="the handler's note")
+    (note,) = (line for line in said if "requests run one by one" in line)
+    assert "net: handler:" in note
+    assert "the first dimension of the input 'x' FP32 [1, 4]" in note
+
+
+def test_lines_are_printed_with_time_and_instance(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The latest alone, if so many are asked for; as JSON, if that is."""
+    url, _, _ = stack
+    call(url, "one")
+    call(url, "two")
+
+    def latest() -> list[str]:
+        return lines(capsys, "echo", "-g", url, "--tail", "1")
+
+    wait_until(lambda: latest()[0].endswith("got two"), what="the line")
+    assert any(line.endswith("got one") for line in lines(capsys, "echo", "--gateway", url))
+    (line,) = lines(capsys, "echo", "-g", url, "--tail", "1", "--json")
+    assert ("echo", "got two") == (json.loads(line)["name"], json.loads(line)["text"])
+    assert [] == lines(capsys, "echo", "-g", url, "--instance", "nobody")
+    assert lines(capsys, "echo", "-g", url, "--since", "1h")
+
+
+def test_following_goes_on_until_an_interrupt(stack: Stack) -> None:
+    """Lines come as they are printed."""
+    url, _, folder = stack
+    with carpool(folder, "logs", "echo", "-g", url, "--follow") as following:
+        assert following.process.stdout is not None
+        call(url, "three")
+        while not following.process.stdout.readline().endswith("got three\n"):
+            pass
+        following.process.send_signal(signal.SIGINT)
+        code, said = following.ended()
+    assert (130, "") == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (("nope",), 1, "nope"),
+        (("echo", "--since", "soon"), 2, "a duration such as 5m"),
+        (("echo", "-g", "http://127.0.0.1:1"), 1, "no provider answers at http://127.0.0.1:1"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    stack: Stack, argv: tuple[str, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line."""
+    assert code == main(["logs", "-g", stack[0], *argv])
+    assert said in capsys.readouterr().err
+
+
+def test_credentials_are_asked_for(
+    stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """A user whose home has none is told where to name them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert 1 == main(["logs", "-g", stack[0], "echo"])
+    assert "--basic-auth" in capsys.readouterr().err
