@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["measure"]
 
 _BATCHES, _THREADS = (1, 2, 4, 8, 16), (1, 2)
-_BUDGET_S = 20.0  # of a model
+_BUDGET_S = 60.0  # of a model, at most
 
 
 def measure(database: Path, folder: Path, only: Sequence[str] | None, rounds: int) -> None:

@@ -40,7 +40,8 @@ _VISIT_S = 0.03  # a visit times runs for so long, or one if that takes longer
 _MOST_RUNS = 30  # of one visit
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 100
-_PATIENCE_S = 0.5  # with busy neighbours, before each visit
+_PATIENCE_S = 0.5  # with busy neighbours, before each visit, if there is time
+_PATIENCE_SHARE = 0.25  # of the time for one round, which is a third of all
 _WARM_UPS, _LONG_S = 3, 0.5  # runs of each setting; one is enough if it takes so long
 _ENOUGH_RUNS, _LEAST_RUNS = 9, 3  # undisturbed ones to be settled; those that count in any case
 _RUNS_OF_OPERATORS = 10  # of a visit, if they are short
@@ -58,7 +59,7 @@ class Grid:
     Attributes:
         batches: Batch sizes.
         threads: Numbers of threads.
-        budget_s: How long to measure; three rounds are done in any case.
+        budget_s: How long to measure, from loading on; each setting is visited in any case.
         rounds: At most so many.
     """
 
@@ -109,17 +110,17 @@ class _Pair:
         self._neighbours = Neighbours()
         self._order: list[Measured | None] = []
 
-    def warm_up(self, measured: Measured) -> None:
+    def warm_up(self, measured: Measured, *, briefly: bool) -> None:
         """Let the sessions find memory; they ask for it anew in the first runs of each size."""
-        for _ in range(_WARM_UPS):
+        for _ in range(1 if briefly else _WARM_UPS):
             first_s = self._whole.run_s(measured.inputs)
             self._run_parts(measured, 1, kept=False)
             if first_s > _LONG_S:
                 break
 
-    def visit(self, measured: Measured) -> None:
+    def visit(self, measured: Measured, patience_s: float) -> None:
         """Time one setting, when others leave the machine alone, but not much later."""
-        self._neighbours.await_calm(_PATIENCE_S)
+        self._neighbours.await_calm(patience_s)
         first_s = self._run_whole(measured, 1)
         runs = int(min(_MOST_RUNS, max(1, _VISIT_S / first_s)))
         if first_s < _LONG_S:  # it has warmed the caches that the others have used
@@ -203,10 +204,11 @@ def measure(
         for threads in grid.threads
         for batch in grid.batches
     ]
+    began_s = time.monotonic()
     data = model.SerializeToString()
     load_s, memory_mb = _first(data, folder, settings)
     pairs = {threads: _Pair(data, folder, threads, operators=operators) for threads in grid.threads}
-    _rounds(settings, pairs, grid, say)
+    _rounds(settings, pairs, grid, began_s, say)
     for pair in pairs.values():
         pair.close()
     return settings, load_s, memory_mb
@@ -239,23 +241,28 @@ def _rounds(
     settings: Sequence[Measured],
     pairs: dict[int, _Pair],
     grid: Grid,
+    began_s: float,
     say: Callable[[str], None],
 ) -> None:
-    began = time.monotonic()
+    """Visit every setting round by round; who was visited is left out once the time is over."""
+    end_s = began_s + grid.budget_s
     order = list(settings)
+    patience_s = min(_PATIENCE_S, _PATIENCE_SHARE * grid.budget_s / _LEAST_ROUNDS / len(order))
     shuffled = random.Random(1)  # noqa: S311  an order, no secret
-    for measured in order:
-        pairs[measured.setting.threads].warm_up(measured)
+    for done, measured in enumerate(order):
+        share = done / len(order) * _PATIENCE_SHARE
+        briefly = time.monotonic() > began_s + share * grid.budget_s
+        pairs[measured.setting.threads].warm_up(measured, briefly=briefly)
     for done in range(1, grid.rounds + 1):
         shuffled.shuffle(order)
         for measured in order:
-            if done <= _LEAST_ROUNDS or not measured.settled():
-                pairs[measured.setting.threads].visit(measured)
-        spent_s = time.monotonic() - began
+            late = measured.whole_s and time.monotonic() >= end_s
+            if not late and (done <= _LEAST_ROUNDS or not measured.settled()):
+                pairs[measured.setting.threads].visit(measured, patience_s)
+        spent_s = time.monotonic() - began_s
         settled = sum(measured.settled() for measured in order)
         say(f"round {done}, {spent_s:.0f} s: {settled} of {len(order)} settings settled")
-        late = spent_s * (done + 1) / done > grid.budget_s
-        if done >= _LEAST_ROUNDS and (late or settled == len(order)):
+        if spent_s >= grid.budget_s or (done >= _LEAST_ROUNDS and settled == len(order)):
             return
 
 
