@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from simulator.results import ScenarioResult
 
-__all__ = ["ROWS", "comparison", "number"]
+__all__ = ["MEANINGS", "ROWS", "comparison", "number"]
 
 _FEW_DIGITS, _MANY = 4, 1000
 
@@ -59,6 +59,30 @@ ROWS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "idle core seconds": _plain("idle_core_s"),
     "fragmentation": _share("fragmentation"),
     "planning, ms": _plain("planning_ms"),
+}
+
+
+MEANINGS = {
+    "requests": "All that came; each is done, failed, expired or refused.",
+    "done": "Answered.",
+    "expired": "The objective had passed before an instance took the request.",
+    "refused": "The queue was full.",
+    "SLO missed": "Share that was later than its objective, or was not done.",
+    "latency mean, ms": "Of the requests done, from arrival to answer.",
+    "p50, ms": "Half of the requests done took no longer.",
+    "p95, ms": "95 % of the requests done took no longer.",
+    "p99, ms": "99 % of the requests done took no longer.",
+    "mean batch": "Requests in a batch.",
+    "cost": "By the scenario's billing rule, in the currency of its prices.",
+    "cost per 1000": "Cost of a thousand requests done.",
+    "core seconds": "Cores that instances occupied, times the seconds that they were there.",
+    "GPU percent seconds": "Percent of a GPU that instances occupied, times seconds.",
+    "requests per unit s": "Done per second and resource unit: a percent of a GPU. A core is "
+    "64/142 of a unit.",
+    "cold starts": "Share that waited for an instance to load.",
+    "idle core seconds": "Core seconds of instances that had loaded and executed nothing.",
+    "fragmentation": "Unallocated share of the servers in use, mean over the rounds.",
+    "planning, ms": "A planning round in real time, mean.",
 }
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carpool import durations
 from simulator import svg
-from simulator.comparison_table import ROWS
-from simulator.svg import Line
+from simulator.comparison_table import MEANINGS, ROWS
+from simulator.svg import Line, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from scaler.scenarios.scenario import Scenario
+    from scaler.planning.cost import Prices
+    from scaler.scenarios.scenario import Function, Scenario
     from simulator.results import FunctionRecord, ScenarioResult
 
 __all__ = ["page"]
@@ -21,16 +24,26 @@ __all__ = ["page"]
 _STYLE = """
 :root { color-scheme: light dark; --line: #8888; --faint: #8883; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1120px; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; }
 td, th { padding: .15em .9em .15em 0; text-align: right; border-bottom: 1px solid var(--faint); }
-td:first-child, th:first-child { text-align: left; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1.2em; }
-figure { margin: 0; } figcaption { font-weight: 600; }
+td:first-child, th:first-child { text-align: left; min-width: 7.5em; position: sticky; left: 0;
+  background: Canvas; }
+h1, h2, td, th { overflow-wrap: anywhere; } td:not(:first-child) { white-space: nowrap; }
+dt { font-weight: 600; } dd { margin: 0 0 .4em 1.2em; }
+.charts { display: grid; gap: 1.2em;
+  grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); }
+figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 .axis { fill: none; stroke: var(--line); } .grid { fill: none; stroke: var(--faint); }
-.legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; }
+.legend { margin: 0; font-size: 13px; } .legend span { margin-right: 1.2em; display: inline-block; }
+@media (max-width: 600px) { svg text { font-size: 14px; } }
 .legend i { display: inline-block; width: 1.4em; margin-right: .4em; vertical-align: middle; }
+#tip { position: fixed; z-index: 1; pointer-events: none; white-space: pre-line; font-size: 13px;
+  padding: .3em .6em; border: 1px solid var(--line); border-radius: .3em; background: Canvas; }
+@media (prefers-color-scheme: dark) {
+  svg path[stroke], svg rect[fill], .legend i { filter: brightness(1.4); } }
 """
+_SCRIPT = Path(__file__).with_name("report.js")
 _MS_PER_S = 1000.0
 
 
@@ -43,35 +56,55 @@ def page(
     title = f"{scenario.path.name}: {', '.join(results)}"
     length = durations.format(scenario.horizon_s)
     sections = [
-        _section(function.name, number, results)
+        _section(function, number, results, scenario.prices)
         for number, function in enumerate(scenario.functions)
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{escape(title)}</h1><p>{length} of simulated time, seed {scenario.seed}.</p>"
-        f"{_table(metrics)}{''.join(sections)}</body></html>\n"
+        f"<h1>{escape(title)}</h1><p>{length} of simulated time, seed {scenario.seed}. "
+        f"{escape(_prices(scenario.prices))}</p>"
+        f"{_table(metrics)}{_meanings()}{''.join(sections)}"
+        f'<p id="tip" hidden></p><script>{_SCRIPT.read_text(encoding="utf-8")}</script>'
+        "</body></html>\n"
     )
+
+
+def _prices(prices: Prices) -> str:
+    if not prices.given:
+        return "Nothing has a price."
+    named = {f.name: getattr(prices, f.name) for f in dataclasses.fields(prices)}
+    given = [f"{name} {value:g}" for name, value in named.items() if value and value != str(value)]
+    unit = prices.currency or "the currency of the scenario's prices"
+    return f"Costs are in {unit}, billing {prices.billing}: {', '.join(given)}."
+
+
+def _meanings() -> str:
+    words = "".join(f"<dt>{escape(n)}</dt><dd>{escape(text)}</dd>" for n, text in MEANINGS.items())
+    return f"<details><summary>What these numbers are</summary><dl>{words}</dl></details>"
 
 
 def _table(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     heads = "".join(f"<th>{escape(name)}</th>" for name in ("", *metrics))
     rows = "".join(
-        f"<tr><td>{escape(name)}</td>"
+        f'<tr><td title="{escape(MEANINGS[name], quote=True)}">{escape(name)}</td>'
         + "".join(f"<td>{escape(show(result))}</td>" for result in metrics.values())
         + "</tr>"
         for name, show in ROWS.items()
     )
-    return f"<table><tr>{heads}</tr>{rows}</table>"
+    return f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
 
 
-def _section(function: str, number: int, results: Mapping[str, ScenarioResult]) -> str:
+def _section(
+    function: Function, number: int, results: Mapping[str, ScenarioResult], prices: Prices
+) -> str:
     records = {policy: result.functions[number] for policy, result in results.items()}
     charts = {
-        "Share of requests done within a latency": _latencies(records),
+        "Share of requests done within a latency": _latencies(records, function),
         "Requests per second": _rates(next(iter(records.values()))),
         "Instances: ready, and loading (dashed)": _instances(records),
-        "Cost so far": _over_time(records, "cost", "cost"),
+        "Cost so far": _over_time(records, "cost", prices.currency or "cost"),
         "Objectives missed so far": _over_time(records, "missed", "requests"),
         "Batch sizes": _batches(records),
     }
@@ -79,21 +112,35 @@ def _section(function: str, number: int, results: Mapping[str, ScenarioResult]) 
         f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>"
         for caption, chart in charts.items()
     )
-    return f'<h2>{escape(function)}</h2><div class="charts">{figures}</div>'
+    return f'<h2>{escape(function.name)}</h2><div class="charts">{figures}</div>'
 
 
-def _latencies(records: Mapping[str, FunctionRecord]) -> str:
+def _latencies(records: Mapping[str, FunctionRecord], function: Function) -> str:
+    """How the latencies are distributed, from 0, and where the objectives are."""
     drawn = []
     for color, (policy, record) in enumerate(records.items()):
         seconds, shares = record.total.latencies.curve()
-        drawn.append(Line(policy, [s * _MS_PER_S for s in seconds], shares, color))
-    return svg.lines(drawn, x_label="latency, ms", y_label="share", log_x=True)
+        found = [s * _MS_PER_S for s in seconds]
+        drawn.append(Line(policy, [*found[:1], *found], [0.0, *shares] if found else [], color))
+    objectives: dict[float, list[str]] = {}
+    for app in function.apps:
+        objectives.setdefault(app.slo_s, []).append(app.name)
+    marks = [
+        Mark(_objective(slo_s, apps, len(objectives)), slo_s * _MS_PER_S)
+        for slo_s, apps in objectives.items()
+    ]
+    return svg.lines(drawn, x_label="latency, ms", y_label="share", log_x=True, marks=marks)
+
+
+def _objective(slo_s: float, apps: Sequence[str], several: int) -> str:
+    whose = f" of {', '.join(apps)}" if several > 1 else ""
+    return f"objective{whose}, {durations.format(slo_s)}"
 
 
 def _rates(record: FunctionRecord) -> str:
     times, unit = _times(record)
     rates = [moment.rate_rps for moment in record.moments]
-    line = Line("all applications", times, rates)
+    line = Line("all applications", times, [*rates[:1], *rates])
     return svg.lines([line], x_label=f"time, {unit}", y_label="requests/s", steps=True)
 
 
@@ -101,8 +148,9 @@ def _instances(records: Mapping[str, FunctionRecord]) -> str:
     drawn, unit = [], ""
     for color, (policy, record) in enumerate(records.items()):
         times, unit = _times(record)
-        ready = [float(moment.ready) for moment in record.moments]
-        loading = [float(moment.loading) for moment in record.moments]
+        moments = [*record.moments[:1], *record.moments]
+        ready = [float(moment.ready) for moment in moments]
+        loading = [float(moment.loading) for moment in moments]
         drawn.append(Line(policy, times, ready, color))
         if any(loading):
             drawn.append(Line(f"{policy}, loading", times, loading, color, dashed=True))
@@ -113,7 +161,8 @@ def _over_time(records: Mapping[str, FunctionRecord], name: str, y_label: str) -
     drawn, unit = [], ""
     for color, (policy, record) in enumerate(records.items()):
         times, unit = _times(record)
-        drawn.append(Line(policy, times, [getattr(m, name) for m in record.moments], color))
+        values = [getattr(moment, name) for moment in record.moments]
+        drawn.append(Line(policy, times, [0.0, *values], color))
     return svg.lines(drawn, x_label=f"time, {unit}", y_label=y_label)
 
 
@@ -127,11 +176,11 @@ def _batches(records: Mapping[str, FunctionRecord]) -> str:
 
 
 def _times(record: FunctionRecord) -> tuple[list[float], str]:
-    """When each moment was, in a unit that gives small numbers."""
+    """The beginning, and when each moment was, in a unit that gives small numbers."""
     last_s = record.moments[-1].at_s
     unit, seconds = next(
         (unit, seconds)
         for unit, seconds in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
         if last_s >= 2 * seconds or unit == "s"
     )
-    return [moment.at_s / seconds for moment in record.moments], unit
+    return [0.0, *(moment.at_s / seconds for moment in record.moments)], unit

@@ -5,6 +5,7 @@ Knows points and labels, and nothing of what they mean.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from html import escape
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLORS", "Line", "bars", "lines", "standalone"]
+__all__ = ["COLORS", "Line", "Mark", "bars", "lines", "standalone"]
 
 COLORS = ("#1f77b4", "#d95f02", "#2a9d5c", "#b5489a", "#8c6d1f", "#5b5fc7", "#c0392b", "#4d8f99")
 
@@ -22,6 +23,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 34
 _POINTS = 600  # more than the eye tells apart
 _TICKS = 5
 _BEFORE = 0.8
+_MARKED = "#c0392b"
+_STYLE = (
+    "text{font:11px sans-serif;fill:#444}.back{fill:#fff}"
+    ".axis{stroke:#888;fill:none}.grid{stroke:#eee;fill:none}"
+    "@media(prefers-color-scheme:dark){text{fill:#bbb}.back{fill:#16191d}.grid{stroke:#333}"
+    "path[stroke],text[style]{filter:brightness(1.4)}}"
+)
 _BARS = 5  # as many places at least, that one bar does not fill the chart
 
 
@@ -41,6 +49,14 @@ class Line:
     y: Sequence[float]
     color: int = 0
     dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on the x axis, with its name for the legend."""
+
+    name: str
+    x: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +96,13 @@ class _Axis:
 
 
 def lines(
-    drawn: Sequence[Line], *, x_label: str, y_label: str, log_x: bool = False, steps: bool = False
+    drawn: Sequence[Line],
+    *,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    steps: bool = False,
+    marks: Sequence[Mark] = (),
 ) -> str:
     """A chart of lines over one pair of axes; the y axis begins at 0.
 
@@ -90,12 +112,13 @@ def lines(
         y_label: What y is, with its unit.
         log_x: The x axis is logarithmic.
         steps: A value holds until the next point.
+        marks: Where else to look.
     """
     drawn = [line for line in drawn if len(line.x)]
     if not drawn:
         return "<p>Nothing to draw.</p>"
-    low = min(line.x[0] for line in drawn)
-    high = max(line.x[-1] for line in drawn)
+    low = min([*(line.x[0] for line in drawn), *(mark.x for mark in marks)])
+    high = max([*(line.x[-1] for line in drawn), *(mark.x for mark in marks)])
     if high <= low:
         low, high = (low / 2, high * 2) if low > 0 else (low, low + 1)
     if log_x:
@@ -103,8 +126,25 @@ def lines(
     across = _Axis(low, high, _LEFT, _WIDTH - _LEFT - _RIGHT, log_x)
     top = max(max(line.y) for line in drawn) or 1.0
     up = _up(top)
-    paths = [_path(line, across, up, steps=steps) for line in drawn]
-    return _framed([*_grid(across, up, x_label, y_label), *paths], [(d.name, d) for d in drawn])
+    parts = [
+        *_grid(across, up, x_label, y_label),
+        *(_path(line, across, up, steps=steps) for line in drawn),
+        *(_mark(across.at(mark.x)) for mark in marks),
+    ]
+    axes = {
+        "x": x_label,
+        "low": low,
+        "high": high,
+        "log": log_x,
+        "left": _LEFT,
+        "width": across.length,
+        "top": up.high,
+        "bottom": up.start,
+        "height": -up.length,
+    }
+    legend = [_legend_entry(line.name, _color(line.color), dashed=line.dashed) for line in drawn]
+    legend += [_legend_entry(mark.name, _MARKED, dashed=True) for mark in marks]
+    return _framed(parts, legend, f" data-axes='{escape(json.dumps(axes), quote=True)}'")
 
 
 def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_label: str) -> str:
@@ -119,14 +159,16 @@ def bars(groups: Sequence[tuple[str, dict[int, float]]], *, x_label: str, y_labe
     up = _up(top)
     width = across.length / places / len(groups) * 0.9
     drawn = []
-    for place, (_, shares) in enumerate(groups):
+    for place, (name, shares) in enumerate(groups):
         for number, share in sorted(shares.items()):
             x = across.at(number) + (place - len(groups) / 2) * width
+            says = escape(f"{name}: {share:.4g} of {number}", quote=True)
             drawn.append(
                 f'<rect x="{x:.1f}" y="{up.at(share):.1f}" width="{max(width, 1):.1f}" '
-                f'height="{up.start - up.at(share):.1f}" fill="{_color(place)}"/>'
+                f'height="{up.start - up.at(share):.1f}" fill="{_color(place)}">'
+                f"<title>{says}</title></rect>"
             )
-    legend = [(name, Line(name, (), (), place)) for place, (name, _) in enumerate(groups)]
+    legend = [_legend_entry(name, _color(place)) for place, (name, _) in enumerate(groups)]
     return _framed([*_grid(across, up, x_label, y_label), *drawn], legend)
 
 
@@ -144,11 +186,10 @@ def standalone(drawn: Sequence[Line], legend: tuple[float, float], **labels: str
         f"{escape(line.name)}</text>"
         for row, line in enumerate(drawn)
     )
-    style = "text{font:11px sans-serif;fill:#444}.axis{stroke:#888;fill:none}.grid{stroke:#eee}"
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} width="{1.5 * _WIDTH:g}">'
-        f'<style>{style}</style><rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>'
+        f'<style>{_STYLE}</style><rect class="back" width="{_WIDTH}" height="{_HEIGHT}"/>'
         f"{inside}{names}</svg>\n"
     )
 
@@ -170,7 +211,14 @@ def _path(line: Line, across: _Axis, up: _Axis, *, steps: bool) -> str:
     parts += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
     dash = ' stroke-dasharray="5 3"' if line.dashed else ""
     color = _color(line.color)
-    return f'<path d="{"".join(parts)}" fill="none" stroke="{color}" stroke-width="1.6"{dash}/>'
+    said = f'data-name="{escape(line.name, quote=True)}"'
+    drawn = f'fill="none" stroke="{color}" stroke-width="1.6"{dash}'
+    return f'<path {said} d="{"".join(parts)}" {drawn}/>'
+
+
+def _mark(x: float) -> str:
+    line = f'd="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"'
+    return f'<path {line} fill="none" stroke="{_MARKED}" stroke-dasharray="4 3"/>'
 
 
 def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
@@ -178,11 +226,15 @@ def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
     parts = [f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>']
     for value in across.ticks():
         x = across.at(value)
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{value:g}</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{value:,.10g}</text>'
+        )
         parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{bottom}"/>')
     for value in up.ticks():
         y = up.at(value)
-        parts.append(f'<text x="{_LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{value:g}</text>')
+        parts.append(
+            f'<text x="{_LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{value:,.10g}</text>'
+        )
         parts.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
     middle = (_TOP + bottom) / 2
     parts.append(f'<text x="{right}" y="{_HEIGHT - 4}" text-anchor="end">{escape(x_label)}</text>')
@@ -191,11 +243,11 @@ def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> list[str]:
     return parts
 
 
-def _framed(parts: list[str], legend: list[tuple[str, Line]]) -> str:
-    marks = "".join(
-        f'<span><i style="border-top:3px {"dashed" if line.dashed else "solid"} '
-        f'{_color(line.color)}"></i>{escape(name)}</span>'
-        for name, line in legend
-    )
-    body = "".join(parts)
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}">{body}</svg><p class="legend">{marks}</p>'
+def _legend_entry(name: str, color: str, *, dashed: bool = False) -> str:
+    style = f"border-top:3px {'dashed' if dashed else 'solid'} {color}"
+    return f'<span><i style="{style}"></i>{escape(name)}</span>'
+
+
+def _framed(parts: list[str], legend: list[str], attributes: str = "") -> str:
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    return f'<svg {size}{attributes}>{"".join(parts)}</svg><p class="legend">{"".join(legend)}</p>'

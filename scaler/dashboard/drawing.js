@@ -5,6 +5,7 @@
 const WIDTH = 320, HEIGHT = 150, LEFT = 52, TOP = 10, BOTTOM = 20;
 const SHORTEST_S = 60;
 const COLOURS = 6;
+const ROUND_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 
 // -- making elements ---------------------------------------------------------------------------
 
@@ -51,8 +52,8 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString([], {hour12: false}
 
 // -- plots -------------------------------------------------------------------------------------
 
-// A plot is {title, now, series: [{name, values}], stacked, bars, limit: {value, name}, write}; the
-// past that it shows is at most so many seconds long.
+// A plot is {title, now, series: [{name, values}], stacked, bars, whole, limit: {value, name}, write};
+// the past that it shows is at most so many seconds long.
 function figure(plot, times, longest) {
   const made = element("figure");
   const caption = element("figcaption");
@@ -78,7 +79,12 @@ function drawing(plot, times, longest) {
   const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / highest;
   const summary = `${plot.title}: ${plot.now}`;
   const svg = shape("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": summary});
-  axes(svg, highest, y, length, plot.write);
+  svg.pointedAt = (clientX) => {
+    const box = svg.getBoundingClientRect();
+    return pointedAt(svg, (clientX - box.left) / box.width * WIDTH, x, plot, times);
+  };
+  axes(svg, highest, y, plot);
+  if (times.length) clockAxis(svg, start, end, x);
   for (let index = stacks.length - 1; index >= 0; index--) {
     const colour = `c${index % COLOURS}`;
     if (plot.bars) bars(svg, stacks[index], times, x, y, colour);
@@ -92,15 +98,42 @@ function drawing(plot, times, longest) {
   return svg;
 }
 
-function axes(svg, highest, y, length, write) {
-  for (const share of [0, 0.5, 1]) {
-    const value = highest / 1.1 * share, at = y(value);
+// The numbers 1, 2 and 5 and their tens, so that there are at most four steps up to the highest.
+function round(highest, whole) {
+  const rough = Math.max(highest / 4, whole ? 1 : 0), power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= rough * (1 - 1e-9));
+}
+
+function axes(svg, highest, y, {write, whole}) {
+  const step = round(highest, whole);
+  for (let number_ = 0; number_ * step <= highest; number_++) {
+    const value = number_ * step, at = y(value);
     svg.append(shape("line", {class: "grid", x1: LEFT, x2: WIDTH - 4, y1: at, y2: at}));
     svg.append(shape("text", {x: LEFT - 4, y: at + 4, "text-anchor": "end"}, write(value)));
   }
-  const ago = length < 120 ? `${Math.round(length)} s ago` : `${Math.round(length / 60)} min ago`;
-  svg.append(shape("text", {x: LEFT, y: HEIGHT - 4}, ago));
-  svg.append(shape("text", {x: WIDTH - 4, y: HEIGHT - 4, "text-anchor": "end"}, "now"));
+}
+
+function clockAxis(svg, start, end, x) {
+  const step = ROUND_S.find((seconds) => (end - start) / seconds <= 4) || ROUND_S.at(-1);
+  const zone = new Date(end * 1000).getTimezoneOffset() * 60;
+  const digits = step < 60 ? 8 : 5;
+  for (let at = Math.ceil((start - zone) / step) * step + zone; at <= end; at += step) {
+    const place = x(at), anchor = place < LEFT + 24 ? "start" : place > WIDTH - 28 ? "end" : "middle";
+    svg.append(shape("line", {class: "grid", x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM}));
+    const text = clock(at).slice(0, digits);
+    svg.append(shape("text", {x: place, y: HEIGHT - 4, "text-anchor": anchor}, text));
+  }
+}
+
+// What a plot shows at a place: when that was, and the values of the nearest sample.
+function pointedAt(svg, place, x, plot, times) {
+  if (!times.length || place < LEFT) return "";
+  const far = (index) => Math.abs(x(times[index]) - place);
+  const nearest = times.reduce((best, _, index) => (far(index) < far(best) ? index : best), 0);
+  const at = x(times[nearest]);
+  svg.append(shape("line", {class: "cursor", x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM}));
+  const said = plot.series.map(({name, values}) => `${name}: ${plot.write(values[nearest])}`);
+  return [clock(times[nearest]), ...said].join("\n");
 }
 
 function line(svg, values, times, x, y, colour) {

@@ -27,7 +27,7 @@ function plotsOf(samples, found) {
     {title: "Rate", now: `${number(last.rate_rps)} /s`, write: number,
       series: [{name: "requests a second", values: of("rate_rps")},
         {name: "waiting", values: of("queued")}]},
-    {title: "Instances by class", now: `${ready} ready`, write: number, stacked: true,
+    {title: "Instances by class", now: `${ready} ready`, write: number, stacked: true, whole: true,
       series: seen(kinds.flatMap((kind) => [{name: kind, values: count(kind, 0)},
         {name: `${kind}, loading`, values: count(kind, 1)}]))},
     {title: "Batch size", now: number(last.mean_batch), write: number,
@@ -45,7 +45,7 @@ function plotsOf(samples, found) {
       : {title: "Resources held", now: `cores: ${number(last.cores)}`, write: number,
         series: [{name: "cores", values: of("cores")},
           ...seen([{name: "percent of a GPU", values: of("gpu_percent")}])]},
-    {title: "Cold starts", now: `${total("waits")} waited for`, write: number, bars: true,
+    {title: "Cold starts", now: `${total("waits")} waited for`, write: number, bars: true, whole: true,
       series: [{name: "instances started", values: of("starts")},
         {name: "waited for", values: of("waits")}]},
   ];
@@ -59,6 +59,7 @@ function showFunction(found) {
   const longest = past.kept * past.every;
   const figures = plotsOf(samples, found).map((plot) => figure(plot, times, longest));
   byId("plots").replaceChildren(...figures);
+  showPointed();
   const plan = found.plan;
   byId("plan-title").textContent = plan ? `Plan ${plan.version} of ${plan.policy}` : "No plan yet";
   byId("plan").tBodies[0].replaceChildren(...(plan ? plan.classes : []).map((kind) => row([
@@ -87,6 +88,30 @@ function showShadow(plan) {
     `${kind.replicas} × ${kind.name}: ${number(kind.cpu)} cores, ${number(kind.gpu)} % of a GPU, ` +
     `batches of ${kind.batch_size}`) : [];
   list(box.querySelector("ul"), would);
+}
+
+// What is under the pointer, which stays where it is while the plots are drawn again.
+let pointed = null;
+
+function showPointed() {
+  const tip = byId("tip");
+  const at = pointed && document.elementFromPoint(pointed.x, pointed.y);
+  const drawing_ = at && at.closest("#plots svg");
+  tip.textContent = drawing_ ? drawing_.pointedAt(pointed.x) : "";
+  tip.hidden = !tip.textContent;
+  const room = document.documentElement.clientWidth - tip.offsetWidth - 4;
+  if (pointed) {
+    tip.style.left = `${Math.max(4, Math.min(pointed.x + 14, room))}px`;
+    tip.style.top = `${pointed.y + 18}px`;
+  }
+}
+
+for (const kind of ["pointermove", "pointerdown", "pointerleave"]) {
+  byId("plots").addEventListener(kind, (event) => {
+    for (const line of document.querySelectorAll(".cursor")) line.remove();
+    pointed = kind === "pointerleave" ? null : {x: event.clientX, y: event.clientY};
+    showPointed();
+  });
 }
 
 // -- all functions -----------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Prices:
         call: One call, whatever the batch.
         cpu_billing_granularity_s: Executions without a GPU are rounded up to a multiple of it.
         gpu_billing_granularity_s: Likewise with a GPU.
+        currency: What all are in, for people to read; empty: it is not named.
 
     Raises:
         ConfigError: a price that is negative or not finite.
@@ -69,11 +70,12 @@ class Prices:
     call: float = 0.0
     cpu_billing_granularity_s: float = 0.0
     gpu_billing_granularity_s: float = 0.0
+    currency: str = ""
 
     def __post_init__(self) -> None:
         """Refuse to earn by computing."""
         problems = Problems()
-        for field in dataclasses.fields(self)[1:]:
+        for field in dataclasses.fields(self)[1:-1]:
             value = getattr(self, field.name)
             if not 0 <= value < math.inf:
                 problems.add(field.name, value, "a number of at least 0")
@@ -82,7 +84,7 @@ class Prices:
     @property
     def given(self) -> bool:
         """Whether anything has a price."""
-        return dataclasses.replace(self, billing="") != Prices("")
+        return dataclasses.replace(self, billing="", currency="") != Prices("")
 
     def per_second(self, size: Resources) -> float:
         """An instance of this size for one second."""

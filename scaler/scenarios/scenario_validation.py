@@ -116,6 +116,7 @@ _PRICES = _record(
     call=_AMOUNT,
     cpu_billing_granularity_s=_AMOUNT,
     gpu_billing_granularity_s=_AMOUNT,
+    currency=_WORD,
 )
 _LINE = _record(
     *("base_ms", "per_item_ms"),

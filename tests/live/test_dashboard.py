@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 # Where to leave the pictures for docs/scaler.md; without it they go with the test's own folder.
 PICTURES = os.environ.get("CARPOOL_PICTURES", "")
+PHONE = 390
+CLOCK = re.compile(r"\d\d:\d\d")
 PICTURE_S = 10.0 if PICTURES else 0.0  # of each load, that plots show more than points
 
 
@@ -42,6 +45,17 @@ def drawn(tab: Page) -> list[str]:
 def nothing_is_missing(said: list[str]) -> bool:
     """Whether plots show something of all that they are of."""
     return all("\N{EN DASH}" not in text for text in said)
+
+
+def pointed_at(tab: Page) -> str:
+    """What is said of the end of the first plot."""
+    box = tab.value(
+        "(() => { const b = document.querySelector('figure svg').getBoundingClientRect();"
+        " return [b.right - 8, b.y + b.height / 2] })()"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    wait_until(lambda: tab.text("#tip"), what="the values under the pointer")
+    return tab.text("#tip")
 
 
 def points(tab: Page, number: int) -> int:
@@ -94,4 +108,15 @@ def test_the_page_shows_a_function_under_load(tmp_path: Path) -> None:
         tab.open(running.scaler + "/", dark=True)
         wait_until(lambda: "live" == tab.text("#state"), what="the page in the dark")
         tab.picture(pictures / "dashboard-dark.png")
+        tab.open(running.scaler + "/", width=PHONE)
+        wait_until(lambda: "live" == tab.text("#state"), what="the page on a phone")
+        wait_until(lambda: points(tab, 0) >= before, what="its plots")
+        assert tab.value("document.documentElement.scrollWidth") <= PHONE
+        assert tab.value("document.querySelector('#plan td').offsetWidth") > PHONE / 4
+        axis = "document.querySelector('figure svg').textContent"
+        wait_until(lambda: CLOCK.search(tab.value(axis)), what="the time of day")
+        pointed = pointed_at(tab)
+        assert CLOCK.match(pointed)
+        assert "requests a second: " in pointed
+        tab.picture(pictures / "dashboard-phone.png")
         assert [] == [text for text in tab.complaints if " 401 " not in text]
