@@ -28,7 +28,7 @@ WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchd
 	templates examples docker scripts benchmarks/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu base-images lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu manifests base-images lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,9 @@ images: ## build the images of sidecar, scaler, provider and functions; needs a 
 
 images-gpu: ## build the image of functions on GPUs
 	$(BUILD) --target function-gpu --tag carpool/function-gpu .
+
+manifests: ## render charts/manifests from the chart; needs helm
+	$(PY) scripts/manifests.py
 
 base-images: ## make what images start from, where nothing can be pulled; for tests on this machine
 	$(PYTHON) scripts/base_images.py

@@ -24,6 +24,7 @@ _WHERE = {
     "docker-compose": "Compose (Debian: docker-compose)",
     "chromium": "the browser (Debian: chromium)",
     "prometheus": "Prometheus (Debian: prometheus)",
+    "helm": "the program of helm.sh/helm (go install helm.sh/helm/v3/cmd/helm@v3.19.0)",
     "promtool": "Prometheus's checker (Debian: prometheus)",
 }
 

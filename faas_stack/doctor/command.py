@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
+from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from faas_stack.doctor import compose_file
+from faas_stack.doctor.cluster_facts import ask
 from faas_stack.doctor.context import Case, FunctionContext, duration_s
 from faas_stack.doctor.rules import READING, Finding, examine, promises
 from faas_stack.doctor.running import complaints
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from faas_stack.doctor.compose_file import Compose
+    from faas_stack.doctor.context import Surroundings
 
 __all__ = ["main"]
 
@@ -45,6 +48,8 @@ def main(argv: list[str]) -> int:
     contexts = tuple(FunctionContext.of(function) for function in stack.functions)
     around = explore(options, _compose(args.compose, stack.folder), contexts)
     around = replace(around, complaints=complaints(stack.folder))
+    if args.kubernetes:
+        around = _with_cluster(around, contexts, args.kubernetes)
     findings = [Finding(READING, problem) for problem in problems]
     findings += examine(Case(stack, contexts, around))
     count = len(contexts)
@@ -63,9 +68,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--basic-auth", type=Path, metavar="DIR", help=files)
     add("--gateway-timeout", default="", metavar="TIME", help="its upstream_timeout")
     add("--prometheus", default="", metavar="URL", help="ask it whether it has an AlertManager")
+    cluster = "ask the cluster of the kubeconfig; NAMESPACE is Carpool's own (%(const)s)"
+    add("--kubernetes", nargs="?", const="openfaas", default="", metavar="NAMESPACE", help=cluster)
     add("--ce", action="store_true", help="functions go to OpenFaaS Community Edition")
     add("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _with_cluster(
+    around: Surroundings, contexts: Sequence[FunctionContext], home: str
+) -> Surroundings:
+    api = KubernetesApi()
+    try:
+        return replace(around, cluster=ask(api, contexts, home))
+    except KubernetesApiError as error:
+        return replace(around, troubles=(*around.troubles, ("--kubernetes", home, str(error))))
+    finally:
+        api.close()
 
 
 def _options(args: argparse.Namespace) -> DoctorOptions:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.settings import FunctionSettings
+    from faas_stack.doctor.cluster_facts import ClusterFacts
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
 
@@ -42,6 +43,7 @@ class Surroundings:
         complaints: what the scaler that runs for the stack is not content with, by function.
         silent: why the scaler at an address of the stack file is not reached.
         troubles: what was to be asked and did not answer, and why.
+        cluster: what a Kubernetes cluster says of itself; None if none was asked.
     """
 
     community: str = ""
@@ -57,6 +59,7 @@ class Surroundings:
     complaints: tuple[tuple[str, str], ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     troubles: tuple[tuple[str, str, str], ...] = ()
+    cluster: ClusterFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

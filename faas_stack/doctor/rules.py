@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from faas_stack.doctor import capacity, executor, names, process, scaling, times
+from faas_stack.doctor import capacity, cluster, executor, names, process, scaling, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,6 +60,12 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "functions": scaling.functions_over,
     "gpu": scaling.gpus_missing,
     "room": capacity.too_little_room,
+    "cluster-namespace": cluster.namespace_missing,
+    "cluster-pod": cluster.pod_refused,
+    "cluster-room": cluster.missing_capacity,
+    "cluster-autoscaler": cluster.autoscaled_twice,
+    "cluster-rights": cluster.missing_rights,
+    "cluster-pinning": cluster.pinning_without_manager,
 }
 
 

@@ -1,0 +1,55 @@
+{{- define "carpool.labels" -}}
+app.kubernetes.io/name: carpool
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* The namespace of the functions. */}}
+{{- define "carpool.functions" -}}
+{{- default .Release.Namespace .Values.functionNamespace -}}
+{{- end }}
+
+{{/* What Pod Security "restricted" asks of a pod. */}}
+{{- define "carpool.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 1000
+runAsGroup: 1000
+fsGroup: 1000
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* And of each of its containers. */}}
+{{- define "carpool.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Where a pod of ours is put: its own settings before those of all. Call with (dict "root" $ "own" .Values.gateway "app" "gateway"). */}}
+{{- define "carpool.placement" -}}
+{{- with default .root.Values.nodeSelector .own.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with default .root.Values.tolerations .own.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with default .root.Values.affinity .own.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector: {matchLabels: {app: {{ .app }}}}
+{{- end }}
+
+{{/* A secret of this release that stays what it is at upgrades, or a new one. Call with (dict "name" "basic-auth" "key" "basic-auth-password"). */}}
+{{- define "carpool.kept" -}}
+{{- $found := lookup "v1" "Secret" .namespace .name -}}
+{{- if and $found (hasKey $found.data .key) -}}
+{{- index $found.data .key -}}
+{{- else -}}
+{{- randAlphaNum 32 | b64enc -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,104 @@
+"""Whether a Kubernetes cluster takes the functions, and leaves their scaling to the scaler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from carpool.errors import Problem
+from faas_stack.doctor.cluster_facts import namespace_of, size_of
+from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR, object_name
+from scaler.planning.placement import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carpool.latency import Resources
+    from faas_stack.doctor.context import Case, FunctionContext
+
+__all__ = ["autoscaled_twice", "missing_capacity", "missing_rights", "namespace_missing"]
+__all__ += ["pinning_without_manager", "pod_refused"]
+
+_PINNED = "cpu=pinned"
+
+
+def autoscaled_twice(case: Case) -> Iterator[Problem]:
+    """No HPA or KEDA ScaledObject scales a function that the scaler scales, or a class of one."""
+    for each in case.around.cluster.autoscalers if case.around.cluster else ():
+        for found in case.contexts:
+            own = each.namespace == namespace_of(found) and _is_of(each.target, found)
+            if found.scaled and own:
+                where = f"{each.kind} {each.namespace}/{each.name}"
+                expected = f"none that scales {found.function.name}, as the scaler does"
+                fix = "delete it, or set com.carpool.scale.policy to fixed"
+                yield Problem(where, each.target, expected, fix)
+
+
+def _is_of(deployment: str, found: FunctionContext) -> bool:
+    """Whether a Deployment is a function's, or a class's of it."""
+    name = found.function.name
+    return deployment == object_name(name) or deployment.startswith(f"{name}--")
+
+
+def namespace_missing(case: Case) -> Iterator[Problem]:
+    """Every function's namespace exists, and has the label by which providers find it."""
+    cluster = case.around.cluster
+    for found in case.contexts if cluster else ():
+        namespace = namespace_of(found)
+        if cluster and (why := cluster.namespaces.get(namespace)):
+            expected = f"a namespace of functions; it {why}"
+            label = f"kubectl label namespace {namespace} {NAMESPACE_SELECTOR}"
+            fix = f"kubectl create namespace {namespace}; {label}"
+            name = f"functions.{found.function.name}.namespace"
+            yield Problem(name, namespace, expected, label if "label" in why else fix)
+
+
+def pod_refused(case: Case) -> Iterator[Problem]:
+    """Each function's pod would be admitted: by Pod Security, quotas, limit ranges and webhooks."""
+    for name, message in case.around.cluster.refusals if case.around.cluster else ():
+        fix = "change the function, or what refuses it; nothing would run, and calls would wait"
+        yield Problem(f"functions.{name}", message, "a pod that the cluster admits", fix)
+
+
+def missing_capacity(case: Case) -> Iterator[Problem]:
+    """The fewest instances of all functions fit what is left of the nodes that take pods."""
+    if case.around.cluster is None:
+        return
+    nodes = Cluster(case.around.cluster.nodes)
+    for found in case.contexts:
+        count = found.settings.scale_min if found.settings and not found.scaled else 1
+        size = size_of(found)
+        if nodes.place_up_to(size, count) < count:
+            yield Problem(
+                f"functions.{found.function.name}",
+                f"{count} x {_described(size)}",
+                "room on the nodes",
+                f"{_left(nodes)}; kubectl describe nodes says what takes it",
+            )
+
+
+def _described(size: Resources) -> str:
+    parts = [f"{size.cpu:g} cores", f"{size.memory_mb:.0f} MB"]
+    return ", ".join([*parts, *([f"{size.gpu:g} % of a GPU"] if size.gpu else [])])
+
+
+def _left(nodes: Cluster) -> str:
+    cores, gpu = nodes.free()
+    return f"{len(nodes.nodes)} nodes have {cores:.3g} cores and {gpu:.0f} % of GPUs left"
+
+
+def missing_rights(case: Case) -> Iterator[Problem]:
+    """The provider's account may do all that the provider does, in each namespace of functions."""
+    for account, right in case.around.cluster.missing_rights if case.around.cluster else ():
+        fix = "install the chart with rbac, or bind faas_stack/provider/kubernetes/rules.py to it"
+        yield Problem(f"account {account}", "", f"one that may {right}", fix)
+
+
+def pinning_without_manager(case: Case) -> Iterator[Problem]:
+    """Where functions ask for cores of their own, kubelets have the static CPU manager."""
+    unpinned = case.around.cluster.unpinned if case.around.cluster else ()
+    for found in case.contexts if unpinned else ():
+        if _PINNED in found.function.constraints:
+            expected = f"a kubelet with cpuManagerPolicy: static; {', '.join(unpinned)} have none"
+            fix = "set it in the kubelet's configuration, or leave the constraint out"
+            name = f"functions.{found.function.name}.constraints"
+            yield Problem(name, _PINNED, expected, fix)

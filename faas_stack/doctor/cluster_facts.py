@@ -1,0 +1,230 @@
+"""What a cluster says of itself, for ``carpool doctor --kubernetes``. Nothing in it is changed.
+
+Pods are sent to the API server as a dry run, which asks all that admits pods and stores nothing.
+What this user may not ask for stays unknown, and is no finding.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import orjson
+
+from carpool.errors import CarpoolError
+from carpool.kubernetes_api import KubernetesApiError
+from carpool.latency import Resources as Size
+from faas_stack.partition.resources import Resources
+from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
+from faas_stack.provider.kubernetes.names import FUNCTION, MANAGED, NAMESPACE_SELECTOR, object_name
+from faas_stack.provider.kubernetes.options import KubernetesOptions
+from faas_stack.provider.kubernetes.pod_template import pod_spec
+from faas_stack.provider.kubernetes.rules import NAMESPACE_RULES
+from faas_stack.stack.up import deploy_request
+from scaler.kubernetes.nodes import nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from carpool.kubernetes_api import KubernetesApi
+    from faas_stack.doctor.context import FunctionContext
+    from scaler.planning.placement import Node
+
+__all__ = ["Autoscaler", "ClusterFacts", "ask", "namespace_of", "size_of"]
+
+_ACCOUNT = "gateway"  # of the chart
+_BYTES_PER_MB = 1e6
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_AUTOSCALERS = {
+    "HorizontalPodAutoscaler": "autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
+    "ScaledObject": "keda.sh/v1alpha1/namespaces/{}/scaledobjects",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """What sets the replicas of a Deployment, beside the scaler."""
+
+    kind: str
+    namespace: str
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the checks look at.
+
+    Attributes:
+        autoscalers: those that scale Deployments.
+        namespaces: why one of functions is none, by its name; those that are one are left out.
+        refusals: what was said to the pods that are not admitted, by function.
+        nodes: the servers, with what is left of them for these functions.
+        missing_rights: of an account, what it may not do.
+        unpinned: nodes that give no pod cores of its own; empty where nobody knows.
+    """
+
+    autoscalers: tuple[Autoscaler, ...] = ()
+    namespaces: dict[str, str] = field(default_factory=dict)
+    refusals: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[Node, ...] = ()
+    missing_rights: tuple[tuple[str, str], ...] = ()
+    unpinned: tuple[str, ...] = ()
+
+
+def namespace_of(found: FunctionContext) -> str:
+    """Where a function is deployed."""
+    return found.function.namespace or DEFAULT_NAMESPACE
+
+
+def size_of(found: FunctionContext) -> Size:
+    """What one instance of a function asks for; nothing, if that cannot be read."""
+    try:
+        each = Resources.of(_deployment(found))
+    except CarpoolError:  # which reading the file finds
+        return Size(0.0)
+    cpu, memory_bytes = each.cpu_share, each.memory_reserved_bytes
+    if each.pinned or cpu is None:
+        cpu = each.cores
+    if each.pinned or memory_bytes is None:
+        memory_bytes = each.memory_bytes or 0
+    return Size(cpu, each.gpu_percent, memory_bytes / _BYTES_PER_MB)
+
+
+def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> ClusterFacts:
+    """What the cluster says.
+
+    Args:
+        api: of the cluster.
+        contexts: the functions.
+        home: the namespace that Carpool is installed in.
+
+    Raises:
+        KubernetesApiError: it cannot be reached.
+    """
+    api.call("GET", "/version")  # what comes after may be forbidden, and this is not
+    namespaces = sorted({namespace_of(found) for found in contexts})
+    reasons = {name: _no_namespace(api, name) for name in namespaces}
+    there = [name for name in namespaces if "does not exist" not in reasons[name]]
+    account = f"system:serviceaccount:{home}:{_ACCOUNT}"
+    return ClusterFacts(
+        autoscalers=tuple(each for name in there for each in _autoscalers(api, name)),
+        namespaces={name: why for name, why in reasons.items() if why},
+        refusals=tuple(_refusals(api, contexts, there)),
+        nodes=_nodes(api, contexts),
+        missing_rights=tuple(
+            (f"{home}/{_ACCOUNT}", right)
+            for name in there
+            for right in _missing_rights(api, account, name)
+        ),
+        unpinned=tuple(_unpinned(api)),
+    )
+
+
+def _no_namespace(api: KubernetesApi, name: str) -> str:
+    """Why a namespace is none of functions; empty if it is one."""
+    try:
+        found = api.call("GET", f"/api/v1/namespaces/{quote(name, safe='')}")
+    except KubernetesApiError as error:
+        return "does not exist" if error.code == _NOT_FOUND else ""
+    key, _, value = NAMESPACE_SELECTOR.partition("=")
+    labelled = (found["metadata"].get("labels") or {}).get(key) == value
+    return "" if labelled or name == DEFAULT_NAMESPACE else f"has no label {NAMESPACE_SELECTOR}"
+
+
+def _autoscalers(api: KubernetesApi, namespace: str) -> Iterator[Autoscaler]:
+    for kind, path in _AUTOSCALERS.items():
+        with suppress(KubernetesApiError):  # KEDA is not installed, or this user may not ask
+            for each in api.objects(f"/apis/{path.format(quote(namespace, safe=''))}"):
+                target = each["spec"]["scaleTargetRef"]
+                if target.get("kind", "Deployment") == "Deployment":
+                    name = each["metadata"]["name"]
+                    yield Autoscaler(kind, namespace, name, target["name"])
+
+
+def _refusals(
+    api: KubernetesApi, contexts: Iterable[FunctionContext], namespaces: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    for found in contexts:
+        namespace = namespace_of(found)
+        if namespace not in namespaces:
+            continue
+        try:
+            pod = _pod(found)
+        except CarpoolError:  # which reading the file finds
+            continue
+        try:
+            path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+            api.call("POST", path, pod, {"dryRun": "All"})
+        except KubernetesApiError as error:
+            if not (error.code == _FORBIDDEN and "cannot create" in str(error)):
+                yield found.function.name, str(error)
+
+
+def _pod(found: FunctionContext) -> dict[str, Any]:
+    deployment = _deployment(found)
+    labels = {**MANAGED, FUNCTION: found.function.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{object_name(found.function.name)}-", "labels": labels},
+        "spec": pod_spec(deployment, KubernetesOptions(namespace=namespace_of(found))),
+    }
+
+
+def _deployment(found: FunctionContext) -> Deployment:
+    return Deployment.from_json(orjson.dumps(deploy_request(found.function)))
+
+
+def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
+    """With what these functions have now as if it were free: it is asked for anew."""
+    own = ",".join(sorted(found.function.name for found in contexts))
+    others = {"labelSelector": f"{FUNCTION} notin ({own})"} if own else {}
+    try:
+        return nodes_of(api.objects("/api/v1/nodes"), api.objects("/api/v1/pods", others))
+    except KubernetesApiError:
+        return ()
+
+
+def _missing_rights(api: KubernetesApi, account: str, namespace: str) -> Iterator[str]:
+    for rule in NAMESPACE_RULES:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                kind, _, sub = resource.partition("/")
+                (group,) = rule["apiGroups"]
+                asked = {"group": group, "resource": kind, "subresource": sub}
+                if not _may(api, account, {**asked, "verb": verb, "namespace": namespace}):
+                    yield f"{verb} {resource} in {namespace}"
+
+
+def _may(api: KubernetesApi, account: str, attributes: dict[str, str]) -> bool:
+    """Whether an account may do something; so it may where this user cannot ask."""
+    _, _, namespace, _ = account.split(":")
+    groups = ["system:authenticated", "system:serviceaccounts"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": account,
+            "groups": [*groups, f"system:serviceaccounts:{namespace}"],
+            "resourceAttributes": attributes,
+        },
+    }
+    try:
+        found = api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    except KubernetesApiError:
+        return True
+    return bool(found["status"].get("allowed"))
+
+
+def _unpinned(api: KubernetesApi) -> Iterator[str]:
+    """Nodes whose kubelet says that it has no static CPU manager."""
+    with suppress(KubernetesApiError):
+        for node in api.objects("/api/v1/nodes"):
+            name = node["metadata"]["name"]
+            with suppress(KubernetesApiError, KeyError):
+                found = api.call("GET", f"/api/v1/nodes/{quote(name, safe='')}/proxy/configz")
+                if found["kubeletconfig"].get("cpuManagerPolicy", "none") != "static":
+                    yield name

@@ -1,0 +1,72 @@
+"""The chart, rendered by helm."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import pairwise
+
+import pytest
+
+from scripts.manifests import CHART, MANIFESTS, PLACE, rendered
+from tests.charts.objects import objects, of_kind, pods, violations
+from tests.tools import require_tool
+
+
+@pytest.fixture(scope="session")
+def helm() -> str:
+    """The program."""
+    return require_tool("helm")
+
+
+def test_the_manifests_are_rendered_from_the_chart(helm: str) -> None:
+    """What is checked in is what the chart renders to now: `make manifests` writes it."""
+    assert MANIFESTS.read_text() == rendered(helm)
+
+
+def test_the_chart_is_well_formed(helm: str) -> None:
+    """As `helm lint` has it."""
+    command = [helm, "lint", "--strict", str(CHART), *PLACE]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["basic_auth=false"],
+        ["autoscaler.enabled=false"],
+        ["rbac=false", "clusterRole=false"],
+        ["exposeServices=true"],
+        ["exposeServices=true", "serviceType=LoadBalancer"],
+        ["networkPolicy.create=false", "serviceMonitor.create=true"],
+        ["functionNamespace="],
+        ["gateway.replicas=5", "autoscaler.replicas=1", "autoscaler.scenario=cluster: {}"],
+        ["gateway.nodeSelector.a=b", "tolerations[0].operator=Exists"],
+        ["networkPolicy.gatewayFrom[0].podSelector.matchLabels.app=ingress"],
+    ],
+)
+def test_every_choice_renders_to_restricted_pods(helm: str, settings: list[str]) -> None:
+    """And to objects with names of their own."""
+    found = objects(rendered(helm, settings, None))
+    names = sorted(
+        (o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in found
+    )
+    assert all(one != other for one, other in pairwise(names))
+    assert all([] == violations(spec) for _, spec in pods(found))
+
+
+def test_without_a_scaler_there_is_nothing_of_one(helm: str) -> None:
+    """Neither an account, nor a token that a provider would ask for."""
+    found = objects(rendered(helm, ["autoscaler.enabled=false"], None))
+    assert ["gateway"] == [name for name, _ in pods(found)]
+    assert not [each for each in found if "carpool-scaler" in str(each)]
+
+
+def test_credentials_are_made_where_there_are_none(helm: str) -> None:
+    """As OpenFaaS names them, with a password that is another one each time."""
+    found = [objects(rendered(helm, [], None)) for _ in range(2)]
+    first, second = (of_kind(each, "Secret", "basic-auth")[0]["data"] for each in found)
+    assert {"basic-auth-user", "basic-auth-password"} == first.keys()
+    assert first["basic-auth-user"] == second["basic-auth-user"]
+    assert first["basic-auth-password"] != second["basic-auth-password"]

@@ -1,0 +1,200 @@
+"""The manifests that are checked in: as they are applied by those who use no Helm."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from carpool import __version__
+from faas_stack.provider import kubernetes_command
+from faas_stack.provider.kubernetes import rules as provider
+from scaler import run_command
+from scaler.kubernetes import rules as scaler
+from scripts.manifests import CHART, MANIFESTS
+from tests.charts.objects import objects, of_kind, pods, violations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.charts.objects import Object
+
+ROOT = Path(__file__).resolve().parents[2]
+FOUND = objects(MANIFESTS.read_text())
+NAMESPACES = objects((MANIFESTS.parent / "namespaces.yaml").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+
+
+def leaves(values: dict[str, Any], before: str = "") -> Iterator[str]:
+    """The paths of all values: what is empty, a list or no mapping ends one."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key != "resources":
+            yield from leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}"
+
+
+def container(name: str) -> Object:
+    """The one container of a Deployment."""
+    (spec,) = [spec for found, spec in pods(FOUND) if found == name]
+    (one,) = spec["containers"]
+    return dict(one)
+
+
+def parsed(parser: argparse.ArgumentParser, args: list[str]) -> argparse.Namespace:
+    """What a command reads, with variables as the kubelet would set them; no flag abbreviated."""
+    known = {name for action in parser._actions for name in action.option_strings}
+    assert {arg.partition("=")[0] for arg in args} <= known
+    return parser.parse_args([arg.replace("$(POD_IP)", "10.0.0.1") for arg in args])
+
+
+@pytest.mark.parametrize("path", sorted(leaves(VALUES)))
+def test_every_value_is_documented(path: str) -> None:
+    """In the table of docs/kubernetes.md, under its whole name."""
+    assert f"`{path}`" in PAGE
+
+
+def test_every_documented_value_is_one() -> None:
+    """No row tells of a value that the chart does not know."""
+    rows = [
+        line.split("|")[1]
+        for line in PAGE.partition("## Values")[2].splitlines()
+        if line[:1] == "|"
+    ]
+    told = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    assert told == set(leaves(VALUES))
+
+
+def test_objects_are_in_namespaces_that_there_are() -> None:
+    """All but what belongs to no namespace, and no name twice."""
+    known = {each["metadata"]["name"] for each in NAMESPACES}
+    places = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in FOUND]
+    assert len(set(places)) == len(places)
+    assert all(place in known or kind in CLUSTER_WIDE for kind, place, _ in places)
+
+
+def test_both_namespaces_enforce_restricted_pods() -> None:
+    """And that of the functions has the label by which providers find it."""
+    for each in NAMESPACES:
+        labels = each["metadata"]["labels"]
+        assert "restricted" == labels["pod-security.kubernetes.io/enforce"]
+    (functions,) = of_kind(NAMESPACES, "Namespace", "openfaas-fn")
+    assert "1" == functions["metadata"]["labels"]["openfaas"]
+
+
+def test_pods_are_restricted() -> None:
+    """With a root file system that cannot be written, too."""
+    for name, spec in pods(FOUND):
+        assert [] == violations(spec), name
+        assert all(c["securityContext"]["readOnlyRootFilesystem"] for c in spec["containers"])
+    with_root = {"containers": [{"name": "c", "image": "i"}]}
+    assert "runAsNonRoot" in violations(with_root)
+
+
+def test_pods_have_probes_and_requests() -> None:
+    """So that none gets a request before it can serve, and each has a place of its own."""
+    for name, _ in pods(FOUND):
+        found = container(name)
+        assert found["readinessProbe"]["httpGet"]["path"] == "/healthz"
+        assert {"cpu", "memory"} == found["resources"]["requests"].keys()
+        assert "memory" in found["resources"]["limits"]
+
+
+def test_a_service_and_a_budget_choose_pods_that_there_are() -> None:
+    """By the labels that pods have, and ports by names that containers have."""
+    labels = {
+        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
+        for each in of_kind(FOUND, "Deployment")
+    }
+    for each in of_kind(FOUND, "Service"):
+        name = each["spec"]["selector"]["app"]
+        assert labels[name]["app"] == name
+        ports = {port["name"] for port in container(name)["ports"]}
+        assert {port["targetPort"] for port in each["spec"]["ports"]} <= ports
+    budgets = of_kind(FOUND, "PodDisruptionBudget")
+    assert {"gateway", "carpool-scaler"} == {
+        each["spec"]["selector"]["matchLabels"]["app"] for each in budgets
+    }
+
+
+def test_images_are_built_here() -> None:
+    """A target of docker/Dockerfile each, of this version."""
+    text = (ROOT / "docker/Dockerfile").read_text()
+    targets = set(re.findall(r"^FROM .* AS (\S+)$", text, re.MULTILINE))
+    for name, _ in pods(FOUND):
+        image, _, version = container(name)["image"].partition(":")
+        assert __version__ == version
+        assert image.removeprefix("carpool/") in targets
+
+
+def test_the_scaler_takes_its_options() -> None:
+    """What the chart passes is what `carpool scaler run` reads."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    run_command.add_flags(parser)
+    args = parsed(parser, container("carpool-scaler")["args"])
+    assert args.kubernetes
+    assert ("10.0.0.1:8090", "openfaas/carpool-scaler") == (args.advertise, args.lease)
+
+
+def test_whoever_is_not_named_reaches_nothing() -> None:
+    """Both namespaces deny all traffic that no other policy lets pass."""
+    policies = of_kind(FOUND, "NetworkPolicy")
+    denied = [
+        each["metadata"]["namespace"]
+        for each in policies
+        if each["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    ]
+    assert ["openfaas", "openfaas-fn"] == sorted(denied)
+
+
+def test_every_listening_port_is_in_a_policy() -> None:
+    """A container's port that no policy names could never be reached."""
+    for name, _ in pods(FOUND):
+        (policy,) = of_kind(FOUND, "NetworkPolicy", name)
+        let_in = {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+        assert {port["containerPort"] for port in container(name)["ports"]} == let_in
+
+
+def rules(kind: str, name: str) -> list[Object]:
+    """Those of a role."""
+    (role,) = of_kind(FOUND, kind, name)
+    return list(role["rules"])
+
+
+def test_the_provider_may_do_what_it_does() -> None:
+    """And nothing else: the provider's own table."""
+    assert list(provider.NAMESPACE_RULES) == rules("Role", "gateway")
+    assert list(provider.CLUSTER_RULES) == rules("ClusterRole", "carpool-gateway")
+
+
+def test_the_scaler_may_do_what_it_does() -> None:
+    """And nothing else: the scaler's own table."""
+    assert list(scaler.NAMESPACE_RULES) == rules("Role", "carpool-scaler")
+    assert list(scaler.CLUSTER_RULES) == rules("ClusterRole", "carpool-scaler")
+
+
+def test_the_provider_takes_its_options() -> None:
+    """What the chart passes is what `carpool provider kubernetes` reads."""
+    found = container("gateway")
+    assert ["carpool", "provider", "kubernetes"] == found["command"]
+    args = parsed(kubernetes_command._parser(), found["args"])
+    assert "openfaas-fn" == args.namespace
+    assert "carpool-scaler.openfaas.svc.cluster.local:8091" == args.scaler
+
+
+def test_accounts_may_do_nothing_at_large() -> None:
+    """No wildcard, no role of the cluster but for lists, and no account that a pod does not use."""
+    for each in [*of_kind(FOUND, "Role"), *of_kind(FOUND, "ClusterRole")]:
+        for rule in each["rules"]:
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+            assert "escalate" not in rule["verbs"]
+    for each in of_kind(FOUND, "ClusterRole"):
+        assert all({"list", "watch"} >= set(rule["verbs"]) for rule in each["rules"])
+    accounts = {each["metadata"]["name"] for each in of_kind(FOUND, "ServiceAccount")}
+    assert accounts == {spec["serviceAccountName"] for _, spec in pods(FOUND)}
