@@ -18,6 +18,7 @@ from carpool.latency.variant_set import model_of
 from scaler.control.guard import Guard
 from scaler.control.planning_result import FunctionResult
 from scaler.control.stabilization import Limits
+from scaler.planning.gpu_slots import rounded_shares
 from scaler.planning.placement import Cluster
 from scaler.planning.snapshot import Snapshot
 from scaler.policies.infaas.node_rules import instance_advice, server_advice
@@ -112,9 +113,11 @@ class Planner:
             planning = guard.plan(snapshot)
             for load in of_policy:
                 fault = guard.failures.get(load.name)
+                plan = planning.plans.get(load.name)
+                rounded = rounded_shares(plan or load.plan, self.nodes)
                 outcomes[load.name] = FunctionResult(
-                    planning.plans.get(load.name),
-                    guard.notes.get(load.name, []),
+                    plan,
+                    [*guard.notes.get(load.name, []), *rounded],
                     f"its policy {policy} fails: {fault}" if fault else "",
                     planning.unplaced.get(load.name, 0.0),
                 )

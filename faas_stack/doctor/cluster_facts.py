@@ -180,8 +180,8 @@ def _deployment(found: FunctionContext) -> Deployment:
 
 def _nodes(api: KubernetesApi, contexts: Iterable[FunctionContext]) -> tuple[Node, ...]:
     """With what these functions have now as if it were free: it is asked for anew."""
-    own = ",".join(sorted(found.function.name for found in contexts))
-    others = {"labelSelector": f"{FUNCTION} notin ({own})"} if own else {}
+    own = ",".join(f"{FUNCTION}!={found.function.name}" for found in contexts)
+    others = {"labelSelector": own}
     try:
         return nodes_of(api.objects("/api/v1/nodes"), api.objects("/api/v1/pods", others))
     except KubernetesApiError:

@@ -92,3 +92,20 @@ def test_what_go_leaves_out_is_zero() -> None:
     """Counts of zero are missing from a Go provider's list."""
     status = Status.of({"name": "f", "labels": None})
     assert (0, 0, {}) == (status.replicas, status.available, status.labels)
+
+
+@story(ProcessStage())
+async def test_a_scaler_that_does_not_lead_changes_nothing(rig: Rig) -> None:
+    """It may look, and another one acts."""
+    await rig.deploy("echo")
+    gateway = GatewayClient(f"http://{rig.provider.address}")
+    leads = [False]
+    gateway.leads = lambda: leads[0]
+    scale = Action("scale", "", "echo", replicas=0)
+    with pytest.raises(ProviderError, match="does not lead any more"):
+        await blocking(lambda: gateway.carry_out(scale))
+    assert 1 == (await blocking(gateway.functions))["echo"].replicas
+    leads[0] = True
+    await blocking(lambda: gateway.carry_out(scale))
+    assert 0 == (await blocking(gateway.functions))["echo"].replicas
+    gateway.close()
