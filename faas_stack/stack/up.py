@@ -36,6 +36,7 @@ from faas_stack.provider.secrets import SecretStore
 from faas_stack.stack import stack_file
 from faas_stack.stack.assemble import assemble, exclusive
 from faas_stack.stack.ready import as_json, as_table, until_ready
+from faas_stack.stack.refusals import until_refused
 from faas_stack.stack.scaler_process import (
     ScalerOptions,
     ScalerProcess,
@@ -207,12 +208,22 @@ class _Session:
             request = json.dumps(deploy_request(function)).encode()
             deployed.append(await self._orchestrator.deploy(Deployment.from_json(request)))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
+        ends: list[asyncio.Future[Any]] = [asyncio.gather(*waits)]
+        if self._scaler:
+            ends.append(asyncio.ensure_future(self._until_refused()))
         try:
-            await asyncio.gather(*waits)
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
         finally:  # the first failure ends the wait for all
-            for wait in waits:
+            for wait in (*waits, *ends):
                 wait.cancel()
         self._show(deployed)
+
+    async def _until_refused(self) -> None:
+        assert self._scaler  # noqa: S101 - nobody else can tell
+        token = token_file(self._secrets).read_text(encoding="utf-8").strip()
+        await until_refused(self._scaler.url, token)
 
     async def _start_scaler(self) -> str:
         """Start the scaler; where sidecars find it."""

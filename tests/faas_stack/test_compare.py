@@ -143,6 +143,36 @@ def test_a_trace_is_replayed_under_several_policies(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_a_policy_whose_instances_are_refused_ends_at_once_and_others_are_printed(
+    folder: Path,
+) -> None:
+    """This machine has fewer cores than one of the policies plans for."""
+    table = "cpu_threads,gpu_percent,batch,latency_ms\n"
+    table += "".join(f"{cores},0,{batch},20\n" for cores in (1, 4000) for batch in (1, 8))
+    (folder / "toy.csv").write_text(table)
+    text = PATIENT.replace(TOY, "toy: {table: toy.csv, load_s: 0.2}")
+    text += "cluster: {nodes: [{name: large, count: 1, cpus: 8000, memory_gb: 64}]}\n"
+    text += "policies: {huge: {policy: fixed, cpu: 4000}}\n"
+    (folder / "scenario.yaml").write_text(text)
+    apps = [{"name": "web", "slo": "20s"}, {"name": "phone", "slo": "2s"}]
+    write_function(folder, slo="20s")
+    stack = json.loads((folder / "stack.yaml").read_text())
+    stack["functions"]["echo"]["annotations"] = {"com.carpool.apps": json.dumps(apps)}
+    (folder / "stack.yaml").write_text(json.dumps(stack))
+    options = (*LIVE[:3], "--policy", "fixed", "--policy", "huge", "-f", "stack.yaml")
+    with carpool(folder, *options) as live:
+        assert live.process.stdout is not None
+        table = live.process.stdout.read()
+        code, said = live.ended()
+    assert 1 == code, said
+    assert "echo cannot have its instances" in said
+    assert "at most" in said
+    assert "fixed" in table
+    assert "huge" not in table
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_stand_ins_have_the_gpus_that_this_machine_lacks(folder: Path) -> None:
     """Nothing is counted, so nothing is refused."""
     policies = "policies: {shared: {policy: fixed, cpu: 1, gpu: 40}}\n"
