@@ -118,10 +118,11 @@ function clockAxis(svg, start, end, x) {
   const zone = new Date(end * 1000).getTimezoneOffset() * 60;
   const digits = step < 60 ? 8 : 5;
   for (let at = Math.ceil((start - zone) / step) * step + zone; at <= end; at += step) {
-    const place = x(at), anchor = place < LEFT + 24 ? "start" : place > WIDTH - 28 ? "end" : "middle";
+    const place = x(at);
     svg.append(shape("line", {class: "grid", x1: place, x2: place, y1: TOP, y2: HEIGHT - BOTTOM}));
+    if (place < LEFT + 24 || place > WIDTH - 28) continue; // its text would be cut off
     const text = clock(at).slice(0, digits);
-    svg.append(shape("text", {x: place, y: HEIGHT - 4, "text-anchor": anchor}, text));
+    svg.append(shape("text", {x: place, y: HEIGHT - 4, "text-anchor": "middle"}, text));
   }
 }
 

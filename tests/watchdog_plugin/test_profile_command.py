@@ -14,12 +14,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from carpool.__main__ import main
 from carpool.errors import ConfigError
+from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import read_graph
 from carpool.predictor.fit_database import write_fit
 from carpool.predictor.profile_database import read_profiles, write_profile
 from tests.carpool.profiles import ORIGIN, learnt, profiles
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling import command, predict_command
+from watchdog_plugin.profiling.profiler import Grid, measure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +137,17 @@ def test_a_database_that_cannot_be_used_is_refused_before_anything_is_measured(
     with pytest.raises(ConfigError, match=r"file is not a database.*delete it, or name another"):
         command.main([str(model), "--database", str(database)])
     assert "round" not in capsys.readouterr().err
+
+
+def test_a_budget_that_is_spent_leaves_one_visit_of_each_setting(tmp_path: Path) -> None:
+    """Whatever else was meant to be measured."""
+    model = read_onnx(_dense(tmp_path / "m.onnx"), {})
+    said: list[str] = []
+    grid = Grid([1, 2], [1], budget_s=0.0)
+    seen, *_ = measure(model, tmp_path, grid, said.append, operators=False)
+    assert 1 == len(said)
+    assert said[0].startswith("round 1, ")
+    assert all(measured.whole_s for measured in seen)
 
 
 def test_more_threads_than_cores_are_not_measured(tmp_path: Path) -> None:
