@@ -28,7 +28,7 @@ WORDED := README.md CONTRIBUTING.md RELEASING.md SECURITY.md docs carpool watchd
 	templates examples docker scripts benchmarks/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu manifests base-images lock clean
+.PHONY: help demo test test-all test-timing coverage soak chaos attack lint format bench docs images images-gpu manifests base-images kubernetes lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ manifests: ## render charts/manifests from the chart; needs helm
 
 base-images: ## make what images start from, where nothing can be pulled; for tests on this machine
 	$(PYTHON) scripts/base_images.py
+
+kubernetes: ## build the Kubernetes that tests/cluster starts; needs Go, and minutes for the first time
+	$(PYTHON) tests/cluster/programs/build.py
 
 lock: $(DEV) ## resolve constraints.txt anew, and what images are made of, with hashes
 	$(PY) scripts/lock.py

@@ -43,6 +43,11 @@ PROMETHEUS = "prom/prometheus:v2.53.0"
 CUDA = "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu24.04"
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 PACKAGES = "ca-certificates,python3,python3-pip,python3-venv"
+PYTHON_ENV = {
+    "PIP_CERT": f"/{CERTIFICATES}",
+    "SSL_CERT_FILE": f"/{CERTIFICATES}",
+    "PATH": "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+}
 UNNEEDED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt/archives")
 APT = "apt-get update -qq && apt-get install -qqy --no-install-recommends"
 
@@ -81,24 +86,10 @@ def build(
 def make_python() -> None:
     """Debian's Python where the official image has its own."""
     with tempfile.TemporaryDirectory(prefix="carpool-debian-") as folder:
-        root = Path(folder)
-        say(f"{PYTHON}: debootstrap; this takes minutes")
-        run(
-            *("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", folder),
-            stdout=subprocess.DEVNULL,
-        )
-        for name in UNNEEDED:
-            shutil.rmtree(root / name, ignore_errors=True)
-        for package_list in (root / "var/lib/apt/lists").glob("*_*"):
-            package_list.unlink()
-        next((root / "usr/lib/python3.11").glob("EXTERNALLY-MANAGED")).unlink(missing_ok=True)
-        for name in ("python", "python3"):
-            (root / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
-        _copy_trust(root)
+        make_root(Path(folder))
         changes = (
             "CMD python3",
-            f"ENV PIP_CERT=/{CERTIFICATES} SSL_CERT_FILE=/{CERTIFICATES}",
-            "ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+            *(f"ENV {name}={value}" for name, value in PYTHON_ENV.items()),
             "LABEL carpool.local=debian-python",
         )
         pack = ("/bin/tar", "-C", folder, "-c", ".")
@@ -107,6 +98,23 @@ def make_python() -> None:
         run("docker", "import", *options, "-", PYTHON, stdin=archive.stdout)
         if archive.wait():
             sys.exit("base images: tar failed")
+
+
+def make_root(root: Path) -> None:
+    """The files of a Debian with its Python, where the official image has its own."""
+    say(f"{PYTHON}: debootstrap; this takes minutes")
+    run(
+        *("debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(root)),
+        stdout=subprocess.DEVNULL,
+    )
+    for name in UNNEEDED:
+        shutil.rmtree(root / name, ignore_errors=True)
+    for package_list in (root / "var/lib/apt/lists").glob("*_*"):
+        package_list.unlink()
+    next((root / "usr/lib/python3.11").glob("EXTERNALLY-MANAGED")).unlink(missing_ok=True)
+    for name in ("python", "python3"):
+        (root / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
+    _copy_trust(root)
 
 
 def _copy_trust(root: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _DOCKER_TIMEOUT_S = 1500  # the first such test makes the images
 
+_CLUSTER_TIMEOUT_S = 900  # the first such test makes the files that its images are of
+
 # Matrices of tests are small: further threads of NumPy would cost more than they compute, here and
 # in every process that a test starts. It is read when NumPy is imported, which is yet to come.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -48,11 +50,15 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with containers share an engine, so one worker runs them; they may take longer.
 
-    Another one runs the live ones: a whole stack, and its browser, keep all cores busy.
+    Another one runs the live ones: a whole stack, and its browser, keep all cores busy. So do those
+    with a cluster, which is started once.
     """
     for item in items:
         if item.nodeid.startswith("tests/live/"):
             item.add_marker(pytest.mark.xdist_group("live"))
+        if item.nodeid.startswith("tests/cluster/"):
+            item.add_marker(pytest.mark.timeout(_CLUSTER_TIMEOUT_S))
+            item.add_marker(pytest.mark.xdist_group("cluster"))
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.timeout(_DOCKER_TIMEOUT_S))
             item.add_marker(pytest.mark.xdist_group("docker"))

@@ -1,0 +1,165 @@
+"""Calls of a Kubernetes API server as a kubeconfig says, in plain JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import yaml
+
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Api", "Document", "Refused", "is_true"]
+
+Document = dict[str, Any]
+_TIMEOUT_S = 120  # an API server gives a call up after 60
+_POLL_S = 0.05  # the API server shares the cores with what it is asked about
+
+
+class Refused(AssertionError):
+    """An answer that is not of the 2xx.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, answer: requests.Response) -> None:
+        super().__init__(f"{answer.request.method} {answer.url}: {answer.text}")
+        self.status = answer.status_code
+
+
+class Api:
+    """The API server of a kubeconfig's current context.
+
+    Args:
+        kubeconfig: the file; its user has a token, or a certificate.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        context = _named(config, "context", config["current-context"])
+        cluster = _named(config, "cluster", context["cluster"])
+        user = _named(config, "user", context["user"])
+        self.server = cluster["server"].rstrip("/")
+        self._session = requests.Session()
+        self._session.trust_env = False  # neither a proxy nor another's certificates
+        self._files = Path(tempfile.mkdtemp(prefix="carpool-kubeconfig-"))
+        weakref.finalize(self, shutil.rmtree, self._files)
+        self._session.verify = self._trust(cluster)
+        self._sign_in(user)
+
+    def call(self, method: str, path: str, body: object = None, **params: object) -> Document:
+        """The document that answers a call.
+
+        Raises:
+            Refused: the answer is not of the 2xx.
+        """
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        answer = self._session.request(
+            method,
+            self.server + path,
+            params={name: str(value) for name, value in params.items()},
+            data=None if body is None else json.dumps(body),
+            headers={"content-type": f"application/{kind}"},
+            timeout=_TIMEOUT_S,
+        )
+        if not answer.ok:
+            raise Refused(answer)
+        return dict(answer.json()) if "json" in answer.headers["content-type"] else {}
+
+    def get(self, path: str, **params: object) -> Document:
+        """As `call`."""
+        return self.call("GET", path, **params)
+
+    def post(self, path: str, body: object) -> Document:
+        """As `call`."""
+        return self.call("POST", path, body)
+
+    def patch(self, path: str, body: object) -> Document:
+        """As `call`, with a merge patch."""
+        return self.call("PATCH", path, body)
+
+    def delete(self, path: str, **params: object) -> Document:
+        """As `call`."""
+        return self.call("DELETE", path, **params)
+
+    def text(self, path: str) -> str:
+        """What is no JSON: logs, metrics, health."""
+        answer = self._session.get(self.server + path, timeout=_TIMEOUT_S)
+        if not answer.ok:
+            raise Refused(answer)
+        return answer.text
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at ``path``, and an API server that says so."""
+        try:
+            self.get(path)
+        except (Refused, requests.RequestException):
+            return False
+        return True
+
+    def watch(self, path: str, version: str) -> Iterator[Document]:
+        """Events after a version, until the API server ends the watch."""
+        params = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "1"}
+        url = self.server + path
+        with self._session.get(url, params=params, stream=True, timeout=_TIMEOUT_S) as answer:
+            for line in answer.iter_lines(chunk_size=None):
+                yield json.loads(line)
+
+    def wait(self, path: str, holds: Callable[[Document], object], what: str) -> Document:
+        """The document at ``path``, once something holds of it."""
+        seen: list[Document] = []
+        pause = threading.Event()
+
+        def look() -> bool:
+            pause.wait(_POLL_S if seen else 0)
+            seen[:] = [self.get(path)]
+            return bool(holds(seen[0]))
+
+        wait_until(look, what=what)
+        return seen[0]
+
+    def _trust(self, cluster: Mapping[str, Any]) -> str | bool:
+        if cluster.get("insecure-skip-tls-verify"):
+            return False
+        return self._file(cluster, "certificate-authority") or True
+
+    def _sign_in(self, user: Mapping[str, Any]) -> None:
+        if "token" in user:
+            self._session.headers["Authorization"] = f"Bearer {user['token']}"
+            return
+        certificate, key = (self._file(user, f"client-{each}") for each in ("certificate", "key"))
+        if certificate is None or key is None:
+            pytest.skip("KUBECONFIG: expected a user with a token, or with a certificate and a key")
+        self._session.cert = (certificate, key)
+
+    def _file(self, settings: Mapping[str, Any], name: str) -> str | None:
+        """The path of what stands in a kubeconfig, or in a file that it names."""
+        if data := settings.get(f"{name}-data"):
+            path = self._files / name
+            path.write_bytes(base64.b64decode(data))
+            return str(path)
+        named: str | None = settings.get(name)
+        return named
+
+
+def is_true(document: Document, condition: str) -> bool:
+    """Whether an object's status has a condition that is true."""
+    conditions = document.get("status", {}).get("conditions", [])
+    return any(c["type"] == condition and c["status"] == "True" for c in conditions)
+
+
+def _named(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
+    (entry,) = [each for each in config[f"{kind}s"] if each["name"] == name]
+    return dict(entry[kind])

@@ -1,0 +1,63 @@
+"""The function of the README: an ONNX model that gives four numbers one of three classes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime
+import requests
+
+from tests.cluster.function_image import build_archive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["IMAGE", "INFER", "ROW", "answer", "archive", "expected", "request"]
+
+IMAGE = "carpool.test/classify:1"
+INFER = "v2/models/classify/infer"
+ROW = (5.1, 3.5, 1.4, 0.2)
+_TEMPLATE = Path(__file__).resolve().parents[2] / "templates" / "python3-onnx-batch"
+_STACK = f"""\
+provider: {{name: openfaas}}
+functions:
+  classify: {{lang: python3-onnx-batch, handler: ./classify, image: "{IMAGE}"}}
+"""
+
+
+def archive(folder: Path) -> Path:
+    """Its image, written to a new folder as the README says."""
+    shutil.copytree(_TEMPLATE.parent, folder / "template")
+    shutil.copytree(_TEMPLATE / "function", folder / "classify")
+    (folder / "classify" / "example.onnx").rename(folder / "classify" / "model.onnx")
+    (folder / "stack.yaml").write_text(_STACK)
+    return build_archive(folder, IMAGE)
+
+
+def request(row: Sequence[float]) -> dict[str, object]:
+    """What asks for the classes of a row."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, len(row)], "data": list(row)}
+    return {"inputs": [tensor]}
+
+
+def answer(url: str, row: Sequence[float] = ROW, timeout_s: float = 10) -> list[float] | None:
+    """The probabilities that a function at ``url`` gives; None while it cannot be reached."""
+    try:
+        got = requests.post(f"{url}/{INFER}", json=request(row), timeout=timeout_s)
+    except requests.RequestException:
+        return None
+    if not got.ok:
+        return None
+    data: list[float] = got.json()["outputs"][0]["data"]
+    return data
+
+
+def expected(row: Sequence[float]) -> list[float]:
+    """What the model gives here."""
+    path = _TEMPLATE / "function" / "example.onnx"
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    given: list[float] = session.run(None, {"x": np.array([row], np.float32)})[0][0].tolist()
+    return given

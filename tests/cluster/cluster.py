@@ -1,0 +1,142 @@
+"""A Kubernetes for tests: one of their own, or the one of KUBECONFIG."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import Api
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fake_nodes import SIZE, FakeNodes
+from tests.cluster.namespaces import Namespaces
+from tests.cluster.node import Node, require_node_tools
+from tests.cluster.workspace import Workspace
+from tests.waiting import wait_until
+
+__all__ = ["LABEL", "Cluster", "foreign", "with_api_server", "with_controllers", "with_node"]
+
+LABEL = {"app.kubernetes.io/created-by": "carpool-tests"}
+
+
+class Cluster:
+    """An API server, and what is behind it.
+
+    Args:
+        kubeconfig: of one who may do everything.
+        plane: what the tests have started; None for a cluster that is not theirs.
+        node: a real node of the tests' own.
+        host: the address under which pods reach this machine.
+        alone: whether there is an API server and nothing else.
+
+    Attributes:
+        api: calls of its API server.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        plane: ControlPlane | None = None,
+        node: Node | None = None,
+        host: str = "127.0.0.1",
+        *,
+        alone: bool = False,
+    ) -> None:
+        self.kubeconfig = kubeconfig
+        self.api = plane.api if plane else Api(kubeconfig)
+        self.host = host
+        self._plane = plane
+        self._node = node
+        self._fake_nodes = FakeNodes(plane, tainted=node is not None) if plane else None
+        self._alone = alone
+        self._made: list[str] = []
+
+    def namespace(self) -> str:
+        """A new namespace, which pods can be made in; it goes with the cluster."""
+        name = f"carpool-test-{secrets.token_hex(4)}"
+        document = {"metadata": {"name": name, "labels": LABEL}}
+        self._made.append(name)
+        self.api.post("/api/v1/namespaces", document)
+        if not self._alone:
+            account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+            wait_until(lambda: self.api.exists(account), what=f"the account of {name}'s pods")
+        return name
+
+    def load_image(self, archive: Path) -> None:
+        """Have the images of an archive on the real node."""
+        if self._node is None:
+            pytest.skip("there is no node of the tests' own to load images into")
+        self._node.load_image(archive)
+
+    def fake_nodes(self, count: int, size: dict[str, str] = SIZE) -> list[str]:
+        """The names of that many nodes more, ready, that kwok plays."""
+        if self._fake_nodes is None:
+            pytest.skip("KUBECONFIG names a cluster that gets no nodes from tests")
+        return self._fake_nodes.add(count, size)
+
+    def restart(self, part: str) -> None:
+        """End a part without a warning, and start it again; the API server is ready after that.
+
+        Args:
+            part: ``etcd``, ``kube-apiserver``, ``kube-controller-manager``, ``kube-scheduler``,
+                ``containerd``, ``kubelet`` or ``kwok``.
+        """
+        if self._plane is None:
+            pytest.skip("KUBECONFIG names a cluster whose parts tests do not end")
+        self._plane.workspace.restart(part)
+        self._plane.wait()
+
+    def close(self) -> None:
+        """End all that tests have started, and remove what they have made in a foreign cluster."""
+        if self._plane:
+            self._plane.workspace.close()
+            return
+        for name in self._made:
+            self.api.delete(f"/api/v1/namespaces/{name}")
+
+
+def foreign() -> Cluster | None:
+    """The cluster of KUBECONFIG, if that is set."""
+    path = os.environ.get("KUBECONFIG")
+    return Cluster(Path(path)) if path else None
+
+
+def with_api_server() -> Cluster:
+    """An API server alone: it keeps objects, and nothing is done about them."""
+    return _on_loopback(alone=True)
+
+
+def with_controllers() -> Cluster:
+    """A whole control plane without a node."""
+    return _on_loopback(alone=False)
+
+
+def with_node() -> Cluster:
+    """A whole control plane with a real node. Needs root."""
+    require_node_tools()
+    namespaces = Namespaces()
+    try:
+        plane = ControlPlane(namespaces.workspace, namespaces.address)
+        plane.start_api_server(alone=False)
+        plane.start_controllers()
+        node = Node(namespaces, plane)
+        node.start()
+    except BaseException:
+        namespaces.workspace.close()
+        raise
+    return Cluster(plane.kubeconfig, plane, node, namespaces.host)
+
+
+def _on_loopback(*, alone: bool) -> Cluster:
+    workspace = Workspace()
+    try:
+        plane = ControlPlane(workspace)
+        plane.start_api_server(alone=alone)
+        if not alone:
+            plane.start_controllers()
+    except BaseException:
+        workspace.close()
+        raise
+    return Cluster(plane.kubeconfig, plane, alone=alone)

@@ -1,0 +1,104 @@
+"""Builds the Kubernetes that tests start: ``python3 tests/cluster/programs/build.py``.
+
+Each folder beside this file is a Go module: ``kube`` is a control plane and a node in one binary,
+``kwok`` plays nodes, ``pause`` holds the namespaces of a pod. Modules come from Go's proxy in the
+versions of ``go.sum``; from nothing that takes ten minutes of a core, and 4 GB of Go's own cache. A
+program stays in the user's cache under the digest of its sources, so a second run builds nothing.
+Standard library only: CI runs this before there is an environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["NAMES", "build", "cache", "find_go", "program", "version"]
+
+NAMES = ("pause", "kube", "kwok")
+_HERE = Path(__file__).resolve().parent
+_GO = Path("/usr/local/go/bin/go")  # where its own archive puts it
+_VERSION_OF = "k8s.io/component-base/version"
+
+
+def cache() -> Path:
+    """The folder of what the tests keep between runs."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "carpool-tests" / "cluster"
+
+
+def program(name: str) -> Path:
+    """Where the program ``name`` is, once it has been built of the sources as they are."""
+    digest = hashlib.sha256()
+    for path in sorted((_HERE / name).glob("go.*")) + sorted((_HERE / name).glob("*.go")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return cache() / f"{name}-{digest.hexdigest()[:16]}" / name
+
+
+def version(module: str = "k8s.io/kubernetes") -> str:
+    """The version of Kubernetes, as ``v1.34.4``."""
+    found = re.search(
+        rf"^\s*{module} (v\S+)$", (_HERE / "kube" / "go.mod").read_text(), re.MULTILINE
+    )
+    if found is None:
+        message = f"{_HERE}/kube/go.mod: expected a line with {module} and its version"
+        raise ValueError(message)
+    return found[1]
+
+
+def find_go() -> str | None:
+    """The path of Go's command."""
+    return shutil.which("go") or (str(_GO) if _GO.exists() else None)
+
+
+def build(name: str, go: str) -> Path:
+    """The program ``name``, built where it is not there yet."""
+    target = program(name)
+    if target.exists():
+        print(f"{name}: is there")
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{name}.{os.getpid()}")
+    print(f"{name}: being built; from nothing that takes minutes", flush=True)
+    command = (go, "build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-o", str(part))
+    flags = ("-ldflags", f"-s -w {_stamp()}" if name == "kube" else "-s -w")
+    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+    subprocess.run((*command, *flags, "."), cwd=_HERE / name, env=env, check=True)
+    part.rename(target)
+    return target
+
+
+def _stamp() -> str:
+    """What the program says of its version, which clients and nodes compare."""
+    major, minor, _ = version().removeprefix("v").split(".")
+    settings = {
+        f"{_VERSION_OF}.gitVersion": version(),
+        f"{_VERSION_OF}.gitMajor": major,
+        f"{_VERSION_OF}.gitMinor": minor,
+        f"{_VERSION_OF}.gitTreeState": "clean",
+        "k8s.io/client-go/pkg/version.gitVersion": version(),
+    }
+    return " ".join(f"-X {name}={value}" for name, value in settings.items())
+
+
+def main() -> int:
+    """Build all; 1 if Go is missing or a build fails."""
+    go = find_go()
+    if go is None:
+        print("go: neither on the PATH nor in /usr/local/go/bin; see https://go.dev/dl/")
+        return 1
+    try:
+        for name in NAMES:
+            build(name, go)
+    except subprocess.CalledProcessError as error:
+        print(f"go: ended with {error.returncode}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,2 @@
+module carpool.example/pause
+go 1.24

@@ -1,0 +1,95 @@
+"""A cluster leaves nothing behind, however its tests end, and does not meet another one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carpool.process.leftovers import marked
+from tests.cluster.namespaces import SYSCTLS
+from tests.cluster.node import require_node_tools
+from tests.cluster.workspace import Workspace, control_groups
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+START = """\
+import sys
+from tests.cluster.cluster import with_node
+print(with_node().kubeconfig, flush=True)
+sys.stdin.read()
+"""
+
+
+def links() -> set[str]:
+    """This machine's network interfaces."""
+    return {path.name for path in Path("/sys/class/net").iterdir()}
+
+
+def settings() -> dict[str, str]:
+    """What a kubelet would change."""
+    return {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
+
+
+def test_a_process_is_started_again_and_ended_with_its_workspace() -> None:
+    """Its folder goes too; two workspaces never share one."""
+    workspace, other = Workspace(), Workspace()
+    first = workspace.start("sleeper", "sleep", "infinity")
+    workspace.restart("sleeper")
+    assert -signal.SIGKILL == first.returncode
+    assert 1 == len(marked(f"TMPDIR={workspace.folder}"))
+    workspace.check()
+    workspace.close()
+    assert [] == marked(f"TMPDIR={workspace.folder}")
+    assert not workspace.folder.exists()
+    assert other.folder.exists()
+    other.close()
+
+
+def test_a_process_that_ends_by_itself_is_a_failure_that_says_why() -> None:
+    """With the end of its log."""
+    workspace = Workspace()
+    try:
+        workspace.start("broken", "sh", "-c", "echo no such flag; exit 3").wait()
+        with pytest.raises(AssertionError, match=r"broken ended with 3: no such flag"):
+            workspace.check()
+        with pytest.raises(AssertionError, match="false"):
+            workspace.run("false")
+    finally:
+        workspace.close()
+
+
+@pytest.mark.slow
+def test_two_clusters_run_at_once_and_a_killed_one_leaves_nothing() -> None:
+    """Processes, mounts, networks, control groups and folders go; the kernel's settings stay."""
+    require_node_tools()
+    before, kept = links(), settings()
+    command = (sys.executable, "-c", START)
+    runs = [
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    folders = [Path(_line(run)).parents[1] for run in runs]
+    assert 2 == len(links() - before)
+    assert all(marked(f"TMPDIR={folder}") for folder in folders)
+    assert kept == settings()
+    for run in runs:
+        run.kill()
+        run.communicate()
+    for folder in folders:
+        wait_until(lambda: not folder.exists(), what="the folder gone")  # noqa: B023
+        assert [] == marked(f"TMPDIR={folder}")
+        assert [] == [group for group in control_groups(folder.name) if group.exists()]
+        assert folder.name not in Path("/proc/mounts").read_text()
+    wait_until(lambda: before == links(), what="the networks gone")
+    assert kept == settings()
+
+
+def _line(run: subprocess.Popen[str]) -> str:
+    assert run.stdout is not None
+    return run.stdout.readline().strip()
