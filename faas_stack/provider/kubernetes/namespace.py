@@ -66,12 +66,13 @@ class NamespaceFunctions:
                 ),
             ]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Follow it no longer; its functions are not this provider's any more."""
+        for function in list(self._by_id.values()):
+            function.close()
         for task in self._tasks:
             task.cancel()
-        for function in self._by_id.values():
-            function.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stored(self, stored: StoredFunction) -> KubernetesFunction:
         """A Deployment is new or another; an older reading than one known changes nothing."""

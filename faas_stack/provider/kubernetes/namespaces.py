@@ -82,12 +82,12 @@ class Namespaces:
         )
         raise BadRequest(message)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Follow nothing any more."""
         for task in self._tasks:
             task.cancel()
-        for namespace in self._open.values():
-            namespace.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(namespace.close() for namespace in self._open.values()))
 
     async def _add(self, name: str) -> None:
         if name not in self._open:
@@ -104,7 +104,7 @@ class Namespaces:
 
     def _gone(self, name: str) -> None:
         if name != self.default and (namespace := self._open.pop(name, None)):
-            namespace.close()
+            self._start(namespace.close())
 
     def _listed(self, names: list[str]) -> None:
         for name in self._open.keys() - set(names):

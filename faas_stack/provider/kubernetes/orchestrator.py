@@ -190,7 +190,7 @@ class KubernetesOrchestrator:
 
     async def close(self) -> None:
         """Follow the cluster no more; functions go on."""
-        self._namespaces.close()
+        await self._namespaces.close()
         await self._api.close()
 
     def _initial_replicas(self, deployment: Deployment) -> int:
