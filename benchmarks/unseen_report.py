@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,13 @@ def unseen_report(
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [_summary(name, _of(points, models)) for name, models in lists.items()]
+    lines += [
+        _summary(f"{name}, {threads} thread{'s' * (threads > 1)}", some)
+        for name, models in lists.items()
+        for threads in (1, 2)
+        for some in [[p for p in _of(points, models) if p.setting.threads == threads]]
+    ]
+    lines += ["", *(_bounds(_of(points, models), name) for name, models in lists.items())]
     lines += ["", "## By model", "", "| model | list | 1 thread | 2 threads | inside |"]
     lines.append("|---|---|---:|---:|---:|")
     lines += [_by_model(each, name, points) for name, models in lists.items() for each in models]
@@ -77,6 +85,17 @@ def _summary(name: str, points: Sequence[UnseenPoint]) -> str:
         f"| {errors.mean():+.1%} | {inside:.1%} | {len(points)} "
         f"| {after.mean():.1%} | {np.quantile(after, 0.9):.1%} |"
     )
+
+
+def _bounds(points: Sequence[UnseenPoint], name: str) -> str:
+    """What the interval of models whose operators were measured would have to be."""
+    found = []
+    for threads in (1, 2):
+        logs = [math.log(1 + _off(p)) for p in points if p.setting.threads == threads]
+        if logs:
+            low, high = np.quantile(-np.array(logs), [0.05, 0.95]).tolist()
+            found.append(f"{low:+.3f} to {high:+.3f} on {threads}")
+    return f"log(measured / predicted), 5th to 95th percentile, {name}: {'; '.join(found)}.\n"
 
 
 def _by_model(model: str, name: str, points: Sequence[UnseenPoint]) -> str:

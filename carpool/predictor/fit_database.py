@@ -16,7 +16,7 @@ from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import measured_batches, read_alone, read_overheads
 from carpool.predictor.operator_groups import Groups
 from carpool.predictor.profile import Origin, Setting
-from carpool.predictor.profile_database import case_id
+from carpool.predictor.profile_database import case_ids
 from carpool.predictor.profile_file import default_database, opened
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ def read_model(
         target = Origin(hardware or origin.hardware, runtime or origin.runtime)
         overheads = read_overheads(connection, target)
         cases = _cases(graph, {*fit.batches, *measured_batches(connection, target)})
-        rows = list(read_alone(connection, target, cases))
-        known = {} if alone else _known(connection, origin, cases)
+        numbers = case_ids(connection, cases)
+        rows = list(read_alone(connection, target, numbers))
+        known = {} if alone else _known(connection, origin, numbers)
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
     here = origin == target
-    groups = Groups(graph)
+    slower, quicker = _ways(graph, own := composed(graph, rows) | (known if here else {}))
+    groups = Groups(slower)
     fit = _complete(fit, groups, path).on_machine(overheads, {row.setting.batch for row in rows})
-    own = composed(graph, rows) | (known if here else {})
     measured = {unit.threads for unit in fit.units} if here else overheads
     rest = (None if here else known, frozenset(measured), runs, load_s, memory_mb)
-    slower, quicker = _ways(graph, own)
-    model = OperatorLatencyModel(slower, fit, own, *rest)
+    model = OperatorLatencyModel(slower, fit, own, *rest, groups=groups)
     if quicker != slower:
         model = replace(model, least=OperatorLatencyModel(quicker, fit, own, *rest))
     return model, origin
@@ -163,7 +163,7 @@ def _best_fit(connection: sqlite3.Connection, path: Path, hardware: str) -> tupl
 
 
 def _known(
-    connection: sqlite3.Connection, origin: Origin, cases: Mapping[Case, int]
+    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
 ) -> dict[tuple[Case, ThreadsAndGpu], float]:
     """Seconds of operators in place, in whatever models have them."""
     query = (
@@ -172,8 +172,7 @@ def _known(
         " AND (hardware, runtime, device) = (?, ?, ?) GROUP BY threads, gpu"
     )
     found = {}
-    for case, batch in cases.items():
-        number = case_id(connection, case, batch)
+    for (case, batch), number in numbers.items():
         for *unit, ns in connection.execute(query, (number, batch, *origin)):
             found[case, ThreadsAndGpu(*unit)] = ns / _NS_PER_S
     return found

@@ -24,10 +24,10 @@ from carpool.predictor.intervals import (
     FOREIGN,
     GUESSED,
     LEVELLED,
-    MEASURED,
     Part,
     combined,
     from_far,
+    measured,
 )
 from carpool.predictor.operator_groups import Groups
 
@@ -98,6 +98,7 @@ class OperatorLatencyModel:
         memory_mb: Memory of an instance.
         parallel: Whether branches run in parallel.
         least: The model where each If goes the quicker way; this one is where it goes the other.
+        groups: Of the graph, if they are known already.
     """
 
     graph: Graph
@@ -110,10 +111,12 @@ class OperatorLatencyModel:
     memory_mb: float = 0.0
     parallel: bool = False
     least: OperatorLatencyModel | None = None
+    groups: Groups | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Prepare what every prediction needs."""
-        groups = Groups(self.graph)
+        known = self.groups if self.groups and self.groups.graph is self.graph else None
+        groups = known or Groups(self.graph)
         corrections = Corrections(groups, self.fit, self.elsewhere, self.known)
         cached = lru_cache(maxsize=1024)(self._uncalibrated)
         object.__setattr__(self, "_groups", groups)
@@ -251,12 +254,12 @@ class OperatorLatencyModel:
         ):
             more = GUESSED * is_guess
             known = np.isfinite(apart)
-            low, high = from_far(MEASURED, apart)
+            low, high = from_far(measured(unit.threads), apart)
             weights = each * group.counts
             low, high = np.where(known, low, law[0] - more), np.where(known, high, law[1] + more)
             parts.append(Part(weights, low, high))
             spent_s += float(weights.sum())
-        least, most = MEASURED if unit.threads in self.overheads else law
+        least, most = measured(unit.threads) if unit.threads in self.overheads else law
         besides = np.array([max(0.0, plain_s - spent_s)])
         return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
 

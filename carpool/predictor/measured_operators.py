@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.predictor.profile import Alone, Overhead, Setting
-from carpool.predictor.profile_database import case_id, new_case_id
+from carpool.predictor.profile_database import new_case_id
 from carpool.predictor.profile_file import has_table, opened
 
 if TYPE_CHECKING:
@@ -56,21 +56,19 @@ def write_alone(
 
 
 def read_alone(
-    connection: sqlite3.Connection, origin: Origin, cases: Mapping[Case, int]
+    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
 ) -> Iterator[Alone]:
-    """What is known of cases, each with its batch size."""
-    if not has_table(connection, "measured_alone"):
+    """What is known of cases at batch sizes, by their numbers in the database."""
+    if not measured_batches(connection, origin):
         return
     query = (
         "SELECT threads, moved_mb, median_ns FROM measured_alone"
         ' WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
     )
-    for case, batch in cases.items():
-        number = case_id(connection, case, batch)
-        if number is not None:
-            rows = connection.execute(query, (number, *origin[:2], batch))
-            for threads, moved_mb, ns in rows:
-                yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
+    for (case, batch), number in numbers.items():
+        rows = connection.execute(query, (number, *origin[:2], batch))
+        for threads, moved_mb, ns in rows:
+            yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
 
 
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:

@@ -17,10 +17,10 @@ from carpool.predictor.profile_file import opened
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["case_id", "new_case_id", "read_profiles", "write_profile"]
+__all__ = ["case_id", "case_ids", "new_case_id", "read_profiles", "write_profile"]
 
 _NS_PER_S = 1e9
 _FIRST_SIZE = re.compile(r"(\w+\[)(\d+)([\],][^;>=]*)(?=[;>]|$)")
@@ -97,6 +97,14 @@ def case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int | Non
         (case.kind, case.attributes, _any_batch(case.shapes, batch)),
     ).fetchone()
     return None if row is None else int(row[0])
+
+
+def case_ids(
+    connection: sqlite3.Connection, cases: Mapping[Case, int]
+) -> dict[tuple[Case, int], int]:
+    """The numbers of those cases that a database has, each with its batch size."""
+    found = ((case, batch, case_id(connection, case, batch)) for case, batch in cases.items())
+    return {(case, batch): number for case, batch, number in found if number is not None}
 
 
 def new_case_id(connection: sqlite3.Connection, case: Case, batch: int) -> int:
