@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     add("--functions", type=int, action="append", metavar="N", help="(10, 100, 1000)")
     add("--turns", type=int, default=3, help="of each tree (3)")
     flags = parser.parse_args(argv)
-    trees = [_ROOT, *(path.resolve() for path in flags.against)]
+    trees = list(dict.fromkeys([_ROOT, *(path.resolve() for path in flags.against)]))
     heads = "".join(f"{f'{tree.name}: first':>20}{'steady, ms':>13}" for tree in trees)
     print(f"{'policy':<14}{'functions':>9}{heads}")
     for policy in flags.policy or _POLICIES:
