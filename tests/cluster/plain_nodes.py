@@ -1,0 +1,30 @@
+"""Nodes and pods as objects alone: no kubelet and no kwok plays them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.cluster.cluster import Cluster
+
+__all__ = ["make_node", "make_pod"]
+
+
+def make_node(cluster: Cluster, name: str, gpus: str) -> None:
+    """A node of four cores and 8 GiB that is ready, with so many GPUs or shares of them."""
+    cluster.api.post("/api/v1/nodes", {"metadata": {"name": name}})
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": gpus}
+    ready = [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
+    cluster.api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+    # A controller takes away the taint of a node that is not ready yet, and here is none.
+    cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+
+
+def make_pod(cluster: Cluster, namespace: str, node: str, cpu: str, labels: dict[str, Any]) -> None:
+    """A pod on a node, which nothing runs."""
+    resources = {"requests": {"cpu": cpu}}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    metadata = {"generateName": "pod-", "labels": labels}
+    document = {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}}
+    cluster.api.post(f"/api/v1/namespaces/{namespace}/pods", document)

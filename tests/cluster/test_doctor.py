@@ -1,0 +1,134 @@
+"""``carpool doctor --kubernetes`` at a real API server: each trap is found, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
+from tests.cluster.chart import Installed
+from tests.cluster.plain_nodes import make_node
+from tests.faas_stack.doctor_case import Doctor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.cluster import Cluster
+
+SCALED = {"com.carpool.slo": "200ms", "com.carpool.scale.policy": "infless"}
+KEY, _, VALUE = NAMESPACE_SELECTOR.partition("=")
+
+
+@pytest.fixture
+def installed(
+    api_server: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Installed]:
+    """The chart's accounts, a namespace of functions, and a node with four cores and two GPUs."""
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    found = Installed(api_server, tmp_path)
+    found.apply_access()
+    api_server.api.patch(
+        f"/api/v1/namespaces/{found.functions}", {"metadata": {"labels": {KEY: VALUE}}}
+    )
+    make_node(api_server, f"node-{found.home}", "2")
+    yield found
+    api_server.api.delete(f"/api/v1/nodes/node-{found.home}")
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Examines stack files."""
+    return Doctor(tmp_path, capsys)
+
+
+def found(doctor: Doctor, installed: Installed, **function: Any) -> list[dict[str, str]]:
+    """What the checks of clusters find about one function."""
+    of = {"namespace": installed.functions, **function}
+    said = doctor.says(of, "--kubernetes", installed.home)
+    return [each for each in said if each["check"].startswith(("cluster", "reachable"))]
+
+
+def test_nothing_is_found_where_all_is_well(doctor: Doctor, installed: Installed) -> None:
+    """For a function with limits, and for one that is scaled."""
+    assert [] == found(doctor, installed, limits={"cpu": "1", "memory": "256Mi"}, labels=SCALED)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [("nowhere", None, "does not exist"), ("plain", {}, f"has no label {NAMESPACE_SELECTOR}")],
+)
+def test_a_namespace_that_is_none_of_functions(
+    doctor: Doctor, installed: Installed, name: str, labels: Any, expected: str
+) -> None:
+    """It is missing, or no provider looks at it."""
+    namespace = f"{name}-{installed.home}"
+    if labels is not None:
+        document = {"metadata": {"name": namespace, "labels": labels}}
+        installed.cluster.api.post("/api/v1/namespaces", document)
+    said = found(doctor, installed, namespace=namespace)
+    (finding,) = [each for each in said if each["check"] == "cluster-namespace"]
+    assert expected in finding["expected"]
+    assert f"kubectl label namespace {namespace} {NAMESPACE_SELECTOR}" in finding["fix"]
+
+
+def test_an_autoscaler_of_the_same_deployment(doctor: Doctor, installed: Installed) -> None:
+    """Of a class as well as of the function; of another function's it is fine."""
+    path = f"/apis/autoscaling/v2/namespaces/{installed.functions}/horizontalpodautoscalers"
+    for target in ("fn", "fn--b4-c1", "other"):
+        spec = {
+            "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+        }
+        installed.cluster.api.post(path, {"metadata": {"name": target}, "spec": spec})
+    said = found(doctor, installed, labels=SCALED)
+    assert ["fn", "fn--b4-c1"] == [each["value"] for each in said]
+    assert {"cluster-autoscaler"} == {each["check"] for each in said}
+    assert [] == found(doctor, installed)  # nobody else scales it
+
+
+def test_a_pod_that_is_not_admitted(doctor: Doctor, installed: Installed) -> None:
+    """The reason is the API server's: here a limit range."""
+    limits = [{"type": "Container", "max": {"cpu": "500m"}}]
+    installed.cluster.api.post(
+        f"/api/v1/namespaces/{installed.functions}/limitranges",
+        {"metadata": {"name": "small"}, "spec": {"limits": limits}},
+    )
+    (finding,) = found(doctor, installed, limits={"cpu": "1"})
+    assert "cluster-pod" == finding["check"]
+    assert "maximum cpu usage per Container is 500m" in finding["value"]
+
+
+def test_more_than_the_nodes_have(doctor: Doctor, installed: Installed) -> None:
+    """Five cores on a node of four, and three GPUs on one of two."""
+    (finding,) = found(doctor, installed, limits={"cpu": "5"})
+    assert ("cluster-room", "1 x 5 cores, 0 MB") == (finding["check"], finding["value"])
+    labels = {"com.carpool.gpu": "100", "com.carpool.scale.min": "3"}
+    (finding,) = found(doctor, installed, labels=labels)
+    assert ("cluster-room", "3 x 0 cores, 0 MB, 100 % of a GPU") == (
+        *(finding["check"], finding["value"]),
+    )
+
+
+def test_rights_that_the_provider_lacks(doctor: Doctor, installed: Installed) -> None:
+    """One verb is taken from its role."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{installed.functions}/roles/gateway"
+    rules = installed.cluster.api.get(path)["rules"]
+    without = [each for each in rules if each["resources"] != ["deployments/scale"]]
+    installed.cluster.api.patch(path, {"rules": without})
+    (finding,) = found(doctor, installed)
+    assert "cluster-rights" == finding["check"]
+    assert f"patch deployments/scale in {installed.functions}" in finding["expected"]
+
+
+def test_a_cluster_that_does_not_answer(
+    doctor: Doctor, installed: Installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is said, and nothing of the cluster is."""
+    text = installed.cluster.kubeconfig.read_text()
+    server = installed.cluster.api.server
+    (tmp_path / "gone.conf").write_text(text.replace(server, "https://127.0.0.1:1"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone.conf"))
+    (finding,) = found(doctor, installed, limits={"cpu": "500"})
+    assert "reachable" == finding["check"]

@@ -1,0 +1,227 @@
+"""Scalers at a real API server: the Lease, the nodes, and two processes of which one is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from carpool.errors import CarpoolError
+from scaler.control.class_function import CLASS_LABEL
+from scaler.kubernetes.api_server import ApiServer
+from scaler.kubernetes.election import Election
+from scaler.kubernetes.lease import Record, Timing
+from scaler.planning.placement import Node
+from tests.cluster.chart import Installed
+from tests.cluster.plain_nodes import make_node, make_pod
+from tests.ports import free_port
+from tests.waiting import wait_until, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster.cluster import Cluster
+
+QUICK = Timing(duration_s=3.0, deadline_s=2.0, renew_s=0.1)
+TOKEN = "t0ken"
+
+
+@pytest.fixture
+def lease(api_server: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a Lease in a namespace of its own; `ApiServer` calls this cluster."""
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    return f"{api_server.namespace()}/scaler"
+
+
+def test_a_lease_is_written_by_those_who_know_it(lease: str) -> None:
+    """What is written is read again; who has read an older one is refused."""
+    api = ApiServer(lease)
+    assert api.read() is None
+    record = Record("a_1", "10.0.0.1:8090", 1_700_000_000_123, 1_700_000_000_456, 10.0)
+    written = api.write(record)
+    assert written == api.read()
+    assert written.version
+    assert ("a_1", "10.0.0.1:8090", 1_700_000_000_123, 1_700_000_000_456, 10.0, 0) == (
+        *(written.holder, written.address, written.term_ms, written.renewed_ms),
+        *(written.duration_s, written.transitions),
+    )
+    with pytest.raises(CarpoolError, match="already exists"):
+        api.write(record)
+    later = api.write(replace(written, renewed_ms=1_700_000_000_789))
+    with pytest.raises(CarpoolError, match="the object has been modified"):
+        api.write(written)
+    assert later.version != written.version
+    api.close()
+
+
+def test_of_two_candidates_one_leads_and_the_other_follows_it(lease: str) -> None:
+    """The second one leads when the first has ended, in a later term."""
+
+    async def scene() -> None:
+        api = ApiServer(lease)
+        first, second = (Election(api, f"10.0.0.{n}:8090", QUICK) for n in (1, 2))
+        running = asyncio.create_task(first.run())
+        term = await first.won()
+        other = asyncio.create_task(second.run())
+        await wait_until_async(lambda: second.leader == "10.0.0.1:8090", what="a known leader")
+        assert not second.term
+        assert not first.leader  # it is this one's own
+        running.cancel()
+        await asyncio.wait([running])
+        assert await second.won() > term
+        assert not first.term
+        other.cancel()
+        await asyncio.wait([other])
+        api.close()
+
+    asyncio.run(scene())
+
+
+def test_a_leader_that_cannot_renew_has_lost(lease: str, api_server: Cluster) -> None:
+    """And leads again in a later term when it can."""
+    namespace, _, name = lease.partition("/")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+
+    async def scene() -> None:
+        api = ApiServer(lease)
+        election = Election(api, "10.0.0.1:8090", QUICK)
+        running = asyncio.create_task(election.run())
+        term = await election.won()
+        spec = {"holderIdentity": "another", "leaseDurationSeconds": 1}
+        await asyncio.to_thread(api_server.api.patch, path, {"spec": spec})
+        await election.lost(term)
+        assert await election.won() > term
+        running.cancel()
+        await asyncio.wait([running])
+        api.close()
+
+    asyncio.run(scene())
+
+
+def test_the_nodes_are_servers(api_server: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is left of them; instances of classes are not taken off."""
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    namespace = api_server.namespace()
+    names = [f"{namespace}-{letter}" for letter in "abc"]
+    for name, gpus in zip(names, ("0", "8", "0"), strict=True):
+        make_node(api_server, name, gpus)
+    api_server.api.patch(f"/api/v1/nodes/{names[2]}", {"spec": {"unschedulable": True}})
+    make_pod(api_server, namespace, names[0], "1500m", {"app": "other"})
+    make_pod(api_server, namespace, names[0], "2", {CLASS_LABEL: "b1-c2"})
+    api = ApiServer("default/any", gpu_slots=4)
+    found = {each.name: each for each in api.nodes()}
+    assert found[names[0]] == Node(names[0], 2.5, 0, 8589.934592, 4)
+    assert (2, 4) == (found[names[1]].gpus, found[names[1]].gpu_slots)
+    assert names[2] not in found
+    api.close()
+    for name in names:
+        api_server.api.delete(f"/api/v1/nodes/{name}")
+
+
+class Process:
+    """A scaler of its own process, with the chart's account and Lease."""
+
+    def __init__(self, folder: Path, installed: Installed, name: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        account = installed.as_account("carpool-scaler")
+        token = folder / "token"
+        token.write_text(TOKEN)
+        own = folder / name
+        own.mkdir()
+        where = f"127.0.0.1:{self.port}"
+        command = [
+            *(sys.executable, "-m", "carpool", "scaler", "run", "--kubernetes"),
+            *("--gateway", "http://127.0.0.1:1", "--token-file", str(token)),
+            *("--listen", where, "--advertise", where, "--store", str(own / "scaler.db")),
+            *("--lease", f"{installed.home}/carpool-scaler"),
+        ]
+        self._log = own / "log"
+        env = {"KUBECONFIG": str(account.kubeconfig), "PATH": "/usr/bin", "HOME": str(own)}
+        with self._log.open("w") as log:
+            self.running = subprocess.Popen(command, cwd=own, stderr=log, env=env)
+
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+    def status(self) -> int:
+        """Of a request that a leader answers; 0: nobody listens."""
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        with suppress(requests.RequestException):
+            return requests.get(f"{self.url}/v1/functions", headers=headers, timeout=30).status_code
+        return 0
+
+    @property
+    def terms(self) -> int:
+        """How often it has begun to lead."""
+        return len(re.findall("leads, by the Lease", self.log()))
+
+    def end(self) -> None:
+        """End it in good order."""
+        self.running.terminate()
+        self.running.wait()
+
+
+@contextmanager
+def _scalers(folder: Path, installed: Installed) -> Iterator[list[Process]]:
+    started: list[Process] = []
+    try:
+        for name in ("first", "second"):
+            started.append(Process(folder, installed, name))
+            wait_until(lambda: started[0].status() == 200, what="the first scaler leads")
+        yield started
+    finally:
+        for each in started:
+            each.end()
+
+
+@pytest.mark.slow
+def test_a_killed_leader_is_replaced(
+    api_server: Cluster, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    """With the chart's account alone; the other one answers for it meanwhile, and then itself."""
+    installed = Installed(api_server, tmp_path)
+    installed.apply_access()
+    with _scalers(tmp_path, installed) as (first, second):
+        wait_until(lambda: second.status() == 200, what="the second passes requests on")
+        assert (1, 0) == (first.terms, second.terms)
+        assert "plans for" in first.log()
+        killed_s = time.monotonic()
+        first.running.send_signal(signal.SIGKILL)
+        first.running.wait()
+        wait_until(lambda: second.terms == 1, what="the second leads")
+        figure(f"scaler: takeover {time.monotonic() - killed_s:.1f} s after SIGKILL of the leader")
+        wait_until(lambda: second.status() == 200, what="the second answers")
+        lease = api_server.api.get(
+            f"/apis/coordination.k8s.io/v1/namespaces/{installed.home}/leases/carpool-scaler"
+        )
+        assert 1 == lease["spec"]["leaseTransitions"]
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_stopped_for_long_does_not_lead_when_it_goes_on(
+    api_server: Cluster, tmp_path: Path
+) -> None:
+    """It finds that another leads, and passes requests on to it."""
+    installed = Installed(api_server, tmp_path)
+    installed.apply_access()
+    with _scalers(tmp_path, installed) as (first, second):
+        first.running.send_signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: second.terms == 1, what="the second leads")
+        finally:
+            first.running.send_signal(signal.SIGCONT)
+        wait_until(lambda: "leads no more" in first.log(), what="the first gives up")
+        wait_until(lambda: first.status() == 200, what="the first passes requests on")
+        assert (1, 1) == (first.terms, second.terms)
