@@ -56,7 +56,10 @@ def main(argv: list[str]) -> int:
         metavar="SIZES",
     )
     parser.add_argument(
-        "--budget", type=grid_arguments.seconds, default=60.0, help="how long to measure (60s)"
+        "--budget",
+        type=grid_arguments.seconds,
+        default=60.0,
+        help="how long to measure (60s); learning from it comes after that",
     )
     parser.add_argument("--database", type=Path, help="a profile database (your own)")
     arguments = parser.parse_args(argv)
@@ -137,7 +140,7 @@ def _keep(database: Path, measured: Profile) -> None:
         same = [each for each in every if each.origin == place]
         here = place == measured.origin
         if len(same) >= _ENOUGH_MODELS and (here or not is_learnt(database, place)):
-            _say(f"learning from {len(same)} models")
+            _say(f"measured; learning from {len(same)} models, which takes some seconds more")
             write_fit(database, place, fit_profiles(same), len(same))
         elif here:
             more = f"{len(same)} of {_ENOUGH_MODELS} models measured on this processor and runtime"
