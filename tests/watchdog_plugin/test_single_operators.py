@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
+from carpool.predictor.onnx_latency import read_operators
 from carpool.predictor.profile import Setting
 from carpool.predictor.profile_file import default_database
 from watchdog_plugin.profiling import predict_command
@@ -256,3 +257,10 @@ def _plain(path: Path) -> Path:
 
 def _kinds(document: dict[str, list[dict[str, str]]]) -> set[str]:
     return {each["kind"].rpartition(".")[2] for each in document["sources"]}
+
+
+def test_a_scenario_refuses_kinds_that_nobody_measured(tmp_path: Path) -> None:
+    """By name, with the command that measures them; not with a message about sizes."""
+    path = _odd(tmp_path / "odd.onnx")
+    with pytest.raises(ConfigError, match=r"Einsum.*carpool predict measures them"):
+        read_operators(path, default_database())
