@@ -1,0 +1,77 @@
+"""Callers of a function that go on until they are told to stop, and note what they got."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import requests
+
+from tests.cluster import classify
+from tests.waiting import HANG_S, wait_until
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Callers"]
+
+
+class Callers:
+    """Threads that call ``classify``, each with rows of its own, one call after the other.
+
+    Attributes:
+        good: how many calls have had the model's answer to their own row.
+        bad: what else came.
+    """
+
+    def __init__(self, url: str, count: int = 4) -> None:
+        self._url = f"{url}/{classify.INFER}"
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._go_on, args=(n,)) for n in range(count)]
+        self.good = 0
+        self.bad: list[str] = []
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(HANG_S)
+
+    def go_on(self, calls: int = 50) -> None:
+        """Wait for that many answers more, or for something else."""
+        wanted = self.good + calls
+        wait_until(lambda: self.good >= wanted or self.bad, what=f"{calls} answers")
+
+    def _go_on(self, number: int) -> None:
+        row = (float(number), 1.0, 0.5, -0.25)
+        expected = classify.expected(row)
+        with requests.Session() as session:
+            while not self._over.is_set():
+                self._call(session, row, expected)
+
+    def _call(
+        self, session: requests.Session, row: tuple[float, ...], expected: list[float]
+    ) -> None:
+        try:
+            got = session.post(self._url, json=classify.request(row), timeout=HANG_S)
+        except requests.RequestException as error:
+            self.bad.append(repr(error))
+            return
+        if not got.ok:
+            self.bad.append(f"{got.status_code} {got.text}")
+            return
+        answer: list[float] = got.json()["outputs"][0]["data"]
+        if all(abs(a - b) < 1e-5 for a, b in zip(answer, expected, strict=True)):
+            self.good += 1
+        else:
+            self.bad.append(f"{row}: {answer}, expected {expected}")

@@ -1,0 +1,59 @@
+"""``carpool provider kubernetes`` as a process on this machine, over a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.waiting import HANG_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.cluster import Cluster
+
+__all__ = ["ProviderProcess", "provider_process"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderProcess:
+    """One that serves.
+
+    Attributes:
+        url: of its API.
+    """
+
+    url: str
+    pid: int
+
+    def memory_mib(self) -> float:
+        """The most it has had."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+        return int(peak) / 1024
+
+    def cpu_s(self) -> float:
+        """What it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def provider_process(cluster: Cluster, namespace: str) -> Iterator[ProviderProcess]:
+    """One for the functions of a namespace; they go on when it ends."""
+    where = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace, "--port", "0")
+    command = (sys.executable, "-m", "carpool", "provider", "kubernetes", *where, "--no-auth")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, bufsize=1)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("provider at http://"), line + process.stderr.read()
+        yield ProviderProcess(line.split()[2].rstrip(";"), process.pid)
+    finally:
+        process.terminate()
+        process.communicate(timeout=HANG_S)
