@@ -7,14 +7,17 @@ the time after which something hangs, on a machine however busy.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HANG_S", "wait_until", "wait_until_async"]
+__all__ = ["HANG_S", "stop_process", "wait_until", "wait_until_async"]
 
 HANG_S = 120.0
 _POLL_S = 0.01
@@ -39,6 +42,24 @@ async def wait_until_async(
     while not predicate():
         _check(deadline, timeout_s, what)
         await asyncio.sleep(_POLL_S)
+
+
+def stop_process(pid: int) -> None:
+    """SIGSTOP a process, and return once all its threads stand still.
+
+    The signal takes effect when one of them gets a core; until then the others go on.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    states = [thread / "stat" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    wait_until(lambda: all(_state(each) == "T" for each in states), what="the process's stop")
+
+
+def _state(stat: Path) -> str:
+    """A thread's state, which is behind the name in brackets."""
+    try:
+        return stat.read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "T"  # it has ended
 
 
 def _check(deadline: float, timeout_s: float, what: str) -> None:

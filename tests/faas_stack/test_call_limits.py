@@ -19,7 +19,7 @@ from faas_stack.provider.call_limit import call_limit_s
 from faas_stack.provider.deployment import Deployment
 from faas_stack.provider.local import supervised_instance
 from tests.faas_stack.rig import ProcessStage, story
-from tests.waiting import wait_until_async
+from tests.waiting import stop_process, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -178,9 +178,9 @@ async def a_silent_replica(rig: Rig) -> AsyncIterator[list[asyncio.Future[Respon
     stopped, other = rig.instances("fn")
     pid, other_pid = stopped.runner.pid, other.runner.pid
     with patch.object(supervised_instance, "_SILENCE_S", math.inf):  # or it is replaced
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
         try:
-            os.kill(other_pid, signal.SIGSTOP)
+            stop_process(other_pid)
             try:
                 calls = [await begun(rig, "") for _ in range(8)]
             finally:

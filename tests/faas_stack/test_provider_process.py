@@ -16,7 +16,7 @@ import pytest
 from carpool.process import leftovers
 from faas_stack.provider.local import network_namespace, supervised_instance
 from tests.faas_stack.rig import IMAGE, INSTANCE, ProcessStage, story
-from tests.waiting import wait_until, wait_until_async
+from tests.waiting import stop_process, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from faas_stack.provider.local.process_runner import ProcessRunner
@@ -194,7 +194,7 @@ def test_a_stopped_instance_is_taken_out_and_replaced(
         instance = rig.instances("fn")[0]
         first, child = pid_of(instance), int((await rig.logs("fn"))[0].split()[1])
         assert first is not None
-        os.kill(first, signal.SIGSTOP)
+        stop_process(first)
         await wait_until_async(lambda: not instance.ready, what="the missed probe")
         assert "it does not answer probes" == instance.reason
         status = json.loads((await rig.call("GET", "/system/function/fn")).body)
@@ -219,7 +219,7 @@ def test_an_instance_that_goes_on_is_let_alone(
         instance = rig.instances("fn")[0]
         pid = pid_of(instance)
         assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
         await wait_until_async(lambda: not instance.ready, what="the missed probe")
         os.kill(pid, signal.SIGCONT)
         await wait_until_async(lambda: instance.ready, what="its answer")

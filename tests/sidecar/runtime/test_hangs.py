@@ -14,7 +14,7 @@ import pytest
 from carpool import wire
 from tests.sidecar.runtime.conftest import on_loop
 from tests.tools import require_tool
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, stop_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +168,7 @@ async def test_a_stopped_handler_leaves_rotation_and_comes_back(sidecar: Start) 
     """Within one probe, and ``exec_timeout`` is far: deadlines are kept, others wait on for it."""
     pair = {**TOGETHER, "carpool_batch_max": "2"}
     async with sidecar(**pair) as running:
-        os.kill(running.handler_pid(), signal.SIGSTOP)
+        stop_process(running.handler_pid())
         waits = asyncio.create_task(running.ask("waits"))
         late = await running.ask("late", IMPATIENT)
         assert (504, 503) == (late.status, await running.ready())
