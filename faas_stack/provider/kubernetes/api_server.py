@@ -121,7 +121,7 @@ class ApiServer:
         listed = await self._call(
             "GET", path, accept=_METADATA_LIST, params={"labelSelector": selector}
         )
-        return sorted(item["metadata"]["name"] for item in listed["items"])
+        return sorted(item["metadata"]["name"] for item in listed["items"] or ())
 
     async def list(
         self, path: str, selector: str, read: Callable[[Object], T]
@@ -135,7 +135,7 @@ class ApiServer:
         params = {"labelSelector": selector, "limit": str(_PAGE)}
         while True:
             page = await self._call("GET", path, params=params)
-            found += map(read, page["items"])
+            found += map(read, page["items"] or ())  # none is null
             going_on = page["metadata"].get("continue", "")
             if not going_on:
                 return found, page["metadata"]["resourceVersion"]
