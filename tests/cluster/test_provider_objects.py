@@ -1,0 +1,284 @@
+"""The provider and a real API server: what it stores, what it is allowed, what it is refused.
+
+There are no controllers, so no pod is ever made.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from faas_stack.provider.kubernetes.names import object_name
+from faas_stack.provider.kubernetes.rules import CLUSTER_RULES, NAMESPACE_RULES
+from tests.cluster.api import Refused
+from tests.cluster.providers import play, provider
+from tests.waiting import wait_until_async
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from carpool.http.client import Response
+    from tests.cluster.api import Document
+    from tests.cluster.cluster import Cluster
+    from tests.faas_stack.rig import Rig
+
+pytestmark = pytest.mark.slow
+FN = {"service": "fn", "image": "img:1"}
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture
+def space(api_server: Cluster) -> str:
+    """A namespace for functions."""
+    return api_server.namespace()
+
+
+def said(answer: Response) -> str:
+    """The message of an error."""
+    return str(json.loads(answer.body)["error"])
+
+
+def kept(cluster: Cluster, space: str, name: str = "fn") -> Document:
+    """The Deployment of a function."""
+    return cluster.api.get(f"/apis/apps/v1/namespaces/{space}/deployments/{name}")
+
+
+def test_functions_come_and_go(api_server: Cluster, space: str) -> None:
+    """What faas-cli does, as Deployments and Services."""
+
+    async def scene(rig: Rig) -> None:
+        assert (200, b"[]") == (await rig.call("GET", "/system/functions"))[::2]
+        fields = {"labels": {"topic": "cats"}, "envVars": {"a": "$(b)"}, "annotations": {"t": "x"}}
+        assert 202 == (await rig.call("POST", "/system/functions", {**FN, **fields})).status
+        status = json.loads((await rig.call("GET", "/system/function/fn")).body)
+        assert ("fn", space, 1, 0, {"topic": "cats"}, {"a": "$(b)"}) == (
+            *(status["name"], status["namespace"], status["replicas"]),
+            *(status["availableReplicas"], status["labels"], status["envVars"]),
+        )
+        before = kept(api_server, space)
+        again = await rig.call("POST", "/system/functions", FN)
+        assert (409, True) == (again.status, "update it with PUT" in said(again))
+        assert 202 == (await rig.call("POST", "/system/scale-function/fn", {"replicas": 3})).status
+        assert 3 == kept(api_server, space)["spec"]["replicas"]
+        assert 3 == json.loads((await rig.call("GET", "/system/function/fn")).body)["replicas"]
+        assert 202 == (await rig.call("PUT", "/system/functions", {**FN, "image": "img:2"})).status
+        after = kept(api_server, space)
+        assert (3, "img:2") == (
+            after["spec"]["replicas"],
+            after["spec"]["template"]["spec"]["containers"][0]["image"],
+        )
+        assert before["spec"]["selector"] == after["spec"]["selector"]
+        assert "$(b)" not in after["metadata"]["annotations"]["com.carpool/deployment"]
+        service = api_server.api.get(f"/api/v1/namespaces/{space}/services/fn")
+        assert (after["metadata"]["uid"], "None") == (
+            service["metadata"]["ownerReferences"][0]["uid"],
+            service["spec"]["clusterIP"],
+        )
+        removal = {"functionName": "fn"}
+        assert 202 == (await rig.call("DELETE", "/system/functions", removal)).status
+        assert 404 == (await rig.call("GET", "/system/function/fn")).status
+        assert 404 == (await rig.call("DELETE", "/system/functions", removal)).status
+        with pytest.raises(Refused, match="404"):
+            kept(api_server, space)
+        assert 404 == (await rig.call("PUT", "/system/functions", FN)).status
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_any_number_of_providers_serve_the_same_functions(api_server: Cluster, space: str) -> None:
+    """What one deploys, scales and removes the others see; one that starts later, too."""
+
+    async def scene(one: Rig) -> None:
+        async with provider(api_server.kubeconfig, namespace=space) as two:
+            await one.call("POST", "/system/functions", FN)
+            await wait_until_async(two.orchestrator.all, what="the function")
+            await two.call("POST", "/system/scale-function/fn", {"replicas": 4})
+            await wait_until_async(lambda: one.function("fn").replicas == 4, what="the scale")
+            async with provider(api_server.kubeconfig, namespace=space) as three:
+                assert 4 == three.function("fn").replicas
+                await three.call("DELETE", "/system/functions", {"functionName": "fn"})
+            await wait_until_async(lambda: not one.orchestrator.all(), what="the removal")
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_secrets(api_server: Cluster, space: str) -> None:
+    """As the API keeps them; those of others can be named, and are neither listed nor changed."""
+    path = f"/api/v1/namespaces/{space}/secrets"
+    api_server.api.post(path, {"metadata": {"name": "others"}, "data": {"others": "eA=="}})
+
+    async def scene(rig: Rig) -> None:
+        assert (200, b"[]") == (await rig.call("GET", "/system/secrets"))[::2]
+        steps: list[tuple[str, dict[str, Any], int]] = [
+            ("POST", {"name": "key", "value": "one"}, 202),
+            ("POST", {"name": "key", "value": "one"}, 409),
+            ("PUT", {"name": "key", "value": "two"}, 202),
+            ("PUT", {"name": "nope", "value": "two"}, 404),
+            ("PUT", {"name": "others", "value": "two"}, 404),
+            ("DELETE", {"name": "others"}, 404),
+            ("POST", {"name": "../up", "value": "x"}, 400),
+            ("POST", {"name": "a", "namespace": "../up", "value": "x"}, 400),
+        ]
+        for method, document, status in steps:
+            assert status == (await rig.call(method, "/system/secrets", document)).status, document
+        assert {"key": "dHdv"} == api_server.api.get(f"{path}/key")["data"]
+        listed = json.loads((await rig.call("GET", "/system/secrets")).body)
+        assert [{"name": "key", "namespace": space}] == listed
+        for names, status in ((["key", "others"], 202), (["nope"], 400)):
+            document = {**FN, "service": f"fn{status}", "secrets": names}
+            assert status == (await rig.call("POST", "/system/functions", document)).status
+        assert 202 == (await rig.call("DELETE", "/system/secrets", {"name": "key"})).status
+        with pytest.raises(Refused, match="404"):
+            api_server.api.get(f"{path}/key")
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_refusals_are_the_api_servers(api_server: Cluster, space: str) -> None:
+    """With a status that clients understand, and its own words; nothing is left of the attempt."""
+    api_server.api.post(
+        f"/api/v1/namespaces/{space}/resourcequotas",
+        {"metadata": {"name": "small"}, "spec": {"hard": {"count/services": "0"}}},
+    )
+    api_server.api.patch(
+        f"/api/v1/namespaces/{space}/resourcequotas/small/status",
+        {"status": {"hard": {"count/services": "0"}, "used": {"count/services": "0"}}},
+    )
+
+    async def scene(rig: Rig) -> None:
+        refused = await rig.call("POST", "/system/functions", FN)
+        assert (403, True) == (refused.status, "exceeded quota: small" in said(refused))
+        with pytest.raises(Refused, match="404"):
+            kept(api_server, space)
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"constraints": ["a key=x"]}, "nodeSelector"),
+            ({"constraints": ["alone"]}, "constraints = 'alone'"),
+            ({"limits": {"memory": "many"}}, "limits.memory = 'many'"),
+            ({"limits": {"no such": "1"}}, "no such"),
+            ({"namespace": "elsewhere"}, "labelled openfaas=1"),
+        ]
+        for fields, part in cases:
+            answer = await rig.call("POST", "/system/functions", {**FN, **fields})
+            assert 400 == answer.status, answer.body
+            assert part in said(answer)
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_every_name_of_openfaas_can_be_deployed(api_server: Cluster, space: str) -> None:
+    """Also those that a Service cannot have."""
+    names = ["1st", "a" * 63, "x--cpu-1"]
+
+    async def scene(rig: Rig) -> None:
+        for name in names:
+            answer = await rig.call("POST", "/system/functions", {**FN, "service": name})
+            assert 202 == answer.status, answer.body
+            kept(api_server, space, object_name(name))
+            assert 200 == (await rig.call("GET", f"/system/function/{name}")).status
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_a_namespace_is_for_functions_once_it_is_labelled(api_server: Cluster, space: str) -> None:
+    """As `faas-cli namespace create` labels it, and no longer when the label is gone."""
+    other = api_server.namespace()
+    path = f"/api/v1/namespaces/{other}"
+
+    async def scene(rig: Rig) -> None:
+        document = {**FN, "namespace": other}
+        assert 400 == (await rig.call("POST", "/system/functions", document)).status
+        api_server.api.patch(path, {"metadata": {"labels": {"openfaas": "1"}}})
+        await wait_until_async(lambda: other in rig.orchestrator.namespaces(), what="the label")
+        assert 202 == (await rig.call("POST", "/system/functions", document)).status
+        assert 200 == (await rig.call("GET", f"/system/function/fn.{other}")).status
+        api_server.api.patch(path, {"metadata": {"labels": {"openfaas": None}}})
+        await wait_until_async(lambda: other not in rig.orchestrator.namespaces(), what="its end")
+        assert 404 == (await rig.call("GET", f"/system/function/fn.{other}")).status
+
+    play(api_server.kubeconfig, scene, namespace=space)
+
+
+def test_a_pod_passes_restricted(api_server: Cluster, space: str) -> None:
+    """Of a function with all that a deployment may ask for, on a dry run."""
+    api_server.api.patch(
+        f"/api/v1/namespaces/{space}",
+        {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}},
+    )
+    account = f"/api/v1/namespaces/{space}/serviceaccounts"
+    api_server.api.post(account, {"metadata": {"name": "default"}})
+
+    async def scene(rig: Rig) -> None:
+        await rig.call("POST", "/system/secrets", {"name": "key", "value": "x"})
+        document = {
+            **FN,
+            "secrets": ["key"],
+            "readOnlyRootFilesystem": True,
+            "limits": {"cpu": "500m", "memory": "64Mi", "nvidia.com/gpu": "1"},
+            "requests": {"cpu": "100m"},
+            "envVars": {"any name.1": "x"},
+        }
+        answer = await rig.call("POST", "/system/functions", document)
+        assert 202 == answer.status, answer.body
+
+    play(api_server.kubeconfig, scene, namespace=space)
+    template = kept(api_server, space)["spec"]["template"]
+    pod = {"metadata": {"generateName": "fn-", **template["metadata"]}, "spec": template["spec"]}
+    made = api_server.api.call(
+        "POST", f"/api/v1/namespaces/{space}/pods", pod, dryRun="All", fieldValidation="Strict"
+    )
+    assert not made["spec"]["automountServiceAccountToken"]
+
+
+def test_the_rules_are_enough_and_no_more(api_server: Cluster, space: str, tmp_path: Path) -> None:
+    """With a service account that has them alone, everything works; anything else is refused."""
+    other = api_server.namespace()
+    api_server.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"openfaas": "1"}}})
+    kubeconfig = _account(api_server, space, tmp_path)
+
+    async def scene(rig: Rig) -> None:
+        assert other in rig.orchestrator.namespaces()  # which it may not read
+        await rig.call("POST", "/system/secrets", {"name": "key", "value": "x"})
+        await rig.call("PUT", "/system/secrets", {"name": "key", "value": "y"})
+        steps: list[tuple[str, str, dict[str, Any] | None]] = [
+            ("POST", "/system/functions", {**FN, "secrets": ["key"]}),
+            ("PUT", "/system/functions", {**FN, "secrets": ["key"]}),
+            ("POST", "/system/scale-function/fn", {"replicas": 2}),
+            ("GET", "/system/functions", None),
+            ("GET", "/system/secrets", None),
+            ("GET", "/system/logs?name=fn", None),
+            ("DELETE", "/system/functions", {"functionName": "fn"}),
+            ("DELETE", "/system/secrets", {"name": "key"}),
+        ]
+        for method, path, document in steps:
+            answer = await rig.call(method, path, document)
+            assert answer.status in (200, 202), (path, answer.body)
+        foreign = await rig.call("POST", "/system/functions", {**FN, "namespace": other})
+        assert (403, True) == (foreign.status, "cannot create resource" in said(foreign))
+
+    play(kubeconfig, scene, namespace=space)
+
+
+def _account(cluster: Cluster, space: str, folder: Path) -> Path:
+    """A kubeconfig of a service account with the provider's rules."""
+    root = f"/api/v1/namespaces/{space}/serviceaccounts"
+    cluster.api.post(root, {"metadata": {"name": "provider"}})
+    subject = {"kind": "ServiceAccount", "name": "provider", "namespace": space}
+    for kind, path, rules in (
+        ("Role", f"{RBAC}/namespaces/{space}", NAMESPACE_RULES),
+        ("ClusterRole", RBAC, CLUSTER_RULES),
+    ):
+        name = f"provider-{space}"
+        cluster.api.post(f"{path}/{kind.lower()}s", {"metadata": {"name": name}, "rules": rules})
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        cluster.api.post(f"{path}/{kind.lower()}bindings", binding)
+    token = cluster.api.post(f"{root}/provider/token", {"spec": {}})["status"]["token"]
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    user = config["contexts"][0]["context"]["user"]
+    config["users"] = [{"name": user, "user": {"token": token}}]
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file

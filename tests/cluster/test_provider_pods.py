@@ -1,0 +1,250 @@
+"""The provider and a real kubelet: what becomes of pods, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from faas_stack.provider.kubernetes.pod_state import DELETION_COST
+from tests.cluster import instance_image
+from tests.cluster.providers import play, provider
+from tests.faas_stack.rig import IMAGE
+from tests.waiting import HANG_S, wait_until_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.cluster import Cluster
+    from tests.faas_stack.rig import Rig
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def instances(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """A cluster whose node has the scripted instance's image."""
+    cluster.load_image(instance_image.archive(tmp_path_factory.mktemp("instance")))
+    return cluster
+
+
+def told(cluster: Cluster, scene: Callable[[Rig], Any], **options: Any) -> None:
+    """Run a scene in a namespace of its own, with images that the node has."""
+    options.setdefault("namespace", cluster.namespace())
+    play(cluster.kubeconfig, scene, image_pull_policy="IfNotPresent", **options)
+
+
+async def status(rig: Rig, name: str = "fn") -> dict[str, Any]:
+    """What a function's status says."""
+    document: dict[str, Any] = json.loads((await rig.call("GET", f"/system/function/{name}")).body)
+    return document
+
+
+async def reason(rig: Rig, part: str) -> str:
+    """Wait until a function's status gives a reason with these words."""
+    async with asyncio.timeout(HANG_S):
+        while True:
+            said = (await status(rig))["annotations"].get("kubernetes.reason", "")
+            if part in said:
+                return str(said)
+            await asyncio.sleep(0.1)
+
+
+def test_logs_of_pods(instances: Cluster) -> None:
+    """In order of time over all pods, cut by tail, since and instance."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        for text in (b"one", b"two", b"three"):
+            await rig.call("POST", "/function/fn/print", text)
+        await rig.printed("fn", "three")
+        answer = await rig.call("GET", "/system/logs?name=fn")
+        lines = [json.loads(line) for line in answer.body.splitlines()]
+        assert ["one", "two", "three"] == [line["text"] for line in lines]
+        (pod,) = rig.instances("fn")
+        assert {("fn", pod.name)} == {(line["name"], line["instance"]) for line in lines}
+        assert ["three"] == await rig.logs("fn", "&tail=1")
+        since = lines[1]["timestamp"].replace("+00:00", "Z")
+        assert ["two", "three"] == await rig.logs("fn", f"&since={since}")
+        assert [] == await rig.logs("fn", "&instance=other")
+        async with rig.client.stream("GET", "/system/logs?name=fn&follow=1&tail=1") as followed:
+            chunks = followed.chunks()
+            assert "three" == json.loads(await anext(chunks))["text"]
+            await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+            await rig.ready("fn", 2)
+            seen = set[str]()
+            while len(seen) < 2:  # a pod that came later is followed, too
+                await rig.call("POST", "/function/fn/print", b"more")
+                seen.add(json.loads(await anext(chunks))["instance"])
+
+    told(instances, scene)
+
+
+def test_an_image_that_cannot_be_had(instances: Cluster) -> None:
+    """Status and log say so in the kubelet's words, and a call does not wait for it."""
+
+    async def scene(rig: Rig) -> None:
+        document = {"service": "fn", "image": "127.0.0.1:9/no/such:1"}
+        assert 202 == (await rig.call("POST", "/system/functions", document)).status
+        assert "127.0.0.1:9/no/such:1" in await reason(rig, "ImagePullBackOff")
+        assert any("ImagePullBackOff" in line for line in await rig.logs("fn"))
+        answer = await rig.call("GET", "/function/fn")
+        assert (503, True) == (answer.status, b"ImagePullBackOff" in answer.body)
+        await rig.call("PUT", "/system/functions", {"service": "fn", "image": IMAGE})
+        assert 200 == (await rig.call("GET", "/function/fn")).status
+        assert {} == (await status(rig))["annotations"]
+
+    told(instances, scene)
+
+
+def test_a_function_that_keeps_ending(instances: Cluster) -> None:
+    """How it ended is said, and its last words are in the log."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn", ready=False, envVars={"refuse": "1"})
+        answer = await rig.call("GET", "/function/fn")
+        assert 503 == answer.status
+        assert b"keeps failing to start" in answer.body
+        assert "ended with 3" in await reason(rig, "CrashLoopBackOff")
+        assert "I do not want to start" in await rig.logs("fn")
+
+    told(instances, scene)
+
+
+def test_a_quota_that_leaves_no_room(instances: Cluster) -> None:
+    """The Deployment is stored; why it has no pod is said, until there is room."""
+    space = instances.namespace()
+    path = f"/api/v1/namespaces/{space}/resourcequotas"
+    instances.api.post(path, {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}})
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn", ready=False)
+        assert "quota" in await reason(rig, "small")
+        assert any("small" in line for line in await rig.logs("fn"))
+        answer = await rig.call("GET", "/function/fn")
+        assert (503, True) == (answer.status, b"small" in answer.body)
+
+    told(instances, scene, namespace=space, patience_s=1.0)
+
+
+def test_a_namespace_that_enforces_restricted(instances: Cluster) -> None:
+    """Pods with secrets and a read-only root pass, and run."""
+    space = instances.namespace()
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    instances.api.patch(f"/api/v1/namespaces/{space}", {"metadata": {"labels": labels}})
+
+    async def scene(rig: Rig) -> None:
+        await rig.call("POST", "/system/secrets", {"name": "key", "value": "s3cret"})
+        fields: dict[str, Any] = {
+            "secrets": ["key"],
+            "readOnlyRootFilesystem": True,
+            "envVars": {"a": "$(PATH)$$"},
+        }
+        await rig.deploy("fn", **fields)
+        seen = json.loads((await rig.call("GET", "/function/fn")).body)
+        assert {"key": "s3cret"} == seen["secrets"]
+        assert ("$(PATH)$$", "fn", space) == (
+            *(seen["env"]["a"], seen["env"]["OPENFAAS_NAME"]),
+            seen["env"]["OPENFAAS_NAMESPACE"],
+        )
+        assert not [name for name in seen["env"] if name.endswith("_SERVICE_HOST")][1:]
+
+    told(instances, scene, namespace=space)
+
+
+def test_pods_that_are_killed_come_back(instances: Cluster) -> None:
+    """Calls that a pod had are 502 or answered; all others are answered by the rest."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+        await rig.ready("fn", 2)
+        statuses: list[int] = []
+        stop = asyncio.Event()
+
+        async def caller() -> None:
+            while not stop.is_set():
+                statuses.append((await rig.call("GET", "/function/fn/slow?s=0.01")).status)
+
+        calls = asyncio.gather(*(caller() for _ in range(4)))
+        await wait_until_async(lambda: len(statuses) > 50)
+        space = rig.orchestrator.default_namespace
+        victim = next(instance for instance in rig.instances("fn") if instance.ready)
+        pod = f"/api/v1/namespaces/{space}/pods/{victim.name}"
+        await asyncio.to_thread(instances.api.delete, pod, gracePeriodSeconds=0)
+        await wait_until_async(
+            lambda: victim.name not in {each.name for each in rig.instances("fn")}
+        )
+        await rig.ready("fn", 2)
+        before = len(statuses)
+        await wait_until_async(lambda: len(statuses) > before + 50)
+        stop.set()
+        await calls
+        assert {200, 502} >= set(statuses)
+        assert statuses.count(502) <= 4
+
+    told(instances, scene)
+
+
+def test_the_idle_pod_goes_first(instances: Cluster) -> None:
+    """Of two pods the one that has no call is marked, and is the one that goes."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        await rig.call("POST", "/system/scale-function/fn", {"replicas": 2})
+        await rig.ready("fn", 2)
+        call = asyncio.ensure_future(rig.call("GET", "/function/fn/hang"))
+        running = rig.function("fn").running
+        await wait_until_async(lambda: sum(each.in_flight for each in running) == 1)
+        busy = next(each for each in running if each.in_flight)
+        await rig.call("POST", "/system/scale-function/fn", {"replicas": 1})
+        await wait_until_async(lambda: [busy.instance] == rig.instances("fn"), what="one to go")
+        assert not call.done()
+        space = rig.orchestrator.default_namespace
+        pods = instances.api.get(f"/api/v1/namespaces/{space}/pods")["items"]
+        marks = {
+            pod["metadata"]["name"]: pod["metadata"].get("annotations", {}).get(DELETION_COST)
+            for pod in pods
+        }
+        assert None is marks[busy.instance.name]
+        call.cancel()
+
+    told(instances, scene)
+
+
+def test_the_api_server_goes_away(instances: Cluster) -> None:
+    """Calls are answered meanwhile; what has changed is known when it is back."""
+
+    async def scene(rig: Rig) -> None:
+        await rig.deploy("fn")
+        space = rig.orchestrator.default_namespace
+        async with provider(
+            instances.kubeconfig, namespace=space, image_pull_policy="IfNotPresent"
+        ) as other:
+            restart = asyncio.get_running_loop().run_in_executor(
+                None, instances.restart, "kube-apiserver"
+            )
+            answers = 0
+            while not restart.done():
+                assert 200 == (await rig.call("GET", "/function/fn")).status
+                answers += 1
+            await restart
+            assert answers
+            scaled = await _until_accepted(rig, {"replicas": 2})
+            assert 202 == scaled
+            await wait_until_async(lambda: other.function("fn").available == 2, what="the second")
+            await rig.ready("fn", 2)
+
+    told(instances, scene)
+
+
+async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
+    """Scale ``fn``, again while the API server is not there yet."""
+    async with asyncio.timeout(HANG_S):
+        while True:
+            answer = await rig.call("POST", "/system/scale-function/fn", document)
+            if answer.status != 503:
+                return answer.status
+            await asyncio.sleep(0.1)
