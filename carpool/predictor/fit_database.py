@@ -181,15 +181,17 @@ def _known(
 def _runs(
     connection: sqlite3.Connection, origin: Origin, graph: Graph, hardware: str
 ) -> tuple[dict[Setting, float], float, float]:
-    """The model's own runs: on this processor, or else where its operators were measured."""
+    """The model's own runs on this processor; load time and memory are as good from another."""
     row = connection.execute(
-        "SELECT id, load_s, memory_mb FROM models WHERE fingerprint = ?"
+        "SELECT id, load_s, memory_mb, hardware FROM models WHERE fingerprint = ?"
         " AND (hardware = ? OR (hardware, runtime, device) = (?, ?, ?))"
         " ORDER BY hardware = ? DESC, id DESC LIMIT 1",
         (graph.fingerprint, hardware, *origin, hardware),
     ).fetchone()
     if row is None:
         return {}, 0.0, 0.0
+    if hardware and row[3] != hardware:  # another processor's runs correct nothing here
+        return {}, row[1], row[2]
     runs = connection.execute(
         "SELECT batch, threads, gpu, median_ns FROM runs WHERE model = ?", row[:1]
     )

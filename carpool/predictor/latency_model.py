@@ -209,16 +209,12 @@ class OperatorLatencyModel:
         return [(position, missing) for _, position, missing in ordered if missing]
 
     def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
-        """Kinds of groups for which it is so on some unit, and which were not measured there."""
-        found: dict[str, None] = {}
+        """Kinds of groups for which it is so on every unit, and which were not measured there."""
+        found: set[int] = set(range(len(self._groups.all)))
         for unit in self.fit.units:
-            groups = zip(
-                self._groups.all, how(self.fit, unit), self._corrections.told(unit), strict=True
-            )
-            for group, lacks, told in groups:
-                if lacks and not told.all():
-                    found[group.kind] = None
-        return list(found)
+            groups = zip(how(self.fit, unit), self._corrections.told(unit), strict=True)
+            found &= {at for at, (lacks, told) in enumerate(groups) if lacks and not told.all()}
+        return list(dict.fromkeys(self._groups.all[at].kind for at in sorted(found)))
 
     def _admits(self, batch: int) -> bool:
         most = _BEYOND * max(self.fit.batches, default=0)
