@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 
 from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from tests.cluster import instance_image
 from tests.cluster.providers import play, provider
 from tests.faas_stack.rig import IMAGE
-from tests.waiting import HANG_S, wait_until_async
+from tests.tools import require_tool
+from tests.waiting import HANG_S, wait_until, wait_until_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.cluster.cluster import Cluster
     from tests.faas_stack.rig import Rig
@@ -248,3 +254,57 @@ async def _until_accepted(rig: Rig, document: dict[str, int]) -> int:
             if answer.status != 503:
                 return answer.status
             await asyncio.sleep(0.1)
+
+
+def test_faas_cli(instances: Cluster, tmp_path: Path) -> None:
+    """Its whole flow against `carpool provider kubernetes`, a process with credentials."""
+    cli = require_tool("faas-cli")
+    space = instances.namespace()
+    env = {**os.environ, "HOME": str(tmp_path), "OPENFAAS_CONFIG": str(tmp_path / "config")}
+    command = [sys.executable, "-m", "carpool", "provider", "kubernetes", "--port", "0"]
+    command += ["--namespace", space, "--kubeconfig", str(instances.kubeconfig)]
+    command += ["--image-pull-policy", "IfNotPresent", "--basic-auth", str(tmp_path / "auth")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        url = next(word for word in said.split() if word.startswith("http")).rstrip(";")
+
+        inside, of = ("--namespace", space), {"login": ()}
+
+        def run(*words: str, given: str | None = None) -> str:
+            done = subprocess.run(
+                (cli, *words, "--gateway", url, *of.get(words[0], inside)),
+                env=env,
+                input=given,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=HANG_S,
+            )
+            assert 0 == done.returncode, done.stdout + done.stderr
+            return done.stdout + done.stderr
+
+        password = (tmp_path / "auth" / "basic-auth-password").read_text()
+        run("login", "--password-stdin", given=password)
+        run("secret", "create", "key", "--from-literal", "s3cret")
+        assert "key" in run("secret", "list")
+        deploy = ("deploy", "--image", IMAGE, "--name", "fn", "--secret", "key")
+        assert "202" in run(*deploy, "--label", "topic=cats")
+        run("ready", "fn")
+        described = run("describe", "fn")
+        assert "Ready" in described
+        assert "topic" in described
+        assert "fn" in run("list")
+        assert "s3cret" in run("invoke", "fn", given="hello")
+        requests.post(f"{url}/function/fn.{space}/print", data="printed", timeout=HANG_S)
+        wait_until(lambda: "printed" in run("logs", "fn", "--tail=false"), what="its log")
+        assert "202" in run(*deploy, "--label", "topic=dogs")
+        assert "dogs" in run("describe", "fn")
+        run("secret", "update", "key", "--from-literal", "other")
+        run("remove", "fn")
+        run("secret", "remove", "key")
+        assert "fn" not in run("list")
+    finally:
+        process.terminate()
+        process.communicate(timeout=HANG_S)
