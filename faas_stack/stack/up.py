@@ -209,6 +209,7 @@ class _Session:
             deployed.append(await self._orchestrator.deploy(Deployment.from_json(request)))
         waits = [asyncio.ensure_future(until_ready(function, ready_s)) for function in deployed]
         ends: list[asyncio.Future[Any]] = [asyncio.gather(*waits)]
+        ends[0].add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # is seen
         if self._scaler:
             ends.append(asyncio.ensure_future(self._until_refused()))
         try:
