@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from scaler.run_options import Options
     from scaler.store import Store
 
-__all__ = ["lead"]
+__all__ = ["check", "lead"]
+
+
+def check(options: Options) -> None:
+    """Refuse policies that cannot be made, before the scaler says that it listens.
+
+    Raises:
+        ConfigError: there is no such policy, or it refuses its parameters.
+    """
+    Planner(options.setting, options.shadow, term=0)
 
 
 async def lead(

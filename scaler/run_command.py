@@ -19,7 +19,7 @@ from carpool.http.server import Limits as EdgeLimits
 from carpool.http.server import serve
 from scaler.edge import Edge
 from scaler.kubernetes.election import Election
-from scaler.leading import lead
+from scaler.leading import check, lead
 from scaler.persistence import next_term
 from scaler.run_options import add_flags, read_options
 from scaler.store import Store
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError([Problem("Python package", package, "one that is installed", fix)])
     logging.basicConfig(level=logging.INFO, format="scaler: %(message)s", stream=sys.stderr)
     options = read_options(args)
+    check(options)
     store = Store(options.store)
     try:
         store.claim()
