@@ -13,7 +13,12 @@ from carpool.predictor.composition import composed
 from carpool.predictor.fit import ThreadsAndGpu
 from carpool.predictor.fit_json import from_json, to_json
 from carpool.predictor.latency_model import OperatorLatencyModel
-from carpool.predictor.measured_operators import measured_batches, read_alone, read_overheads
+from carpool.predictor.measured_operators import (
+    measured_batches,
+    read_alone,
+    read_overheads,
+    read_refused,
+)
 from carpool.predictor.operator_groups import Groups
 from carpool.predictor.profile import Origin, Setting
 from carpool.predictor.profile_database import case_ids
@@ -94,6 +99,10 @@ def read_model(
         cases = _cases(graph, {*fit.batches, *measured_batches(connection, target)})
         numbers = case_ids(connection, cases)
         rows = list(read_alone(connection, target, numbers))
+        refused = frozenset(
+            (row.case, ThreadsAndGpu(*row.setting[1:]))
+            for row in read_refused(connection, target, numbers)
+        )
         known = {} if alone else _known(connection, origin, numbers)
         runs, load_s, memory_mb = _runs(connection, origin, graph, hardware)
     here = origin == target
@@ -102,7 +111,7 @@ def read_model(
     fit = _complete(fit, groups, path).on_machine(overheads, {row.setting.batch for row in rows})
     measured = {unit.threads for unit in fit.units} if here else overheads
     rest = (None if here else known, frozenset(measured), runs, load_s, memory_mb)
-    model = OperatorLatencyModel(slower, fit, own, *rest, groups=groups)
+    model = OperatorLatencyModel(slower, fit, own, *rest, refused=refused, groups=groups)
     if quicker != slower:
         model = replace(model, least=OperatorLatencyModel(quicker, fit, own, *rest))
     return model, origin

@@ -32,7 +32,7 @@ from carpool.predictor.intervals import (
 from carpool.predictor.operator_groups import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,6 +97,7 @@ class OperatorLatencyModel:
         load_s: Seconds to load an instance.
         memory_mb: Memory of an instance.
         parallel: Whether branches run in parallel.
+        refused: Operators that the runtime does not run alone on that machine.
         least: The model where each If goes the quicker way; this one is where it goes the other.
         groups: Of the graph, if they are known already.
     """
@@ -110,6 +111,7 @@ class OperatorLatencyModel:
     load_s: float = 0.0
     memory_mb: float = 0.0
     parallel: bool = False
+    refused: Collection[tuple[Case, ThreadsAndGpu]] = ()
     least: OperatorLatencyModel | None = None
     groups: Groups | None = field(default=None, repr=False, compare=False)
 
@@ -187,7 +189,7 @@ class OperatorLatencyModel:
         return sorted(found, key=lambda each: -each.seconds)
 
     def unmeasured(self, settings: Sequence[Setting]) -> list[tuple[int, list[Setting]]]:
-        """Positions of operators, one of equal ones, and where they were not measured here.
+        """Positions of operators, one of equal ones, and where they can still be measured here.
 
         Those that are predicted to take longest come first.
         """
@@ -201,12 +203,15 @@ class OperatorLatencyModel:
                 s
                 for s in settings
                 for unit in [ThreadsAndGpu(*s[1:])]
-                if any((way.at(s.batch), unit) not in self.known for way in operator.ways)
+                if any(self._is_open((way.at(s.batch), unit)) for way in operator.ways)
             ]
             spent_s = sum(float(seconds[s][place[0]][place[1]]) for s in missing)
             found[place] = (spent_s, position, missing)
         ordered = sorted(found.values(), key=lambda each: -each[0])
         return [(position, missing) for _, position, missing in ordered if missing]
+
+    def _is_open(self, place: tuple[Case, ThreadsAndGpu]) -> bool:
+        return place not in self.known and place not in self.refused
 
     def _lacking(self, how: Callable[[Fit, ThreadsAndGpu], list[bool]]) -> list[str]:
         """Kinds of groups for which it is so on every unit, and which were not measured there."""

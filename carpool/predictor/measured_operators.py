@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from carpool.predictor.profile import Alone, Overhead, Setting
+from carpool.predictor.profile import Alone, Overhead, Refused, Setting
 from carpool.predictor.profile_database import new_case_id
 from carpool.predictor.profile_file import has_table, opened
 
@@ -16,20 +16,23 @@ if TYPE_CHECKING:
     from carpool.predictor.graph import Case
     from carpool.predictor.profile import Origin
 
-__all__ = ["measured_batches", "read_alone", "read_overheads", "write_alone"]
+__all__ = ["measured_batches", "read_alone", "read_overheads", "read_refused", "write_alone"]
 
 _NS_PER_S = 1e9
 
 
 def write_alone(
-    path: Path, origin: Origin, rows: Iterable[Alone], overheads: Mapping[int, Overhead]
+    path: Path,
+    origin: Origin,
+    rows: Iterable[Alone | Refused],
+    overheads: Mapping[int, Overhead],
 ) -> None:
     """Keep what was measured; later times replace earlier ones.
 
     Args:
         path: A profile database.
         origin: What was measured on.
-        rows: Operators.
+        rows: Operators, with their times or as refused; a time replaces a refusal.
         overheads: By number of threads.
 
     Raises:
@@ -37,15 +40,22 @@ def write_alone(
     """
     place = origin[:2]
     with opened(path, write=True) as connection:
-        connection.executemany(
-            "INSERT OR REPLACE INTO measured_alone VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (new_case_id(connection, row.case, batch), *place, batch, threads, *time)
-                for row in rows
-                for batch, threads, _ in [row.setting]
-                for time in [(row.moved_mb, _ns(row.seconds))]
-            ],
-        )
+        for row in rows:
+            batch, threads, _ = row.setting
+            key = (new_case_id(connection, row.case, batch), *place, batch, threads)
+            connection.execute(
+                'DELETE FROM refused_alone WHERE ("case", hardware, runtime, batch, threads)'
+                " = (?, ?, ?, ?, ?)",
+                key,
+            )
+            if isinstance(row, Refused):
+                connection.execute("INSERT INTO refused_alone VALUES (?, ?, ?, ?, ?)", key)
+            else:
+                time = (row.moved_mb, _ns(row.seconds))
+                connection.execute(
+                    "INSERT OR REPLACE INTO measured_alone VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*key, *time),
+                )
         connection.executemany(
             "INSERT OR REPLACE INTO overheads VALUES (?, ?, ?, ?, ?)",
             [
@@ -59,7 +69,7 @@ def read_alone(
     connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
 ) -> Iterator[Alone]:
     """What is known of cases at batch sizes, by their numbers in the database."""
-    if not measured_batches(connection, origin):
+    if not has_table(connection, "measured_alone"):
         return
     query = (
         "SELECT threads, moved_mb, median_ns FROM measured_alone"
@@ -71,12 +81,28 @@ def read_alone(
             yield Alone(case, Setting(batch, threads), moved_mb, ns / _NS_PER_S)
 
 
+def read_refused(
+    connection: sqlite3.Connection, origin: Origin, numbers: Mapping[tuple[Case, int], int]
+) -> Iterator[Refused]:
+    """What the runtime has refused to run alone; arguments as `read_alone` has them."""
+    if not has_table(connection, "refused_alone"):
+        return
+    query = (
+        'SELECT threads FROM refused_alone WHERE ("case", hardware, runtime, batch) = (?, ?, ?, ?)'
+    )
+    for (case, batch), number in numbers.items():
+        for (threads,) in connection.execute(query, (number, *origin[:2], batch)):
+            yield Refused(case, Setting(batch, threads))
+
+
 def measured_batches(connection: sqlite3.Connection, origin: Origin) -> list[int]:
-    """Batch sizes at which anything was measured alone."""
-    if not has_table(connection, "measured_alone"):
-        return []
-    query = "SELECT DISTINCT batch FROM measured_alone WHERE (hardware, runtime) = (?, ?)"
-    return [batch for (batch,) in connection.execute(query, origin[:2])]
+    """Batch sizes at which anything was measured alone, or refused."""
+    found: set[int] = set()
+    for table in ("measured_alone", "refused_alone"):
+        if has_table(connection, table):
+            query = f"SELECT DISTINCT batch FROM {table} WHERE (hardware, runtime) = (?, ?)"  # noqa: S608
+            found.update(batch for (batch,) in connection.execute(query, origin[:2]))
+    return sorted(found)
 
 
 def read_overheads(connection: sqlite3.Connection, origin: Origin) -> dict[int, Overhead]:

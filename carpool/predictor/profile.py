@@ -78,6 +78,18 @@ class Alone(NamedTuple):
     seconds: float
 
 
+class Refused(NamedTuple):
+    """An operator that the runtime does not run as a graph of one node.
+
+    Attributes:
+        case: Kind, attributes, shapes.
+        setting: Batch, threads, GPU.
+    """
+
+    case: Case
+    setting: Setting
+
+
 class Overhead(NamedTuple):
     """What a run costs on a machine besides its operators.
 

@@ -52,6 +52,10 @@ CREATE TABLE IF NOT EXISTS measured_alone (
     "case" INTEGER NOT NULL, hardware TEXT NOT NULL, runtime TEXT NOT NULL, batch INTEGER NOT NULL,
     threads INTEGER NOT NULL, moved_mb INTEGER NOT NULL, median_ns INTEGER NOT NULL,
     PRIMARY KEY ("case", hardware, runtime, batch, threads, moved_mb)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refused_alone (
+    "case" INTEGER NOT NULL, hardware TEXT NOT NULL, runtime TEXT NOT NULL, batch INTEGER NOT NULL,
+    threads INTEGER NOT NULL, PRIMARY KEY ("case", hardware, runtime, batch, threads)
+    ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS overheads (
     hardware TEXT NOT NULL, runtime TEXT NOT NULL, threads INTEGER NOT NULL,
     per_run_ns REAL NOT NULL, per_operator_ns REAL NOT NULL,

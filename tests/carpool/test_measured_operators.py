@@ -17,7 +17,7 @@ from carpool.predictor.graph_json import from_json, known_graph, to_json, write_
 from carpool.predictor.intervals import measured
 from carpool.predictor.latency_model import OperatorLatencyModel
 from carpool.predictor.measured_operators import read_alone, read_overheads, write_alone
-from carpool.predictor.profile import Alone, Origin, Overhead, Setting
+from carpool.predictor.profile import Alone, Origin, Overhead, Refused, Setting
 from carpool.predictor.profile_database import case_ids, write_profile
 from carpool.predictor.profile_file import opened
 from tests.carpool.profiles import BATCHES, ORIGIN, graph, learnt, operator_s, profiles
@@ -74,10 +74,26 @@ def test_what_was_measured_alone_is_read_again(database: Path) -> None:
         assert pytest.approx(row.seconds, abs=1e-9) == again.seconds
 
 
+def test_a_refused_operator_is_not_to_be_measured_until_its_time_is_known(database: Path) -> None:
+    """Nor does anything else follow from it."""
+    case, setting = NET.operators[0].at(4), Setting(4, 1)
+    plain, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
+    assert [0, 1, 2] == sorted(position for position, _ in plain.unmeasured([setting]))
+    write_alone(database, HERE, [Refused(case, setting)], {})
+    model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
+    assert [1, 2] == sorted(position for position, _ in model.unmeasured([setting]))
+    assert 3 == len(model.unmeasured([Setting(8, 1)]))
+    assert plain.predict(4, 1, 0) == model.predict(4, 1, 0)
+    write_alone(database, HERE, [Alone(case, setting, 0, 0.5)], {})
+    model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
+    assert (case, ThreadsAndGpu(1)) in model.known
+    assert not model.refused
+
+
 def test_a_database_of_an_earlier_version_knows_nothing_alone(database: Path) -> None:
     """Its tables are fewer, and it is read all the same."""
     with sqlite3.connect(database) as connection:
-        for table in ("measured_alone", "overheads", "graphs"):
+        for table in ("measured_alone", "refused_alone", "overheads", "graphs"):
             connection.execute(f"DROP TABLE {table}")
     model, _ = read_model(database, NET, HERE.hardware, HERE.runtime)
     assert model.predict(4, 1, 0) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,13 @@ from carpool.errors import ConfigError
 from carpool.onnx_graph.model_file import read_onnx
 from carpool.onnx_graph.optimised import optimised
 from carpool.predictor.onnx_latency import read_operators
-from carpool.predictor.profile import Setting
+from carpool.predictor.profile import Alone, Refused, Setting
 from carpool.predictor.profile_file import default_database
-from watchdog_plugin.profiling import predict_command
+from watchdog_plugin.profiling import predict_command, single_operators
 from watchdog_plugin.profiling.single_operators import Wanted, measure_alone, measure_overhead
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     Captured = pytest.CaptureFixture[str]
@@ -71,7 +73,56 @@ def test_every_operator_of_a_model_is_measured_alone(tmp_path: Path) -> None:
     rows = list(measure_alone(best, wanted, 60.0, pytest.fail))
     expected = [(o.at(s.batch), s) for o in best.graph.operators for s in _SETTINGS]
     assert expected == [(row.case, row.setting) for row in rows]
-    assert all(row.seconds > 0 for row in rows)
+    assert all(isinstance(row, Alone) and row.seconds > 0 for row in rows)
+
+
+def test_text_is_refused_and_not_tried_again(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime binds no strings; the second prediction starts no measurement."""
+    path, database = _textual(tmp_path / "text.onnx"), str(tmp_path / "p.sqlite")
+    best = optimised(path, read_onnx(path))
+    assert ["Equal", "Cast"] == [operator.kind for operator in best.graph.operators]
+    rows = list(measure_alone(best, [Wanted(0, _SETTINGS)], 60.0, pytest.fail))
+    assert [Refused(best.graph.operators[0].at(s.batch), s) for s in _SETTINGS] == rows
+    argv = [str(path), "--batch", "4", "--database", database, "--json"]
+    assert 0 == predict_command.main(argv)
+    first = json.loads(capsys.readouterr().out)
+    assert {"Equal": "predicted", "Cast": "measured"} == _source_of_each(first)
+    monkeypatch.setattr(single_operators, "measure_alone", pytest.fail)
+    assert 0 == predict_command.main(argv)
+    second = json.loads(capsys.readouterr().out)
+    assert 0 == second["measuring_s"]
+    assert {"Equal": "predicted", "Cast": "known"} == _source_of_each(second)
+
+
+def test_what_was_measured_before_an_interrupt_is_kept(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next prediction measures the others alone."""
+
+    def interrupted(*args: Any) -> Iterator[Alone | Refused]:
+        yield from itertools.islice(measure_alone(*args), 3)
+        raise KeyboardInterrupt
+
+    path, database = _odd(tmp_path / "odd.onnx"), tmp_path / "p.sqlite"
+    argv = [str(path), "--batch", "4", "--database", str(database), "--json"]
+    monkeypatch.setattr(single_operators, "measure_alone", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict_command.main(argv)
+    monkeypatch.undo()
+    assert 0 == predict_command.main(argv)
+    sources = [each["source"] for each in json.loads(capsys.readouterr().out)["sources"]]
+    assert 3 == sources.count("known")
+    assert set(sources) == {"known", "measured"}
+
+
+def test_progress_is_said(tmp_path: Path) -> None:
+    """After every ten operators."""
+    path, said = _plain(tmp_path / "net.onnx"), list[str]()
+    best = optimised(path, read_onnx(path))
+    list(measure_alone(best, [Wanted(0, [Setting(1, 1)])] * 21, 60.0, said.append))
+    assert ["10 of 21 operators measured", "20 of 21 operators measured"] == said
 
 
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:
@@ -253,6 +304,28 @@ def _plain(path: Path) -> Path:
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
+
+
+def _textual(path: Path) -> Path:
+    """Which of the words are one word."""
+    nodes = [
+        helper.make_node("Equal", ["words", "word"], ["same"]),
+        helper.make_node("Cast", ["same"], ["y"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "text",
+        [helper.make_tensor_value_info("words", TensorProto.STRING, ["batch", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor("word", TensorProto.STRING, [1], [b"word"])],
+    )
+    opsets = [helper.make_opsetid("", 19)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return path
+
+
+def _source_of_each(document: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {each["kind"]: each["source"] for each in document["sources"]}
 
 
 def _kinds(document: dict[str, list[dict[str, str]]]) -> set[str]:

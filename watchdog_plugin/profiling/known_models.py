@@ -18,17 +18,19 @@ from carpool.predictor.prediction_report import Basis
 from carpool.predictor.profile_file import begin_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from carpool.onnx_graph.optimised import Optimised
     from carpool.predictor.graph import Graph
     from carpool.predictor.latency_model import OperatorLatencyModel
-    from carpool.predictor.profile import Origin, Setting
+    from carpool.predictor.profile import Alone, Origin, Refused, Setting
 
     Say = Callable[[str], None]
 
 __all__ = ["Request", "read"]
+
+_CHUNK = 64  # rows that are written together
 
 
 class Request(NamedTuple):
@@ -117,9 +119,22 @@ class _Reading:
         wanted = [Wanted(*each) for each in model.unmeasured(settings)]
         budget_s = self._request.budget_s
         self._say(f"measuring {len(wanted)} operators alone, for {budget_s:g} s at most")
-        rows = list(measure_alone(best, wanted, budget_s, self._say))
-        write_alone(self._database, self._request.target, rows, {})
+        rows = self._kept(measure_alone(best, wanted, budget_s, self._say))
         return {(row.case.kind, row.case.shapes) for row in rows}
+
+    def _kept(self, measured: Iterable[Alone | Refused]) -> list[Alone | Refused]:
+        """What is measured, kept every now and then, and in any case where it is interrupted."""
+        rows: list[Alone | Refused] = []
+        kept = 0
+        try:
+            for row in measured:
+                rows.append(row)
+                if len(rows) - kept >= _CHUNK:
+                    write_alone(self._database, self._request.target, rows[kept:], {})
+                    kept = len(rows)
+        finally:
+            write_alone(self._database, self._request.target, rows[kept:], {})
+        return rows
 
     def _read(self, graph: Graph) -> tuple[OperatorLatencyModel, Origin]:
         target = self._request.target

@@ -6,6 +6,7 @@ budget and no order of measurements.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import time
@@ -21,13 +22,13 @@ from watchdog_plugin import logs
 from watchdog_plugin.function import LoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from onnx import ModelProto
 
     from watchdog_plugin.protocols.tensors import Array
 
-__all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds"]
+__all__ = ["OperatorTime", "OperatorTimes", "ProfiledSession", "feeds", "load_errors"]
 
 _FATAL_ONLY = 4  # errors are raised, and logged once
 _US_PER_S = 1e6
@@ -51,6 +52,15 @@ class OperatorTime(NamedTuple):
 
 
 OperatorTimes = list[OperatorTime]
+
+
+@contextlib.contextmanager
+def load_errors() -> Iterator[None]:
+    """Whatever fails, in the runtime or on the way to it, is a `LoadError`."""
+    try:
+        yield
+    except Exception as error:
+        raise LoadError(logs.describe(error)) from error
 
 
 def feeds(model: ModelProto, batch: int) -> dict[str, Array]:
@@ -135,13 +145,18 @@ class ProfiledSession:
         return time.perf_counter() - began
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Let `run_bound_s` read from, and write to, these arrays."""
-        self._bound = self._session.io_binding()
-        for name, array in inputs.items():
-            self._bound.bind_cpu_input(name, array)
-        for name, array in outputs.items():
-            place = (name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-            self._bound.bind_output(*place)
+        """Let `run_bound_s` read from, and write to, these arrays.
+
+        Raises:
+            LoadError: the runtime cannot bind them, as it binds no strings and no sequences.
+        """
+        with load_errors():
+            self._bound = self._session.io_binding()
+            for name, array in inputs.items():
+                self._bound.bind_cpu_input(name, array)
+            for name, array in outputs.items():
+                place = (name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+                self._bound.bind_output(*place)
 
     def run_bound_s(self) -> float:
         """Seconds of one run on the arrays that are bound.
@@ -150,10 +165,8 @@ class ProfiledSession:
             LoadError: it fails.
         """
         began, cpu_s = time.perf_counter(), time.thread_time()
-        try:
+        with load_errors():
             self._session.run_with_iobinding(self._bound)
-        except Exception as error:
-            raise LoadError(logs.describe(error)) from error
         self.cpu_s.append(time.thread_time() - cpu_s)
         return time.perf_counter() - began
 

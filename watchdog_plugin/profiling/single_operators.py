@@ -19,10 +19,10 @@ from onnx import TensorProto, helper
 from carpool.onnx_graph.single_node import feeds, results, shape_values, single_node
 from carpool.predictor.composition import MOST_MB, Footprint
 from carpool.predictor.features import sized
-from carpool.predictor.profile import Alone, Overhead
+from carpool.predictor.profile import Alone, Overhead, Refused
 from watchdog_plugin.function import LoadError
 from watchdog_plugin.profiling.neighbours import Neighbours
-from watchdog_plugin.profiling.session import ProfiledSession
+from watchdog_plugin.profiling.session import ProfiledSession, load_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +39,7 @@ __all__ = ["Wanted", "measure_alone", "measure_overhead"]
 _WARM_UPS = 2
 _VISIT_S, _LEAST_RUNS, _MOST_RUNS = 0.01, 3, 15  # of one size
 _MOVED_RUNS = 4  # where megabytes are moved before each
+_TOLD = 10  # operators between two messages
 _TRIES, _DISTURBED = 2, 0.02  # times as many runs, if others take more than this share
 _BLOCK_S = 0.001  # the kernel's accounts are read that often
 _CLOCK_US = 1.0  # operators are reported in whole microseconds
@@ -61,13 +62,16 @@ class Wanted(NamedTuple):
 
 def measure_alone(
     best: Optimised, wanted: Sequence[Wanted], budget_s: float, say: Callable[[str], None]
-) -> Iterator[Alone]:
+) -> Iterator[Alone | Refused]:
     """Times of operators, in the order in which they are wanted, until the time is up.
 
-    Those that the runtime does not run alone are left out.
+    Says after every ten how many there are. Where the runtime does not run one alone, it is said
+    to be refused.
     """
     end_s, here = time.monotonic() + budget_s, _Here(best, wanted)
     for done, each in enumerate(wanted):
+        if done and not done % _TOLD:
+            say(f"{done} of {len(wanted)} operators measured")
         if time.monotonic() > end_s:
             say(f"the budget of {budget_s:g} s is spent: {len(wanted) - done} operators remain")
             return
@@ -165,24 +169,28 @@ class _Operator:
     def __init__(self, best: Optimised, wanted: Wanted, operator: Operator, here: _Here) -> None:
         self._node = best.model.graph.node[wanted.position]
         self._operator, self._settings, self._here = operator, wanted.settings, here
-        self._model = single_node(best.model, self._node, self._case(wanted.settings[0]))
+        self._whole = best.model
 
-    def measured(self, end_s: float) -> Iterator[Alone]:
-        """Its times; none of what the runtime refuses."""
+    def measured(self, end_s: float) -> Iterator[Alone | Refused]:
+        """Its times; from the first number of threads on which the runtime refuses it, that."""
         if sized(self._case(self._settings[0])).family == "view":  # alone, it would be a copy
             yield from (self._row(s, self._here.view_s[s.threads]) for s in self._settings)
             return
-        data = self._model.SerializeToString()
         for threads in sorted({setting.threads for setting in self._settings}):
             some = [setting for setting in self._settings if setting.threads == threads]
             try:
-                yield from self._of_session(data, threads, some, end_s)
-            except LoadError:  # it is refused by name where nothing else tells its time
+                yield from self._of_session(threads, some, end_s)
+            except LoadError:
+                rest = (setting for setting in self._settings if setting.threads >= threads)
+                yield from (Refused(self._case(setting), setting) for setting in rest)
                 return
 
     def _of_session(
-        self, data: bytes, threads: int, settings: Sequence[Setting], end_s: float
+        self, threads: int, settings: Sequence[Setting], end_s: float
     ) -> Iterator[Alone]:
+        with load_errors():
+            model = single_node(self._whole, self._node, self._case(settings[0]))
+            data = model.SerializeToString()
         session = ProfiledSession(data, _NOWHERE, threads, operators=True, optimise=False)
         visits: list[tuple[Setting, list[int]]] = []
         for setting in settings:
@@ -197,10 +205,11 @@ class _Operator:
             yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
 
     def _visit(self, session: ProfiledSession, setting: Setting) -> list[int]:
-        """Which of the session's runs count."""
+        """Run it at one setting; the numbers of those of the session's runs that count."""
         case, batch = self._case(setting), setting.batch
-        inputs = feeds(self._node, case, self._here.values[batch])
-        outputs = results(self._node, case)
+        with load_errors():
+            inputs = feeds(self._node, case, self._here.values[batch])
+            outputs = results(self._node, case)
         session.bind(inputs, outputs)
         last_s = [session.run_bound_s() for _ in range(_WARM_UPS)][-1]
         moved_mb = self._here.footprint.moved_mb(case, batch)
@@ -235,9 +244,9 @@ class _Calm:
         return [number for _, number in sorted(found)[: max(calm, _LEAST_RUNS)]]
 
     def _block(self, most: int) -> tuple[float, range]:
-        """The share that others took of a millisecond or one run, and the runs that it had.
+        """Runs for a millisecond, at least one: the share that others took, and their numbers.
 
-        Not of each run, as reading the kernel's accounts cools caches.
+        The share is not that of each run, as reading the kernel's accounts cools caches.
         """
         self._before()
         first, queued_s = len(self._session.cpu_s), self._neighbours.queued_s()
