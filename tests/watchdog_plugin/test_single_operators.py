@@ -317,7 +317,7 @@ def _textual(path: Path) -> Path:
         "text",
         [helper.make_tensor_value_info("words", TensorProto.STRING, ["batch", 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
-        [helper.make_tensor("word", TensorProto.STRING, [1], [b"word"])],
+        [numpy_helper.from_array(np.array(["word"], np.object_), "word")],
     )
     opsets = [helper.make_opsetid("", 19)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
