@@ -42,7 +42,7 @@ def unseen_report(
             f"{origin.hardware}, {origin.runtime}. Every operator of a model is measured as a "
             "graph of one node, within a minute a model; what the package's profiles know of "
             "it is not used. Then the model is run. Medians of runs, on one thread by its own "
-            "clock; no point is left out."
+            f"clock; every point that was measured is shown.{_missing(points, lists)}"
         ),
         *(["", note] if note else []),
         "",
@@ -68,6 +68,17 @@ def unseen_report(
     lines += ["| model | threads | batch | measured | predicted | error | interval |"]
     lines += ["|---|---:|---:|---:|---:|---:|---|", *map(_line, points)]
     return "\n".join(lines) + "\n"
+
+
+def _missing(points: Sequence[UnseenPoint], lists: Mapping[str, Sequence[str]]) -> str:
+    """What of the lists the figures say nothing about."""
+    known = {point.model for point in points}
+    lacking = [
+        f"{len(names)} of {len(models)} models {name} ({', '.join(names)})"
+        for name, models in lists.items()
+        if (names := [model for model in models if model not in known])
+    ]
+    return f" Not measured, and in no figure: {'; '.join(lacking)}." if lacking else ""
 
 
 def _of(points: Sequence[UnseenPoint], models: Sequence[str]) -> list[UnseenPoint]:

@@ -24,10 +24,10 @@ from carpool.predictor.intervals import (
     FOREIGN,
     GUESSED,
     LEVELLED,
+    MEASURED,
     Part,
     combined,
     from_far,
-    measured,
 )
 from carpool.predictor.operator_groups import Groups
 
@@ -255,12 +255,12 @@ class OperatorLatencyModel:
         ):
             more = GUESSED * is_guess
             known = np.isfinite(apart)
-            low, high = from_far(measured(unit.threads), apart)
+            low, high = from_far(MEASURED, apart)
             weights = each * group.counts
             low, high = np.where(known, low, law[0] - more), np.where(known, high, law[1] + more)
             parts.append(Part(weights, low, high))
             spent_s += float(weights.sum())
-        least, most = measured(unit.threads) if unit.threads in self.overheads else law
+        least, most = MEASURED if unit.threads in self.overheads else law
         besides = np.array([max(0.0, plain_s - spent_s)])
         return combined([*parts, Part(besides, np.array([least]), np.array([most]))])
 

@@ -1,0 +1,31 @@
+"""What the benchmark of composed operators reports, and the interval that is taken from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from benchmarks.operators_unseen import LISTS, UnseenPoint
+from benchmarks.unseen_report import unseen_report
+from carpool.predictor.intervals import MEASURED
+from carpool.predictor.profile import Origin, Setting
+
+_REPORT = Path(__file__).parents[2] / "benchmarks" / "results" / "operators_unseen.md"
+
+
+def test_the_interval_is_that_of_the_models_it_was_chosen_by() -> None:
+    """On one thread, as the committed report has it."""
+    found = re.search(r"chosen by: (\S+) to (\S+) on 1;", _REPORT.read_text())
+    assert found
+    assert MEASURED == (float(found[1]), float(found[2]))
+
+
+def test_models_that_were_not_measured_are_named() -> None:
+    """Beside the claim that every point is shown."""
+    first, *others = LISTS["chosen by"]
+    times_s = (1.0, 1.1, 0.9, 1.3, 1.05)
+    models = [first, *LISTS["left out"]]
+    points = [UnseenPoint(m, Setting(1, threads), *times_s) for m in models for threads in (1, 2)]
+    text = unseen_report(points, LISTS, Origin("a processor", "a runtime"), "", "")
+    missing = f"{len(others)} of {len(others) + 1} models chosen by ({', '.join(others)})."
+    assert f"Not measured, and in no figure: {missing}" in text
