@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ def require_node_tools() -> None:
         pytest.skip(f"{_PLUGINS} has no network plugins (Debian: containernetworking-plugins)")
     if os.geteuid() != 0:
         pytest.skip("only root can start a node")
+    if subprocess.run(("unshare", "--net", "--mount", "true"), check=False).returncode:
+        pytest.skip("a node cannot be started without a network and mounts of its own")
 
 
 class Node:

@@ -5,6 +5,9 @@ Each folder beside this file is a Go module: ``kube`` is a control plane and a n
 versions of ``go.sum``; from nothing that takes ten minutes of a core, and 4 GB of Go's own cache. A
 program stays in the user's cache under the digest of its sources, so a second run builds nothing.
 Standard library only: CI runs this before there is an environment.
+
+It ends with 0 if all is there, with 1 if a build fails, and with 2 where nothing can be built: Go
+is missing or too old, or a module cannot be had.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["NAMES", "build", "cache", "find_go", "program", "version"]
+__all__ = ["FAILED", "NAMES", "NOT_HERE", "build", "cache", "find_go", "main", "program", "version"]
 
 NAMES = ("pause", "kube", "kwok")
+FAILED, NOT_HERE = 1, 2  # exit statuses
 _HERE = Path(__file__).resolve().parent
 _GO = Path("/usr/local/go/bin/go")  # where its own archive puts it
 _VERSION_OF = "k8s.io/component-base/version"
@@ -85,18 +89,30 @@ def _stamp() -> str:
     return " ".join(f"-X {name}={value}" for name, value in settings.items())
 
 
+def _has_modules(name: str, go: str) -> bool:
+    """Whether the modules of ``name`` can be had, be it with a content that ``go.sum`` refuses."""
+    command = (go, "mod", "download")
+    env = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+    ran = subprocess.run(
+        command, cwd=_HERE / name, env=env, check=False, capture_output=True, text=True
+    )
+    return ran.returncode == 0 or "SECURITY ERROR" in ran.stderr
+
+
 def main() -> int:
-    """Build all; 1 if Go is missing or a build fails."""
+    """Build what is not there; the exit status."""
+    wanted = [name for name in NAMES if not program(name).exists()]
     go = find_go()
-    if go is None:
+    if wanted and go is None:
         print("go: neither on the PATH nor in /usr/local/go/bin; see https://go.dev/dl/")
-        return 1
-    try:
-        for name in NAMES:
+        return NOT_HERE
+    for name in wanted:
+        assert go is not None
+        try:
             build(name, go)
-    except subprocess.CalledProcessError as error:
-        print(f"go: ended with {error.returncode}")
-        return 1
+        except subprocess.CalledProcessError as error:
+            print(f"go: ended with {error.returncode}")
+            return FAILED if _has_modules(name, go) else NOT_HERE
     return 0
 
 
