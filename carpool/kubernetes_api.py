@@ -114,6 +114,7 @@ class KubernetesApi:
             page["continue"] = found["metadata"].get("continue", "")
             if not page["continue"]:
                 return
+            page.pop("resourceVersion", None)  # the token has one
 
     def close(self) -> None:
         """Close the connections."""

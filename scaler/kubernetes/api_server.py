@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,7 +11,7 @@ from urllib.parse import quote
 from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from scaler.control.class_function import CLASS_LABEL
 from scaler.kubernetes.lease import Record
-from scaler.kubernetes.nodes import GPU, nodes_of
+from scaler.kubernetes.nodes import GPU, servers_of, taken_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,9 @@ __all__ = ["ApiServer"]
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces"
 _ADDRESS = "carpool/address"  # an annotation: where the holder answers
 _OTHERS = f"!{CLASS_LABEL}"  # instances of classes are many, and a plan places them itself
+_CACHED = {"resourceVersion": "0"}  # from the API server's memory, not its store
+_RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+_PODS_S = 30.0  # a list of the cluster's pods serves for so long
 _NOT_FOUND = 404
 _TIMES = "%Y-%m-%dT%H:%M:%S.%fZ"
 _US_PER_MS = _MS_PER_S = 1000
@@ -48,6 +52,8 @@ class ApiServer:
         self._namespace, self._name = namespace or self._api.namespace, name
         self.lease = f"{self._namespace}/{self._name}"
         self._gpu, self._gpu_slots = gpu, gpu_slots
+        self._taken: dict[str, dict[str, float]] = {}
+        self._taken_s = -math.inf
 
     def read(self) -> Record | None:
         """What the Lease says; None: there is none.
@@ -74,14 +80,17 @@ class ApiServer:
         return _record(self._api.call("POST", self._path(), lease))
 
     def nodes(self) -> tuple[Node, ...]:
-        """The servers that there are for instances.
+        """The servers that there are for instances; what others take of them is up to 30 s old.
 
         Raises:
             KubernetesApiError: they cannot be listed.
         """
-        nodes = self._api.objects("/api/v1/nodes")
-        others = self._api.objects("/api/v1/pods", {"labelSelector": _OTHERS})
-        return nodes_of(nodes, others, gpu=self._gpu, gpu_slots=self._gpu_slots)
+        if (now_s := time.monotonic()) >= self._taken_s + _PODS_S:
+            params = {"labelSelector": _OTHERS, "fieldSelector": _RUNNING, **_CACHED}
+            self._taken = taken_by(self._api.objects("/api/v1/pods", params))
+            self._taken_s = now_s
+        nodes = self._api.objects("/api/v1/nodes", _CACHED)
+        return servers_of(nodes, self._taken, gpu=self._gpu, gpu_slots=self._gpu_slots)
 
     def close(self) -> None:
         """Close the connections."""

@@ -2,7 +2,7 @@
 
 They are listed again and again rather than watched: a node that is lost counts as lost after 40
 seconds anyway, so ten more do not matter, and a list cannot miss anything. What it costs is the
-nodes and the pods that are no instances, which a cluster has few of.
+nodes, and every 30 seconds the pods that are no instances, both out of the API server's memory.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ class ClusterNodes:
             found = await asyncio.to_thread(self._source.nodes)
         except CarpoolError as error:
             self._say(f"the nodes cannot be listed: {error}")
+            return
+        except Exception:  # the next look may go better, and nothing else would take one
+            log.exception("a list of the nodes failed")
             return
         self._planner.nodes = found
         self._say(_described(found))

@@ -71,12 +71,17 @@ class Election:
 
     async def run(self) -> None:
         """Look, take and renew until cancelled; then give the Lease back."""
+        looks: set[asyncio.Task[None]] = set()  # one, or none yet
         try:
             while True:
-                await asyncio.to_thread(self._look)
+                looks = {asyncio.create_task(asyncio.to_thread(self._look))}
+                await asyncio.wait(looks)
                 self._changed.set()
                 await asyncio.sleep(self._candidate.timing.renew_s)
         finally:
+            self._candidate.end()
+            if looks:  # a thread goes on when it is cancelled, and may take the Lease yet
+                await asyncio.wait(looks)
             await asyncio.to_thread(self._release)
 
     async def won(self) -> int:

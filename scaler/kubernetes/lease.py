@@ -84,6 +84,7 @@ class Candidate:
         self.found: Record | None = None
         self._seen_s = -math.inf
         self._until_s = -math.inf
+        self._is_ending = False
 
     def term(self, now_s: float) -> int:
         """Of the plans that it may make now; 0: another may hold the Lease, so none."""
@@ -100,6 +101,8 @@ class Candidate:
         if found is None or self.found is None or found.version != self.found.version:
             self._seen_s = now_s  # a sign of life
         self.found = found
+        if self._is_ending:
+            return None
         if found is None:
             return self._taken(_NOBODYS, wall_ms)
         if found.holder == self._identity:  # after a lapse with a later term
@@ -112,7 +115,13 @@ class Candidate:
     def written(self, record: Record, began_s: float) -> None:
         """What `next` said was accepted, and is this now; ``began_s`` is when the look began."""
         self.found = record
-        self._until_s = began_s + self.timing.deadline_s
+        if not self._is_ending:
+            self._until_s = began_s + self.timing.deadline_s
+
+    def end(self) -> None:
+        """It leads no more, and takes and renews nothing from now on."""
+        self._is_ending = True
+        self._until_s = -math.inf
 
     def released(self, wall_ms: int) -> Record | None:
         """What to write so that another may lead at once; None: it is not this one's."""

@@ -20,7 +20,7 @@ from scaler.planning.placement import Node
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["GPU", "nodes_of", "unusable"]
+__all__ = ["GPU", "nodes_of", "servers_of", "taken_by", "unusable"]
 
 GPU = "nvidia.com/gpu"
 _REPLICAS = "nvidia.com/gpu.replicas"
@@ -52,7 +52,18 @@ def nodes_of(
     Returns:
         In the order of the list; one on which nothing fits where there is none.
     """
-    taken = _taken(pods)
+    return servers_of(nodes, taken_by(pods), tolerations, gpu=gpu, gpu_slots=gpu_slots)
+
+
+def servers_of(
+    nodes: Iterable[Mapping[str, Any]],
+    taken: Mapping[str, Mapping[str, float]],
+    tolerations: Sequence[Mapping[str, Any]] = (),
+    *,
+    gpu: str = GPU,
+    gpu_slots: int = 0,
+) -> tuple[Node, ...]:
+    """As `nodes_of`, of what pods have ``taken`` (`taken_by`)."""
     usable = [node for node in nodes if not unusable(node, tolerations)]
     found = (
         _server(node, taken.get(_name(node), {}), gpu, gpu_slots or _slots(node)) for node in usable
@@ -87,8 +98,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
 
 
-def _taken(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """What pods ask for, by node and resource."""
+def taken_by(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """What pods ask for, by node and resource, in cores, bytes and pieces."""
     found: dict[str, dict[str, float]] = {}
     for pod in pods:
         spec = pod.get("spec") or {}

@@ -21,10 +21,19 @@ def make_node(cluster: Cluster, name: str, gpus: str) -> None:
     cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
 
-def make_pod(cluster: Cluster, namespace: str, node: str, cpu: str, labels: dict[str, Any]) -> None:
+def make_pod(
+    cluster: Cluster,
+    namespace: str,
+    node: str,
+    cpu: str,
+    labels: dict[str, Any],
+    phase: str = "Pending",
+) -> None:
     """A pod on a node, which nothing runs."""
     resources = {"requests": {"cpu": cpu}}
     containers = [{"name": "c", "image": "i", "resources": resources}]
     metadata = {"generateName": "pod-", "labels": labels}
     document = {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}}
-    cluster.api.post(f"/api/v1/namespaces/{namespace}/pods", document)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    made = cluster.api.post(path, document)["metadata"]["name"]
+    cluster.api.patch(f"{path}/{made}/status", {"status": {"phase": phase}})

@@ -1,4 +1,4 @@
-"""What the build of the tests' Kubernetes ends with: CI tells a failure from a machine without Go."""
+"""How the build of the tests' Kubernetes ends: CI tells a failure from a machine without Go."""
 
 from __future__ import annotations
 
