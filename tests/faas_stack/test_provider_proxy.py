@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from carpool.errors import NotFound
+from carpool.errors import NotFound, Overloaded
 from tests.faas_stack.rig import IMAGE, story
 from tests.waiting import wait_until_async
 
@@ -242,6 +242,20 @@ async def test_patience_ends(rig: Rig) -> None:
     assert (503, b"proxy") == (answer.status, answer.header(b"x-openfaas-internal"))
     assert b"1" == answer.header(b"retry-after")
     assert "no ready replica after 0.3 s: loading" in answer.body.decode()
+
+
+@story(patience_s=0.3)
+async def test_calls_that_gave_up_count_no_more(rig: Rig) -> None:
+    """Of those that wait, too many are refused; those that have left are not of them."""
+    await rig.deploy("fn", ready=False, envVars={"ready_after": "60"})
+    function = rig.function("fn")
+    calls = [asyncio.ensure_future(rig.orchestrator.acquire(function)) for _ in range(4096)]
+    await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    with pytest.raises(Overloaded, match="no ready replica after"):
+        await rig.orchestrator.acquire(function)
 
 
 @story()

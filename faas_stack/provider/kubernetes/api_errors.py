@@ -19,9 +19,9 @@ from carpool.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Expired", "Forbidden", "refusal"]
+__all__ = ["AlreadyExists", "Expired", "Forbidden", "Overtaken", "refusal"]
 
-_UNAUTHORIZED, _GONE, _TOO_MANY, _SERVER_ERRORS = 401, 410, 429, 500
+_UNAUTHORIZED, _CONFLICT, _GONE, _TOO_MANY, _SERVER_ERRORS = 401, 409, 410, 429, 500
 _SHOWN = 500  # characters of a message that is no Status
 
 
@@ -29,6 +29,14 @@ class Forbidden(ClientFault):
     """An admission, a quota or the provider's own rights do not let it be."""
 
     status: ClassVar[int] = 403
+
+
+class AlreadyExists(Conflict):
+    """There is an object of that name."""
+
+
+class Overtaken(Conflict):
+    """Another change came between; the same may succeed when it is tried again."""
 
 
 class Expired(CarpoolError):
@@ -41,23 +49,31 @@ _BY_STATUS: Mapping[int, type[ClientFault]] = {
     409: Conflict,
     413: BodyTooLarge,
 }
+_CONFLICTS: Mapping[str, type[Conflict]] = {"AlreadyExists": AlreadyExists, "Conflict": Overtaken}
 
 
 def refusal(status: int, body: bytes) -> CarpoolError:
     """What an answer with such a status means."""
-    said = _message(body) or f"status {status}"
+    said = _member(body, "message") or _start(body) or f"status {status}"
     if status == _GONE:
         return Expired(said)
     if status == _UNAUTHORIZED:
         return Overloaded(f"the API server does not accept the provider's credentials: {said}")
     if status == _TOO_MANY or status >= _SERVER_ERRORS:
         return Overloaded(f"the API server says {status}: {said}", 1.0)
-    return _BY_STATUS.get(status, BadRequest)(f"the API server refused it: {said}")
+    kind = _BY_STATUS.get(status, BadRequest)
+    if status == _CONFLICT:
+        kind = _CONFLICTS.get(_member(body, "reason"), kind)
+    return kind(f"the API server refused it: {said}")
 
 
-def _message(body: bytes) -> str:
+def _member(body: bytes, name: str) -> str:
+    """A member of a Status; empty if the answer is none."""
     try:
-        document = orjson.loads(body)
-        return str(document["message"])
+        return str(orjson.loads(body)[name])
     except (ValueError, KeyError, TypeError):
-        return body[:_SHOWN].decode("utf-8", "replace").strip()
+        return ""
+
+
+def _start(body: bytes) -> str:
+    return body[:_SHOWN].decode("utf-8", "replace").strip()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-__all__ = ["APPLY", "MERGE", "METADATA", "ApiServer", "collection"]
+__all__ = ["APPLY", "MERGE", "METADATA", "ApiServer", "Lines", "collection"]
 
 APPLY = "application/apply-patch+yaml"  # of which JSON is a part
 MERGE = "application/merge-patch+json"
@@ -32,6 +32,8 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 _JSON = "application/json"
 _TIMEOUT_S = 30.0
 _PAGE = 500  # objects of one answer
+_LOGIN_FAULTS = (LightkubeConfigError, OSError, ValueError, KeyError)  # as lightkube passes them on
+_LONGEST = 16 * 1024 * 1024  # bytes of a line: no object of a cluster is that large
 _ERROR_STATUS = 400
 _MANAGER = {"fieldManager": "carpool", "force": "true"}
 
@@ -45,6 +47,33 @@ def collection(kind: str, namespace: str, name: str = "") -> str:
     root = "/api/v1" if group == "v1" else f"/apis/{group}"
     parts = [root, "namespaces", quote(namespace, safe=""), resource]
     return "/".join([*parts, quote(name, safe="")] if name else parts)
+
+
+class Lines:
+    """Divides a stream into lines, of each of which ``longest`` bytes are kept. Pure."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._begun = bytearray()
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that end in the next piece."""
+        *ends, begun = piece.split(b"\n")
+        lines = []
+        for end in ends:
+            self._add(end)
+            lines.append(self.take())
+        self._add(begun)
+        return lines
+
+    def take(self) -> bytes:
+        """The line that has begun, as far as it has come."""
+        line = bytes(self._begun)
+        self._begun.clear()
+        return line
+
+    def _add(self, part: bytes) -> None:
+        self._begun += part[: self._longest - len(self._begun)]
 
 
 class ApiServer:
@@ -142,7 +171,12 @@ class ApiServer:
             params["continue"] = going_on
 
     async def lines(
-        self, path: str, params: Mapping[str, str], silence_s: float | None
+        self,
+        path: str,
+        params: Mapping[str, str],
+        silence_s: float | None,
+        longest: int = _LONGEST,
+        opened: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[bytes]:
         """An answer line by line, as it comes: a watch's events, or what a container prints.
 
@@ -150,6 +184,8 @@ class ApiServer:
             path: of what is asked for.
             params: of the query.
             silence_s: how long nothing may come; None: for ever.
+            longest: bytes of a line that are kept; the rest of a longer one is dropped.
+            opened: told that the API server has begun to answer.
 
         Raises:
             CarpoolError: the API server refuses, cannot be reached, or breaks off.
@@ -159,15 +195,17 @@ class ApiServer:
             async with self._client.stream("GET", path, params=params, timeout=timeout) as answer:
                 if answer.status_code >= _ERROR_STATUS:
                     raise refusal(answer.status_code, await answer.aread())
-                rest = b""
+                opened()
+                lines = Lines(longest)
                 async for piece in answer.aiter_bytes():
-                    *whole, rest = (rest + piece).split(b"\n")
-                    for line in whole:
+                    for line in lines.feed(piece):
                         yield line
-                if rest:
+                if rest := lines.take():
                     yield rest
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _unreachable(error) from error
+        except _LOGIN_FAULTS as error:
+            raise _no_login(error) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -193,6 +231,8 @@ class ApiServer:
             )
         except httpx.HTTPError as error:
             raise _unreachable(error) from error
+        except _LOGIN_FAULTS as error:
+            raise _no_login(error) from error
         if answer.status_code >= _ERROR_STATUS:
             raise refusal(answer.status_code, answer.content)
         read: Object = orjson.loads(answer.content)
@@ -201,6 +241,10 @@ class ApiServer:
 
 def _unreachable(error: Exception) -> Overloaded:
     return Overloaded(f"the API server cannot be reached: {error or type(error).__name__}", 1.0)
+
+
+def _no_login(error: Exception) -> Overloaded:
+    return Overloaded(f"no credentials for the API server: {error!r}", 1.0)
 
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request

@@ -22,7 +22,8 @@ _SELECTOR = f"{SELECTOR},!{ID}"  # not those that are a function's token
 class ClusterSecrets:
     """The Secrets that were made by the OpenFaaS API.
 
-    A function may name any Secret of its namespace; this API lists and changes none but its own.
+    A function may name any Secret of its namespace but another function's token; this API lists and
+    changes none but its own.
     """
 
     def __init__(self, api: ApiServer, namespaces: Namespaces) -> None:
@@ -50,16 +51,22 @@ class ClusterSecrets:
 
     async def exists(self, name: str, namespace: str) -> bool:
         """Whether a function can have it."""
-        return await self._api.find(collection(SECRETS, namespace, name), METADATA) is not None
+        found = await self._api.find(collection(SECRETS, namespace, name), METADATA)
+        return found is not None and ID not in _labels(found)
 
     async def _existing(self, name: str, namespace: str) -> str:
         self._namespaces.find(namespace)
         path = collection(SECRETS, namespace, name)
         found = await self._api.find(path, METADATA)
-        if not found or MANAGED.items() - found["metadata"].get("labels", {}).items():
+        if not found or ID in _labels(found) or MANAGED.items() - _labels(found).items():
             message = f"no secret {name!r} in namespace {namespace!r}"
             raise NotFound(message)
         return path
+
+
+def _labels(found: dict[str, Any]) -> dict[str, str]:
+    labels: dict[str, str] = found["metadata"].get("labels", {})
+    return labels
 
 
 def _secret(name: str, value: bytes) -> dict[str, Any]:

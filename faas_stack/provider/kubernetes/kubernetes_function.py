@@ -44,7 +44,8 @@ class KubernetesFunction(Function):
         self._replicas: dict[str, Replica] = {}
         self._pods: dict[str, PodInstance] = {}
         self._ready: list[Replica] = []
-        self._waiters: list[asyncio.Future[None]] = []
+        self._change = asyncio.Event()
+        self._held = 0
 
     @property
     def running(self) -> Sequence[Replica]:
@@ -80,7 +81,9 @@ class KubernetesFunction(Function):
         return remarks
 
     def update(self, stored: StoredFunction) -> None:
-        """Another version of its Deployment."""
+        """A reading of its Deployment; one that is older than what is known changes nothing."""
+        if stored.version < self.stored.version:
+            return
         self.stored = stored
         self.become(stored.deployment)
         self.replicas = stored.replicas
@@ -141,12 +144,17 @@ class KubernetesFunction(Function):
                     if replica := self._choose():
                         return replica
                     self._refuse_hopeless()
-                    waiter = asyncio.get_running_loop().create_future()
-                    self._waiters.append(waiter)
-                    await waiter
+                    await self._next_change()
         except TimeoutError:
             message = f"function {name!r} has no ready replica after {patience_s:g} s"
             raise Overloaded(self._with_reason(message), 1.0) from None
+
+    async def _next_change(self) -> None:
+        self._held += 1
+        try:
+            await self._change.wait()
+        finally:
+            self._held -= 1
 
     def _refuse_hopeless(self) -> None:
         """Raise if waiting for a ready pod is pointless, or already too many do."""
@@ -158,7 +166,7 @@ class KubernetesFunction(Function):
         if live and all(pod.failing for pod in live):
             message = f"function {name!r} keeps failing to start; its logs say more"
             raise Overloaded(self._with_reason(message))
-        if len(self._waiters) >= _MAX_HELD:
+        if self._held >= _MAX_HELD:
             message = f"too many requests wait for function {name!r}"
             raise Overloaded(message, 1.0)
 
@@ -169,7 +177,5 @@ class KubernetesFunction(Function):
         """Tell those who wait, for whatever reason."""
         ready = (replica for replica in self._replicas.values() if replica.ready)
         self._ready = [] if self.removed else list(ready)
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._change.set()
+        self._change.clear()

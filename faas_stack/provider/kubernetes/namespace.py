@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import CarpoolError
 from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
 from faas_stack.provider.kubernetes.names import SELECTOR
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from faas_stack.provider.kubernetes.api_server import ApiServer
 
 __all__ = ["DEPLOYMENTS", "PODS", "NamespaceFunctions"]
-
-log = logging.getLogger(__name__)
 
 DEPLOYMENTS = "apps/v1/deployments"
 PODS = "v1/pods"
@@ -40,13 +36,14 @@ class NamespaceFunctions:
         self._by_id: dict[str, KubernetesFunction] = {}
         self._pods: dict[str, PodState] = {}
         self._removed: set[str] = set()
-        self._deployments = Watch(api, collection(DEPLOYMENTS, name), SELECTOR, _function)
+        self._deployments = Watch(api, collection(DEPLOYMENTS, name), SELECTOR, read_function)
         self._pod_watch = Watch(api, collection(PODS, name), SELECTOR, _pod)
         self.watches: dict[str, Watch[Any]] = {
             "deployments": self._deployments,
             "pods": self._pod_watch,
         }
         self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
 
     async def open(self) -> None:
         """Learn what there is, and follow it from then on.
@@ -55,19 +52,25 @@ class NamespaceFunctions:
             CarpoolError: the API server refuses, or cannot be reached; it is tried again.
         """
         try:
-            self._deployments_listed(await self._deployments.first())
-            self._pods_listed(await self._pod_watch.first())
+            deployments = await self._deployments.first()
+            pods = await self._pod_watch.first()
+            if not self._closed:
+                self._deployments_listed(deployments)
+                self._pods_listed(pods)
         finally:
-            create = asyncio.get_running_loop().create_task
-            self._tasks = [
-                create(self._deployments.follow(self._deployments_listed, self.stored, self._gone)),
-                create(
-                    self._pod_watch.follow(self._pods_listed, self._pod_changed, self._pod_gone)
-                ),
-            ]
+            if not self._closed:
+                self._follow()
+
+    def _follow(self) -> None:
+        works = (
+            self._deployments.follow(self._deployments_listed, self.stored, self._gone),
+            self._pod_watch.follow(self._pods_listed, self._pod_changed, self._pod_gone),
+        )
+        self._tasks = [asyncio.get_running_loop().create_task(work) for work in works]
 
     async def close(self) -> None:
         """Follow it no longer; its functions are not this provider's any more."""
+        self._closed = True  # it may still be listed
         for function in list(self._by_id.values()):
             function.close()
         for task in self._tasks:
@@ -79,8 +82,7 @@ class NamespaceFunctions:
         service = stored.deployment.service
         known = self.functions.get(service)
         if known and known.stored.uid == stored.uid:
-            if known.stored.version < stored.version:
-                known.update(stored)
+            known.update(stored)
             return known
         function = KubernetesFunction(stored)
         if stored.uid in self._removed:
@@ -141,15 +143,6 @@ class NamespaceFunctions:
         if function := self._by_id.get(state.id):
             function.pod_gone(state.name)
             self._forget(function)
-
-
-def _function(stored: dict[str, Any]) -> StoredFunction | None:
-    try:
-        return read_function(stored)
-    except (KeyError, ValueError, CarpoolError) as error:
-        name = stored["metadata"]["name"]
-        log.warning("carpool: Deployment %s is no function that can be read: %s", name, error)
-        return None
 
 
 def _pod(pod: dict[str, Any]) -> PodState | None:

@@ -10,11 +10,13 @@ import asyncio
 import secrets as randomness
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from carpool.backoff import Backoff
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
 from carpool.validation.problems import Problems, nearest
 from faas_stack.provider.function import initial_replicas
+from faas_stack.provider.kubernetes.api_errors import AlreadyExists, Overtaken
 from faas_stack.provider.kubernetes.api_server import METADATA, collection
 from faas_stack.provider.kubernetes.cluster_secrets import ClusterSecrets
 from faas_stack.provider.kubernetes.names import ID, MANAGED, object_name
@@ -26,7 +28,7 @@ from faas_stack.provider.kubernetes.pod_state import DELETION_COST
 from faas_stack.provider.kubernetes.watch_metrics import WatchMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from faas_stack.provider.deployment import Deployment
     from faas_stack.provider.kubernetes.api_server import ApiServer
@@ -37,8 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KubernetesOrchestrator"]
 
+T = TypeVar("T")
+
 _MOST = 150_000  # pods of a cluster, by Kubernetes's own account of what it carries
-_TRIES = 5  # of an update that another one overtakes
+_TRIES = 6  # of a change that another one overtakes
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 1.0  # before the next
+_MARKS = 16  # pods that are marked at a time
 _FIRST = "-1"  # of deletion costs: without one it is 0
 _KINDS = {"Service": "v1/services", "Secret": "v1/secrets"}
 
@@ -114,8 +120,9 @@ class KubernetesOrchestrator:
         await self._check_secrets(deployment)
         path = collection(DEPLOYMENTS, deployment.namespace)
         try:
-            stored = await self._api.create(path, document)
-        except Conflict:
+            stored = await _unless_overtaken(lambda: self._api.create(path, document))
+        except AlreadyExists:
+            await self._check_ours(DEPLOYMENTS, deployment.namespace, document["metadata"]["name"])
             message = (
                 f"function {deployment.service!r} exists in namespace "
                 f"{deployment.namespace!r}; update it with PUT"
@@ -139,7 +146,8 @@ class KubernetesOrchestrator:
         function = self.find(deployment.service, deployment.namespace)
         manifest(deployment, 0, function.stored.id, self._options)  # what is wrong with it is 400
         await self._check_secrets(deployment)
-        stored = await self._replace(deployment, _TRIES)
+        await self._apply_dependents(deployment, await self._live(deployment))
+        stored = await _unless_overtaken(lambda: self._replace(deployment))
         self._namespaces.find(deployment.namespace).stored(read_function(stored))
 
     async def scale(self, name: str, namespace: str, replicas: int) -> None:
@@ -155,12 +163,9 @@ class KubernetesOrchestrator:
             )
             raise BadRequest(message)
         function = self.find(name, namespace)
-        if replicas < function.available:
+        if 0 < replicas < function.available:
             await self._mark_idle(function, replicas)
-        path = collection(DEPLOYMENTS, namespace, object_name(name))
-        scaled = await self._api.merge(f"{path}/scale", {"spec": {"replicas": replicas}})
-        version = int(scaled["metadata"]["resourceVersion"])  # it is the Deployment's
-        function.update(replace(function.stored, replicas=replicas, version=version))
+        await self._scale(function, {"spec": {"replicas": replicas}})
 
     async def remove(self, name: str, namespace: str) -> None:
         """Take a function away; its pods answer what they have.
@@ -180,7 +185,7 @@ class KubernetesOrchestrator:
             Overloaded: none became ready in time, or none is going to.
             NotFound: the function was removed meanwhile.
         """
-        if not function.replicas and not function.removed:
+        if _at_zero(function):
             await self._start(function)
         return await function.acquire(self._options.patience_s)
 
@@ -204,35 +209,46 @@ class KubernetesOrchestrator:
                 problems.add("secrets", name, "an existing secret", "create it first")
         problems.raise_if_any()
 
-    async def _replace(self, deployment: Deployment, tries: int) -> dict[str, Any]:
+    async def _live(self, deployment: Deployment) -> dict[str, Any]:
+        """A function's Deployment as it is now."""
+        return await self._api.get(_path(deployment))
+
+    async def _replace(self, deployment: Deployment) -> dict[str, Any]:
         """Store a new version of a function's Deployment.
 
         Raises:
-            Conflict: other changes have come between as often as it was tried.
+            Overtaken: another change has come between.
         """
-        path = collection(DEPLOYMENTS, deployment.namespace, object_name(deployment.service))
-        live = await self._api.get(path)
+        live = await self._live(deployment)
         replicas = max(live["spec"].get("replicas", 1), self._initial_replicas(deployment))
         identity = live["metadata"]["labels"][ID]
         document = manifest(deployment, replicas, identity, self._options)
         document["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
-        await self._apply_dependents(deployment, live)
-        try:
-            return await self._api.replace(path, document)
-        except Conflict:
-            if tries > 1:
-                return await self._replace(deployment, tries - 1)
-            raise
+        return await self._api.replace(_path(deployment), document)
+
+    async def _scale(self, function: KubernetesFunction, change: dict[str, Any]) -> None:
+        scaled = await self._api.merge(f"{_path(function.deployment)}/scale", change)
+        replicas = scaled["spec"].get("replicas", 0)
+        version = int(scaled["metadata"]["resourceVersion"])  # it is the Deployment's
+        function.update(replace(function.stored, replicas=replicas, version=version))
 
     async def _apply_dependents(self, deployment: Deployment, stored: dict[str, Any]) -> None:
         for document in dependents(deployment, stored["metadata"], self._options):
             name = document["metadata"]["name"]
-            path = collection(_KINDS[document["kind"]], deployment.namespace, name)
-            there = await self._api.find(path, METADATA)
-            if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
-                message = f"{document['kind']} {name!r} exists and is no function's"
-                raise Conflict(message)
-            await self._api.apply(path, document)
+            kind = _KINDS[document["kind"]]
+            await self._check_ours(kind, deployment.namespace, name)
+            await self._api.apply(collection(kind, deployment.namespace, name), document)
+
+    async def _check_ours(self, kind: str, namespace: str, name: str) -> None:
+        """Leave alone what others have made.
+
+        Raises:
+            Conflict: there is such an object, and it is no function's.
+        """
+        there = await self._api.find(collection(kind, namespace, name), METADATA)
+        if there and MANAGED.items() - there["metadata"].get("labels", {}).items():
+            message = f"{kind} {name!r} exists in namespace {namespace!r} and is no function's"
+            raise Conflict(message)
 
     async def _mark_idle(self, function: KubernetesFunction, left: int) -> None:
         """Say which pods to take away: those with the fewest calls, of all that are ready."""
@@ -240,19 +256,64 @@ class KubernetesOrchestrator:
         costs = {pod.name: pod.deletion_cost for pod in function.pods}
         wanted = {r.instance.name: "" if n < left else _FIRST for n, r in enumerate(ready)}
         changed = {name: cost for name, cost in wanted.items() if costs.get(name, "") != cost}
-        marks = (self._mark(function, name, cost) for name, cost in changed.items())
+        at_once = asyncio.Semaphore(_MARKS)
+        marks = (self._mark(function, name, cost, at_once) for name, cost in changed.items())
         await asyncio.gather(*marks, return_exceptions=True)  # a pod may be gone; it is a hint
 
-    async def _mark(self, function: KubernetesFunction, pod: str, cost: str) -> None:
+    async def _mark(
+        self, function: KubernetesFunction, pod: str, cost: str, at_once: asyncio.Semaphore
+    ) -> None:
         path = collection(PODS, function.deployment.namespace, pod)
-        await self._api.merge(path, {"metadata": {"annotations": {DELETION_COST: cost or None}}})
+        change = {"metadata": {"annotations": {DELETION_COST: cost or None}}}
+        async with at_once:
+            await self._api.merge(path, change)
 
     async def _start(self, function: KubernetesFunction) -> None:
         """Scale a function from zero, once for all calls that wait for it."""
-        deployment, key = function.deployment, function.stored.uid
+        key = function.stored.uid
         if key not in self._starting:
-            replicas = max(1, self._initial_replicas(deployment))
-            work = self.scale(deployment.service, deployment.namespace, replicas)
+            work = _unless_overtaken(lambda: self._start_once(function))
             task = self._starting[key] = asyncio.get_running_loop().create_task(work)
             task.add_done_callback(lambda _: self._starting.pop(key, None))
         await asyncio.shield(self._starting[key])
+
+    async def _start_once(self, function: KubernetesFunction) -> None:
+        """Scale from zero, unless the function is not at zero any more: others start it, too.
+
+        Raises:
+            Overtaken: it was changed meanwhile, and is still at zero.
+        """
+        if not _at_zero(function):
+            return
+        deployment, version = function.deployment, function.stored.version
+        replicas = max(1, self._initial_replicas(deployment))
+        change = {
+            "metadata": {"resourceVersion": str(version)},  # nothing was changed since
+            "spec": {"replicas": replicas},
+        }
+        try:
+            await self._scale(function, change)
+        except Overtaken:
+            live = read_function(await self._live(deployment))
+            self._namespaces.find(deployment.namespace).stored(live)
+            if _at_zero(function):
+                raise
+
+
+def _at_zero(function: KubernetesFunction) -> bool:
+    return not function.replicas and not function.removed
+
+
+def _path(deployment: Deployment) -> str:
+    return collection(DEPLOYMENTS, deployment.namespace, object_name(deployment.service))
+
+
+async def _unless_overtaken(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Do something, again after a while if another change has come between."""
+    backoff = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
+    for _ in range(_TRIES - 1):
+        try:
+            return await attempt()
+        except Overtaken:
+            await asyncio.sleep(backoff.after(0.0))
+    return await attempt()

@@ -66,7 +66,7 @@ class Watch(Generic[T]):
         Raises:
             CarpoolError: the API server refuses, or cannot be reached.
         """
-        found, self._version = await self._api.list(self._path, self._selector, self._read)
+        found, self._version = await self._api.list(self._path, self._selector, self._known)
         self.listings += 1
         return [each for each in found if each is not None]
 
@@ -76,7 +76,7 @@ class Watch(Generic[T]):
         changed: Callable[[T], object],
         gone: Callable[[T], object],
     ) -> None:
-        """Tell of every change, for ever.
+        """Tell of every change, for ever, whatever goes wrong.
 
         Args:
             listed: told all there is, when changes may have been missed.
@@ -93,19 +93,37 @@ class Watch(Generic[T]):
                 if not self._version:
                     listed(await self.first())
                 await self._events(changed, gone)
-                self._went_on("")
             except Expired:
                 self._version = ""
             except CarpoolError as error:
-                self._went_on(str(error))
+                self._fails(str(error))
+            except Exception as error:  # nothing else looks at this task
+                log.exception("carpool: an event of %s was not understood", self._path)
+                self._fails(repr(error))
+                self._version = ""
             self.ends += 1
-            lived_s = _HEALTHY_S if self._version != version else loop.time() - began
+            progress = self._version not in ("", version)
+            lived_s = _HEALTHY_S if progress else loop.time() - began
             await asyncio.sleep(backoff.after(lived_s))
 
-    def _went_on(self, failed: str) -> None:
-        if failed and not self.failed:
-            log.warning("carpool: %s is not followed: %s", self._path, failed)
-        self.failed = failed
+    def _fails(self, why: str) -> None:
+        if not self.failed:
+            log.warning("carpool: %s is not followed: %s", self._path, why)
+        self.failed = why
+
+    def _opened(self) -> None:
+        if self.failed:
+            log.warning("carpool: %s is followed again", self._path)
+        self.failed = ""
+
+    def _known(self, stored: dict[str, Any]) -> T | None:
+        """What is kept of an object; one that cannot be read is no fault of the others."""
+        try:
+            return self._read(stored)
+        except Exception as error:  # noqa: BLE001 - of whatever form it is
+            name = stored.get("metadata", {}).get("name", "")
+            log.warning("carpool: %s/%s cannot be read: %r", self._path, name, error)
+            return None
 
     async def _events(self, changed: Callable[[T], object], gone: Callable[[T], object]) -> None:
         """Tell of changes until the watch ends.
@@ -120,13 +138,12 @@ class Watch(Generic[T]):
             "resourceVersion": self._version,
             "timeoutSeconds": str(_SPAN_S),
         }
-        async for line in self._api.lines(self._path, params, _SILENCE_S):
+        async for line in self._api.lines(self._path, params, _SILENCE_S, opened=self._opened):
             event = orjson.loads(line)
             kind, stored = event["type"], event["object"]
             if kind == "ERROR":
                 raise refusal(int(stored.get("code", 500)), orjson.dumps(stored))
             self._version = stored["metadata"]["resourceVersion"]
-            self.failed = ""
-            if kind == "BOOKMARK" or (known := self._read(stored)) is None:
+            if kind == "BOOKMARK" or (known := self._known(stored)) is None:
                 continue
             (gone if kind == "DELETED" else changed)(known)

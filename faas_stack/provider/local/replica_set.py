@@ -57,7 +57,8 @@ class ReplicaSet:
         self._deployment = deployment
         self._revision = 0
         self._wanted = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._change = asyncio.Event()
+        self._held = 0
         self._drains: set[asyncio.Task[None]] = set()
         self._removed = False
         self.replicas: list[Replica] = []
@@ -108,10 +109,8 @@ class ReplicaSet:
             instance = self._backend.start(self._deployment, self.log, self.reconcile)
             most = self._deployment.options.answer_max_bytes
             self.replicas.append(Replica(instance, self._revision, most))
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._change.set()
+        self._change.clear()
 
     async def acquire(self, patience_s: float) -> Replica:
         """The ready replica with the least to do, waiting for one if there is none.
@@ -160,12 +159,17 @@ class ReplicaSet:
                     if replica := self._choose():
                         return replica
                     self._refuse_hopeless()
-                    waiter = asyncio.get_running_loop().create_future()
-                    self._waiters.append(waiter)
-                    await waiter
+                    await self._next_change()
         except TimeoutError:
             message = f"function {name!r} has no ready replica after {patience_s:g} s"
             raise Overloaded(self._with_reason(message), 1.0) from None
+
+    async def _next_change(self) -> None:
+        self._held += 1
+        try:
+            await self._change.wait()
+        finally:
+            self._held -= 1
 
     def _refuse_hopeless(self) -> None:
         """Raise if waiting for a ready replica is pointless, or already too many do."""
@@ -176,7 +180,7 @@ class ReplicaSet:
         if self.failing:
             message = f"function {name!r} keeps failing to start; its logs say more"
             raise Overloaded(self._with_reason(message))
-        if len(self._waiters) >= _MAX_HELD:
+        if self._held >= _MAX_HELD:
             message = f"too many requests wait for function {name!r}"
             raise Overloaded(message, 1.0)
 

@@ -124,3 +124,19 @@ async def test_a_pod_that_a_call_could_not_reach(function: KubernetesFunction) -
     function.pod_changed(pod("b"))
     for _ in range(20):
         assert "b" == (await function.acquire(HANG_S)).instance.name
+
+
+@scene
+async def test_calls_that_gave_up_count_no_more(
+    function: KubernetesFunction,
+) -> None:
+    """Too many at once are refused; those whose patience or client has gone are not of them."""
+    calls = [asyncio.ensure_future(function.acquire(HANG_S)) for _ in range(4096)]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="too many requests wait"):
+        await function.acquire(HANG_S)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    with pytest.raises(Overloaded, match=r"no ready replica after 0.01 s"):
+        await function.acquire(0.01)
