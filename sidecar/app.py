@@ -78,7 +78,7 @@ async def run(settings: FunctionSettings, options: Options, env: Mapping[str, st
         batcher, options.answer_max_bytes + HEADS_BYTES, merges=settings.wire != "carpool"
     )
     recent = RecentBatches(time.time)
-    ingress = Ingress(settings, time.time)
+    ingress = Ingress(settings, time.time, upstreams.backoff)
     batch_timeout_s = options.exec_timeout_s + (_HOP_S if options.is_front else 0.0)
     batch_loop = BatchLoop(batcher, ingress, metrics, recent, upstreams, batch_timeout_s)
     handler = _start_function(batch_loop, upstreams, metrics, settings, options, env)

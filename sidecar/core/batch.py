@@ -50,11 +50,13 @@ class SplitBatch:
         size: requests in it.
         failed: how many of them have failed alone.
         hung: how many of those by hanging.
+        answered: how many of them were answered well since, if that is counted.
     """
 
     size: int
     failed: int = 0
     hung: int = 0
+    answered: int = 0
 
     @property
     def abandoned(self) -> bool:

@@ -169,13 +169,16 @@ class Batcher:
                 wake = min(wake, group.departs_at(now))
         return wake
 
-    def finished(self, batch: Batch, failed: Sequence[bool], now: float) -> list[Request]:
+    def finished(
+        self, batch: Batch, failed: Sequence[bool], now: float, *, offends: bool = False
+    ) -> list[Request]:
         """The instance answered ``batch``, item by item.
 
         Args:
             batch: as it was sent.
             failed: for each member, whether the function failed on it.
             now: when the answer came.
+            offends: it is one request, and its answer is what a batch with it fails for.
 
         Returns:
             The members whose callers still wait, each now DONE or FAILED.
@@ -186,18 +189,17 @@ class Batcher:
         if not any(failed):
             batch.upstream.exec_time.observe(batch.item_count, batch.exec_s)
             self._policy.observe(Executed(batch.item_count, batch.exec_s, now))
-            self._division.function_answered()
+            if not offends:
+                self._division.function_answered()
+        if offends and batch.split_from is not None:
+            fingerprint = self._fingerprint(batch.requests[0])
+            self._division.failed_alone(fingerprint, batch.split_from, Fault.ANSWERED, now)
         waiting = []
         for request, bad in zip(batch.requests, failed, strict=True):
             if request.state is State.IN_FLIGHT:
                 advance(request, State.FAILED if bad else State.DONE)
                 waiting.append(request)
         return waiting
-
-    def found_alone(self, batch: Batch, now: float) -> None:
-        """A divided batch failed because of this one's request, whose own answer says why."""
-        fingerprint = self._fingerprint(batch.requests[0])
-        self._division.failed_alone(fingerprint, batch.split_from, Fault.ANSWERED, now)
 
     def broken(self, batch: Batch, fault: Fault, now: float) -> list[Request]:
         """The instance failed ``batch`` as a whole; its members are sent again, or have failed.

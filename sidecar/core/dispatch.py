@@ -88,6 +88,7 @@ class Upstream:
         overloaded: it gets a batch only where no other instance is free.
         interfered: its neighbours slow it down; it gets no batch while other instances are well.
         variant: of the model, where that has several.
+        pipelines: it may hold a second batch while it works on its first.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Upstream:
     overloaded: bool = False
     interfered: bool = False
     variant: str = ""
+    pipelines: bool = True
     _failures: int = 0  # batches in a row
     _ejections: int = 0
 
@@ -119,7 +121,7 @@ class Upstream:
     @property
     def pipelined(self) -> bool:
         """Whether it may get a second batch behind its first: the gap between two would count."""
-        serial = self.concurrency == 1 and self.exec_time.settled
+        serial = self.pipelines and self.concurrency == 1 and self.exec_time.settled
         return serial and self.exec_time.mean(self.batch_max) < _FAST_S
 
     def batch_limit(self, queued_items: int) -> int:

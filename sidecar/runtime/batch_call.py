@@ -55,6 +55,8 @@ class BatchCall:
         instance: where it goes.
     """
 
+    repeatable = True  # also if the connection breaks once it was sent
+
     def __init__(self, batch: Batch, instance: ProbedInstance) -> None:
         requests = batch.requests
         payloads = [request.payload for request in requests]

@@ -21,6 +21,7 @@ from carpool.variants.demand import Demand
 from sidecar.core.request import Request
 from sidecar.runtime import body_parameters, merging, variant_headers
 from sidecar.runtime.item_count import count_items
+from sidecar.runtime.merge_backoff import MergeBackoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -100,14 +101,22 @@ class Ingress:
     Args:
         settings: the function's; objective and applications are used.
         wall_clock: seconds since the epoch, to compare with the gateway's stamp.
+        backoff: knows which requests are not merged for a while.
     """
 
-    def __init__(self, settings: FunctionSettings, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: FunctionSettings,
+        wall_clock: Callable[[], float],
+        backoff: MergeBackoff | None = None,
+    ) -> None:
         self._slo_s = settings.slo_s if settings.slo_s is not None else math.inf
         self._app_slo_s = {app.name: app.slo_s for app in settings.apps}
         self._app_accuracy = {app.name: app.accuracy or 0.0 for app in settings.apps}
         self._wall_clock = wall_clock
         self._merges = settings.wire != "carpool"
+        self._merged_max = min(settings.batch_max, merging.ENTRIES_MAX)
+        self._backoff = backoff or MergeBackoff()
         self._templates: dict[tuple[str, str, tuple[tuple[bytes, bytes], ...]], Template] = {}
         self._ids = 0
 
@@ -158,10 +167,9 @@ class Ingress:
         compat_key: Hashable = template.key
         instances = None
         if self._merges:
-            instances = _instances(exchange)
-            agrees = instances.others if instances else self._ids
-            compat_key = template.key, exchange.target, agrees
+            instances = _instances(exchange, self._merged_max)
             item_count = len(instances.entries) if instances else 1
+            compat_key = self._merge_key(template, instances, arrived)
         else:
             item_count = count_items(exchange.target, exchange.body)
         request = Request(
@@ -178,6 +186,16 @@ class Ingress:
         request.due = arrived + budget_s
         request.demand = demand
         return request
+
+    def _merge_key(
+        self, template: Template, instances: Instances | None, now: float
+    ) -> tuple[bytes, bytes | int]:
+        """Requests with the same one become one: all that the server sees of them agrees."""
+        if instances and len(instances.entries) <= self._merged_max:
+            key = template.head, instances.others
+            if not self._backoff.travels_alone(key, now):
+                return key
+        return template.head, self._ids
 
     def _template(self, method: str, target: str, headers: _Pairs) -> Template:
         first_line = f"{method} {target}\n".encode("latin-1", "replace")
@@ -231,11 +249,11 @@ class Ingress:
         return spent_s if 0 < spent_s < _OLDEST_STAMP_S else 0.0
 
 
-def _instances(exchange: Exchange) -> Instances | None:
+def _instances(exchange: Exchange, most: int) -> Instances | None:
     """What can be merged of a request; None: it travels alone."""
     if exchange.method != "POST" or exchange.header(b"content-encoding"):
         return None
-    return merging.read(exchange.body)
+    return merging.read(exchange.body, most)
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

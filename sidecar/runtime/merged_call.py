@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MergedCall"]
 
 _OK = 200
+_WITHOUT_EFFECT = frozenset(("GET", "HEAD"))
 _ERROR_FROM = 400
 _REASON_BYTES = 500
 _NOT_PASSED = wire.FRAMING | {"content-type", "date", "server"}
@@ -38,6 +39,9 @@ class MergedCall:
     Args:
         batch: of requests with instances that agree in all else, or one of any kind.
         instance: where it goes.
+
+    Attributes:
+        repeatable: it has no effect, as far as one can tell, and may be sent again.
     """
 
     def __init__(self, batch: Batch, instance: ProbedInstance) -> None:
@@ -46,8 +50,10 @@ class MergedCall:
         self._requests = [payload.instances for payload in payloads if payload.instances]
         alone = len(payloads) == 1
         body = exchange.body if alone else merging.merged(self._requests)
-        headers = wire.parse_head(payloads[0].head).headers
+        head = payloads[0].head if alone else payloads[0].template.head  # the part that agrees
+        headers = wire.parse_head(head).headers
         self._alone = alone
+        self.repeatable = bool(self._requests) or exchange.method in _WITHOUT_EFFECT
         self._instance = instance
         self._request = exchange.method, exchange.target, headers, body
         self._sending = instance.pool.begin(*self._request)

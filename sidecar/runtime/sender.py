@@ -115,7 +115,7 @@ class Sender:
         try:
             answers = await call.answers(self._exec_timeout_s)
         except CarpoolError as error:
-            self._broken(batch, instance, error)
+            self._broken(batch, instance, error, repeatable=call.repeatable)
         except Exception:
             log.exception("sending a batch of %d failed", len(batch.requests))
             self._broken(batch, instance, FunctionFault("internal error"))
@@ -128,9 +128,9 @@ class Sender:
     def _answered(self, batch: Batch, answers: batch_call.Answers) -> None:
         failed = [status >= _FAILED_FROM for status in answers.statuses]
         now = self._now()
-        waiting = set(self._batcher.finished(batch, failed, now))
-        if answers.offends and batch.split_from is not None:
-            self._batcher.found_alone(batch, now)
+        waiting = set(self._batcher.finished(batch, failed, now, offends=answers.offends))
+        if self._upstreams.merges:
+            self._upstreams.backoff.answered(batch, now, offends=answers.offends)
         load = self._driver.load
         if load:
             load.executed(batch, now, idle=self._batcher.idle)
@@ -155,11 +155,18 @@ class Sender:
         self._metrics.ended("done", len(waiting) - failures)
         self._metrics.ended("failed", failures)
 
-    def _broken(self, batch: Batch, instance: ProbedInstance, error: CarpoolError) -> None:
+    def _broken(
+        self,
+        batch: Batch,
+        instance: ProbedInstance,
+        error: CarpoolError,
+        *,
+        repeatable: bool = True,
+    ) -> None:
         self._metrics.broken += 1
         if isinstance(error, ConnectionFailed):
             instance.unreachable(str(error))
-        fault = _fault(error)
+        fault = _fault(error, repeatable=repeatable)
         failed = self._batcher.broken(batch, fault, self._now())
         if fault is Fault.HUNG:
             instance.hung(str(error))
@@ -179,8 +186,9 @@ def _explanation(batch: Batch) -> list[tuple[str, str]]:
     return [(f"x-carpool-{name}", str(value)) for name, value in facts.items() if value != ""]
 
 
-def _fault(error: CarpoolError) -> Fault:
-    """What an error of `BatchCall` says about the batch."""
+def _fault(error: CarpoolError, *, repeatable: bool) -> Fault:
+    """What an error of a call says about the batch; what was ANSWERED alone is not repeated."""
     if isinstance(error, ConnectionFailed):
-        return Fault.DIED if error.sent else Fault.UNSENT
+        sent = Fault.DIED if repeatable else Fault.ANSWERED
+        return sent if error.sent else Fault.UNSENT
     return Fault.HUNG if isinstance(error, DeadlineMissed) else Fault.ANSWERED

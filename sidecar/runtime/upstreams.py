@@ -24,6 +24,7 @@ from sidecar.core.exec_time import ExecTime
 from sidecar.core.variant_routing import VariantRouter
 from sidecar.policies.planned import policy_of, routes_of
 from sidecar.runtime.handler_liveness import ProbedInstance
+from sidecar.runtime.merge_backoff import MergeBackoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ class FunctionUpstreams:
         merges: the instances know nothing of Carpool, and take merged requests.
 
     Attributes:
+        backoff: knows which requests are not merged for a while.
         key: what has to be presented with each batch; set before there is any instance.
         on_change: called with an instance that came up or went down.
         plan: the plan in force; None while the function's own policy decides.
@@ -55,6 +57,7 @@ class FunctionUpstreams:
         self._batcher = batcher
         self.key = ""
         self.merges = merges
+        self.backoff = MergeBackoff()
         self._answer_bytes = answer_bytes
         self.on_change: Callable[[ProbedInstance], None] = lambda _: None
         self._by_address: dict[str, ProbedInstance] = {}
@@ -160,6 +163,7 @@ class FunctionUpstreams:
         return upstream
 
     def _join(self, upstream: Upstream) -> None:
+        upstream.pipelines = not self.merges
         instance = ProbedInstance(
             upstream, self._changed, self._answer_bytes, self.key, plain=self.merges
         )

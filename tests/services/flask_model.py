@@ -1,12 +1,14 @@
 """A server that knows nothing of Carpool: TF Serving's v1 form, by Flask.
 
-The instance ``bad`` fails the whole request with 422, ``short`` loses a prediction, any other is
-answered doubled. ``POST /`` waits for the lock of the file that its body names.
+The instance ``bad`` fails the whole request with 422, ``short`` loses a prediction, ``nan`` is
+answered with a NaN, ``headers`` with what the request had of some, any other is answered doubled.
+``POST /`` waits for the lock of the file that its body names.
 """
 
 from __future__ import annotations
 
 import fcntl
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,4 +39,13 @@ def predict() -> Any:
     sizes.append(len(rows))
     if "bad" in rows:
         return {"error": f"{rows.count('bad')} of {len(rows)} rows are bad"}, 422, {"x-own": "1"}
-    return {"predictions": [row * 2 for row in rows if row != "short"], "version": 7}
+    return {"predictions": [answer(row) for row in rows if row != "short"], "version": 7}
+
+
+def answer(row: Any) -> Any:
+    """What one instance is answered."""
+    if row == "nan":
+        return math.nan
+    if row == "headers":
+        return [request.headers.get(name, "") for name in ("accept", "x-carpool-app", "x-call-id")]
+    return row * 2

@@ -252,3 +252,17 @@ def test_giving_up_includes_the_divided() -> None:
     batcher.broken(sent(batcher, *requests), Fault.DIED, 0.0)
     assert ([], requests) == batcher.give_up()
     assert batcher.idle
+
+
+def test_offenders_that_are_answered_count_as_such() -> None:
+    """Many errors in answer to one request each are a broken function, too."""
+    batcher = eager()
+    batch = sent(batcher, *(request(n, f"bad {n}") for n in range(8)))
+    batcher.broken(batch, Fault.ANSWERED, 0.0)
+    while retry := batcher.step(0.0).send:
+        if len(retry[0].requests) > 1:
+            batcher.broken(retry[0], Fault.ANSWERED, 0.0)
+        else:
+            batcher.finished(retry[0], [False], 0.0, offends=True)
+    pair = request(10, "good"), request(11, "good")
+    assert [*pair] == batcher.broken(sent(batcher, *pair), Fault.ANSWERED, 1.0)

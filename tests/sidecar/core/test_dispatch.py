@@ -282,3 +282,14 @@ def test_batches_are_counted_in_items() -> None:
     for number, items in enumerate((3, 2, 2, 9, 1), 1):
         made.admit(Request(number, "k", 0.0, item_count=items), 0.0)
     assert [[1], [2, 3], [4], [5]] == [ids(batch) for batch in made.step(0.0).send]
+
+
+def test_an_instance_may_refuse_a_second_batch() -> None:
+    """However fast it is."""
+    made = eager("a", exec_s=0.01)
+    (instance,) = made.upstreams
+    instance.pipelines = False
+    arrive(made, *range(8))
+    (first,) = made.step(0.0).send
+    made.finished(first, [False] * 4, 0.01)
+    assert [4, 5, 6, 7] == ids(*made.step(0.01).send)

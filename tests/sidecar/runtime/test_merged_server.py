@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sidecar.core.batcher import Batcher
+from sidecar.policies.deadline import Deadline
+from sidecar.runtime.merge_backoff import VAIN_MAX
+from sidecar.runtime.upstreams import FunctionUpstreams
 from tests.ports import free_port
 from tests.sidecar.runtime.conftest import EXPLAIN, ROOT
 from tests.waiting import HANG_S, wait_until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterator
     from pathlib import Path
 
     from carpool.http.client import Response
@@ -196,5 +200,110 @@ def test_the_server_may_start_later(sidecar: Start, tmp_path: Path) -> None:
 
             async with await asyncio.start_unix_server(answer, late.removeprefix("unix:")):
                 await running.until_ready()
+
+    asyncio.run(run())
+
+
+def test_headers_that_the_server_sees_are_not_mixed(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """Requests are merged only if they agree in each of them; those of one request are left out."""
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            body = json.dumps({"instances": ["headers"]})
+            sent = [
+                [("accept", "a/a"), ("x-call-id", "1")],
+                [("accept", "a/a"), ("x-call-id", "2")],
+                [("accept", "b/b"), ("x-call-id", "3")],
+                [("accept", "a/a"), ("x-carpool-app", "x"), ("x-call-id", "4")],
+            ]
+            answers = await running.together(
+                gate, *(running.ask(body, JSON_TYPE, *each, target=PREDICT) for each in sent)
+            )
+            found = [document(answer)["predictions"][0] for answer in answers]
+            expected = [["a/a", "", ""]] * 2 + [["b/b", "", "3"], ["a/a", "x", "4"]]
+            assert expected == found
+            assert [1, 1, 2] == sorted(await sizes(running))
+
+    asyncio.run(run())
+
+
+def test_where_merging_is_in_vain_requests_travel_alone(
+    sidecar: Start, server: str, gate: Gate
+) -> None:
+    """A NaN among the predictions is no JSON: merged requests fail, each alone succeeds."""
+
+    def pair(running: Sidecar) -> list[Coroutine[Any, Any, Response]]:
+        return [predict(running, "nan") for _ in range(2)]
+
+    async def run() -> None:
+        async with merging(sidecar, server) as running:
+            for _ in range(VAIN_MAX):
+                before = len(await sizes(running))
+                answers = await running.together(gate, *pair(running))
+                assert [200, 200] == [answer.status for answer in answers]
+                assert [2, 1, 1] == (await sizes(running))[before:]
+            before = len(await sizes(running))
+            await running.together(gate, *pair(running))
+            assert [1, 1] == (await sizes(running))[before:]
+
+    asyncio.run(run())
+
+
+def test_many_instances_travel_alone(sidecar: Start, server: str, gate: Gate) -> None:
+    """More of them than the largest batch has."""
+
+    async def run() -> None:
+        async with merging(sidecar, server, carpool_batch_max="4") as running:
+            answers = await running.together(
+                gate, *(predict(running, *range(n)) for n in (5, 2, 2, 5))
+            )
+            expected = [[2 * k for k in range(n)] for n in (5, 2, 2, 5)]
+            assert expected == [document(answer)["predictions"] for answer in answers]
+            assert [4, 5, 5] == sorted(await sizes(running))
+
+    asyncio.run(run())
+
+
+def test_requests_with_effects_are_not_repeated(sidecar: Start, tmp_path: Path) -> None:
+    """After the connection broke, a POST is sent again if it has instances, and no other one."""
+    seen: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET / "):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            await writer.drain()
+        else:
+            seen.append(head.split()[1])
+        writer.close()
+
+    async def run() -> None:
+        address = f"{tmp_path}/server.sock"
+        async with (
+            await asyncio.start_unix_server(answer, address),
+            merging(sidecar, f"unix:{address}") as running,
+        ):
+            first = await running.ask("once", target="/effect")
+            second = await predict(running, 1)
+            assert (502, 502) == (first.status, second.status)
+            assert 1 == seen.count(b"/effect")
+            assert 1 < seen.count(PREDICT.encode())
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_only_an_instance_of_ours_may_hold_a_second_batch(merges: bool) -> None:  # noqa: FBT001
+    """A plain server gets one request at a time."""
+
+    async def run() -> None:
+        upstreams = FunctionUpstreams(
+            Batcher(Deadline(Deadline.Params()), batch_max=4, queue_max=9), 100, merges=merges
+        )
+        (instance,) = upstreams.start([f"127.0.0.1:{free_port()}"], 4)
+        assert instance.upstream.pipelines is not merges
+        upstreams.close()
 
     asyncio.run(run())

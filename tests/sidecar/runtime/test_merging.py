@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -89,3 +90,34 @@ def test_an_answer_that_cannot_be_divided_is_a_fault(body: bytes, said: str) -> 
     """Of the server's."""
     with pytest.raises(FunctionFault, match=said):
         merging.divided(body, [1, 1])
+
+
+@pytest.mark.parametrize("beside", [b'"scores": [9, 8, 7]', b'"scores" :\n {"a": 1}'])
+def test_an_answer_with_another_list_or_object_cannot_be_divided(beside: bytes) -> None:
+    """Each caller would see what is the others'."""
+    with pytest.raises(FunctionFault, match="'scores' beside predictions"):
+        merging.divided(b'{"predictions": [1, 2, 3], %b}' % beside, [1, 2])
+
+
+def test_scalars_beside_the_predictions_go_to_every_caller() -> None:
+    """Of each kind that JSON has."""
+    scalars = {"a": 1, "b": -2.5, "c": "[]", "d": True, "e": False, "f": None}
+    answer = json.dumps({"predictions": [1, 2], **scalars}).encode()
+    assert [{"predictions": [n], **scalars} for n in (1, 2)] == [
+        json.loads(part) for part in merging.divided(answer, [1, 1])
+    ]
+
+
+def test_of_too_many_instances_only_some_are_cut_out() -> None:
+    """So that a small body cannot become a large heap; as many as are allowed all are."""
+    body = b'{"instances": [%b1]}' % (b"1," * 99_999)
+    tracemalloc.start()
+    found = merging.read(body, 32)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found is not None
+    assert 32 < len(found.entries) <= 64
+    assert peak_bytes < 2 * len(body)
+    exact = merging.read(b'{"instances": [%b1]}' % (b"1," * 31), 32)
+    assert exact is not None
+    assert 32 == len(exact.entries)
