@@ -43,6 +43,12 @@ class Recent(Generic[V]):
         self._most = most
         self._known: OrderedDict[Hashable, V] = OrderedDict()
 
+    def keep(self, most: int) -> None:
+        """Keep so many from now on; at least one."""
+        self._most = max(1, most)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
     def of(self, key: Hashable, make: Callable[[], V]) -> V:
         """The value of ``key``, which ``make`` computes where it is not known."""
         known = self._known

@@ -25,6 +25,7 @@ from scaler.arrivals.superposition import superposed
 from scaler.planning.recent import Recent, Same
 from scaler.policies.batch import sizes
 from scaler.policies.batch.task import Aims, BatchTask
+from scaler.policies.common.alike import alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch"]
 
 _RATIO = 1.01  # of neighbouring rates that are planned for
-_ALIKE = 0.02  # part of a rate by which it may differ and is planned for as before
-_KEPT = 8192  # loads that are remembered: several of each function
+_KEPT = 2  # loads for each function that are remembered; what is known of one may take 64 kB
 _MODELS = 1024  # models whose execution times are
 
 
@@ -91,18 +91,19 @@ class Batch:
         self._learn = params.learn
         self._counted: dict[str, CountedArrivals] = {}
         self._plain_rps: dict[str, float] = {}
-        self._tasks: Recent[BatchTask] = Recent(_KEPT)
+        self._tasks: Recent[BatchTask] = Recent(1)
         self._instance_sizes: Recent[tuple[InstanceSize, ...]] = Recent(_MODELS)
 
     def propose(
         self, loads: Sequence[FunctionLoad], cluster: ClusterView
     ) -> Mapping[str, Proposal]:
         """As `ScalePolicy.propose`."""
+        self._tasks.keep(_KEPT * len(loads))
         return {load.name: self._proposal(load, cluster) for load in loads}
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
         task = self._task(load, self._arrivals(load, load.now_s))
-        draft, fleet = task.drafted(_alike(load), cluster)
+        draft, fleet = task.drafted(_with_one_objective(load), cluster)
         if fleet is None:
             return Proposal({})
         count = draft.instances[fleet.size]
@@ -147,13 +148,13 @@ class Batch:
         Others near it share it, so that what was found for one serves them all.
         """
         before_rps = self._plain_rps.get(function, 0.0)
-        if abs(rate_rps - before_rps) > _ALIKE * before_rps:
+        if not alike(rate_rps, before_rps):
             before_rps = _RATIO ** round(math.log(rate_rps, _RATIO)) if rate_rps > 0 else 0.0
             self._plain_rps[function] = before_rps
         return before_rps
 
 
-def _alike(load: FunctionLoad) -> FunctionLoad:
+def _with_one_objective(load: FunctionLoad) -> FunctionLoad:
     """The function with one objective for all of its applications, so that they share a window."""
     objective_s = load.tightest_s
     return replace(load, apps=tuple(replace(app, slo_s=objective_s) for app in load.apps))

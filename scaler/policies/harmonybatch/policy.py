@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from carpool.scaling import Proposal
 from scaler.arrivals.smoothing import SmoothRates
 from scaler.planning.recent import Recent, Same
+from scaler.policies.common.alike import alike
 from scaler.policies.harmonybatch.group_instances import missing_rps, placed, wanted
 from scaler.policies.harmonybatch.grouped_plan import groups_in, proposal, sized
 from scaler.policies.harmonybatch.provisioning import Provisioner, members_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["HarmonyBatch"]
 
 _KEPT = 1024  # price lists; a scaler has fewer models and objectives
-_ALIKE = 0.02  # part of a rate by which it may differ and the same groups are the best
 _LISTED = 6
 
 
@@ -82,7 +82,7 @@ class _Considered:
 
 def _alike(member: Member, before: Member) -> bool:
     same = (member.apps, member.slo_s) == (before.apps, before.slo_s)
-    return same and abs(member.rate_rps - before.rate_rps) <= _ALIKE * before.rate_rps
+    return same and alike(member.rate_rps, before.rate_rps)
 
 
 class HarmonyBatch:

@@ -45,7 +45,7 @@ _KEPT = 8192  # loads whose needs are remembered; a scaler has fewer functions
 _PLANNERS = {"greedy": greedy, "published": published, "program": program}
 
 
-class _Menu(NamedTuple):
+class _PricedOffers(NamedTuple):
     """What may run, the cheapest first, as a task has it.
 
     Attributes:
@@ -101,7 +101,8 @@ class Infaas:
         self._params = params
         self._rates = Rates(params.smoothing_s, params.calm_s)
         self._offers = Offers()
-        self._menus: Recent[_Menu] = Recent(_KEPT)
+        self._priced: Recent[_PricedOffers] = Recent(_KEPT)
+        self._replicated: Recent[tuple[Offer, ...]] = Recent(_KEPT)
         self._needs: Recent[tuple[Need, ...]] = Recent(_KEPT)
         self._chosen: dict[str, str] = {}
         self._solved: dict[str, tuple[Task, Solution]] = {}
@@ -121,8 +122,8 @@ class Infaas:
 
     def _proposal(self, load: FunctionLoad, cluster: ClusterView) -> Proposal:
         offers = self._suiting(load)
-        menu = self._menus.of(Same(offers), lambda: _menu(offers))
-        task = self._task(load, menu, cluster)
+        priced = self._priced.of(Same(offers), lambda: _priced_offers(offers))
+        task = self._task(load, priced, cluster)
         solved = self._solution(load.name, task)
         solution = self._placed(load, task, solved, offers, cluster)
         missing_rps = unplaced_rps(load, task, solution)
@@ -133,47 +134,56 @@ class Infaas:
         offers = self._offers.of(load)
         return self._only(load, offers) if self._params.scaling == "replicate" else offers
 
-    def _only(self, load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
-        """The offer that all applications can use and that takes a request for the least."""
-        suiting = [offer for offer in offers if all(offer.suits(app) for app in load.apps)]
-        if load.name not in self._chosen and suiting:
-            best = min(suiting, key=_of_request)
-            self._chosen[load.name] = best.size.name
-        return [offer for offer in suiting if offer.size.name == self._chosen[load.name]]
+    def _only(self, load: FunctionLoad, offers: Sequence[Offer]) -> tuple[Offer, ...]:
+        """The offer that all applications can use and that takes a request for the least.
 
-    def _task(self, load: FunctionLoad, menu: _Menu, room: ClusterView) -> Task:
+        It is the very same tuple every time, by which what is known of it is found.
+        """
+        if load.name not in self._chosen:
+            suiting = _usable_by_all(load, offers)
+            if not suiting:
+                return ()
+            self._chosen[load.name] = min(suiting, key=_of_request).size.name
+        name = self._chosen[load.name]
+        asked = tuple((app.slo_s, app.accuracy, app.variant) for app in load.apps)
+        return self._replicated.of(
+            (Same(offers), name, asked),
+            lambda: tuple(o for o in _usable_by_all(load, offers) if o.size.name == name),
+        )
+
+    def _task(self, load: FunctionLoad, priced: _PricedOffers, room: ClusterView) -> Task:
         """What is to be decided: for the rates of now if they need more, else for the peak."""
-        options, running = menu.options, running_offers(load, menu.offers)
+        options, running = priced.options, running_offers(load, priced.offers)
         demand = self._rates.of(load, load.now_s)
         free = room.free()
         used = [sum(o[at] * n for o, n in zip(options, running, strict=True)) for at in (3, 4)]
         whole = (free[0] + used[0], free[1] + used[1])
-        needs = self._needed(load, menu, demand.now)
+        needs = self._needed(load, priced, demand.now)
         now = Task(options, running, needs, self._params.loading, whole, load.instance_limit)
         if not any(now.missing(now.solution(running))):
-            now = replace(now, needs=self._needed(load, menu, demand.peak))
+            now = replace(now, needs=self._needed(load, priced, demand.peak))
         return now.within_reach()
 
     def _needed(
-        self, load: FunctionLoad, menu: _Menu, rates_rps: tuple[float, ...]
+        self, load: FunctionLoad, priced: _PricedOffers, rates_rps: tuple[float, ...]
     ) -> tuple[Need, ...]:
         """What each application needs; computed once for each load."""
         asked = tuple((app.slo_s, app.accuracy, app.cost, app.variant) for app in load.apps)
-        key = (Same(menu.offers), asked, load.percentile, rates_rps)
+        key = (Same(priced.offers), asked, load.percentile, rates_rps)
         miss = 1 - load.percentile if self._params.reserve else 1.0
         return self._needs.of(
             key,
             lambda: tuple(
-                self._need(app, menu, rate_rps, miss)
+                self._need(app, priced, rate_rps, miss)
                 for app, rate_rps in zip(load.apps, rates_rps, strict=True)
             ),
         )
 
-    def _need(self, app: Application, menu: _Menu, rate_rps: float, miss: float) -> Need:
+    def _need(self, app: Application, priced: _PricedOffers, rate_rps: float, miss: float) -> Need:
         need_rps = rate_rps * self._params.slack
         worth = tuple(
             offer.worth_rps(app, rate_rps, need_rps, miss) if cost <= app.cost else 0.0
-            for offer, cost in zip(menu.offers, menu.costs, strict=True)
+            for offer, cost in zip(priced.offers, priced.costs, strict=True)
         )
         return Need(need_rps, worth)
 
@@ -212,6 +222,10 @@ class Infaas:
         return solution if tuple(counts) == solution.counts else task.solution(tuple(counts))
 
 
+def _usable_by_all(load: FunctionLoad, offers: Sequence[Offer]) -> list[Offer]:
+    return [offer for offer in offers if all(offer.suits(app) for app in load.apps)]
+
+
 def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) -> list[int]:
     """Without what nobody wants or needs, the dearest first, so that there will be room."""
     counts = list(held)
@@ -225,11 +239,11 @@ def _without_idle(task: Task, held: list[int], wanted: list[int], least: int) ->
     return counts
 
 
-def _menu(offers: Sequence[Offer]) -> _Menu:
+def _priced_offers(offers: Sequence[Offer]) -> _PricedOffers:
     options = tuple(
         Option(o.size.rate_rps, o.size.price_per_s, o.load_s, *o.size.resources[:2]) for o in offers
     )
-    return _Menu(offers, options, tuple(map(_of_request, offers)))
+    return _PricedOffers(offers, options, tuple(map(_of_request, offers)))
 
 
 def _of_request(offer: Offer) -> float:

@@ -30,3 +30,13 @@ def test_a_part_of_a_key_may_be_what_cannot_be_hashed() -> None:
     assert 1 == recent.of((Same(one), 2), lambda: 1)
     assert 2 == recent.of((Same(other), 2), lambda: 2)
     assert 1 == recent.of((Same(one), 2), lambda: 3)
+
+
+def test_fewer_may_be_kept_from_now_on() -> None:
+    """The oldest go at once."""
+    recent: Recent[int] = Recent(8)
+    for key in "abcde":
+        recent.of(key, lambda: 1)
+    recent.keep(2)
+    assert [1, 1] == [recent.of(key, lambda: 2) for key in "de"]
+    assert [2, 1, 2] == [recent.of(key, lambda: 2) for key in "aed"]

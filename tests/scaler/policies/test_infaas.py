@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,13 +14,17 @@ from carpool.variants.variant import Variant
 from scaler.planning.cost import Prices
 from scaler.planning.placement import Cluster, Node
 from scaler.planning.snapshot import Snapshot
+from scaler.policies.infaas import policy as infaas_policy
 from scaler.policies.infaas.policy import Infaas
 from scaler.testing import Rounds
 from tests.effort import scaled
 from tests.scaler.loads import guarded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from carpool.plan import Plan
+    from scaler.policies.infaas.offers import Offer
 
 SMALL = Variant("small", 0.70, {1: 0.020, 8: 0.100}, cpu=1, load_s=1.0)
 LARGE = Variant("large", 0.80, {1: 0.100}, cpu=1, load_s=2.0)
@@ -173,3 +177,20 @@ def test_at_a_constant_load_of_variants_it_rests() -> None:
     ]
     assert plans[-1] == plans[-2] == plans[-3]
     assert {} == rounds.homeless
+
+
+def test_a_replicated_variant_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that follow find what the first has found."""
+    made: list[int] = []
+    priced_offers = infaas_policy._priced_offers
+
+    def counted(offers: Sequence[Offer]) -> Any:
+        made.append(len(offers))
+        return priced_offers(offers)
+
+    monkeypatch.setattr(infaas_policy, "_priced_offers", counted)
+    load = function(Application("a", 1.0, 20.0))
+    rounds = Rounds(guarded(Infaas(Infaas.Params(scaling="replicate"))), [load], prices=PRICES)
+    plans = [rounds.plan(60.0 * number, {"vision": 20.0}).plans["vision"] for number in range(5)]
+    assert 1 == len({next(iter(variants(plan))) for plan in plans})
+    assert [1] == made
