@@ -34,6 +34,7 @@ def test_the_chart_is_well_formed(helm: str) -> None:
     "settings",
     [
         [],
+        ["networkPolicy.dnsTo=null", "autoscaler.enabled=false"],
         ["basic_auth=false"],
         ["autoscaler.enabled=false"],
         ["rbac=false", "clusterRole=false"],
@@ -54,6 +55,34 @@ def test_every_choice_renders_to_restricted_pods(helm: str, settings: list[str])
     )
     assert all(one != other for one, other in pairwise(names))
     assert all([] == violations(spec) for _, spec in pods(found))
+
+
+def test_prometheus_may_read_what_it_is_told_to(helm: str) -> None:
+    """The ports of the monitors let in whom `metricsFrom` names, the gateway's narrowed one too."""
+    settings = [
+        "serviceMonitor.create=true",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+        "networkPolicy.gatewayFrom[0].podSelector.matchLabels.app=ingress",
+    ]
+    found = objects(rendered(helm, settings, None))
+    prometheus = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
+    monitors = [each["metadata"]["name"] for each in of_kind(found, "ServiceMonitor")]
+    assert ["carpool-scaler", "gateway"] == sorted(monitors)
+    for name, port in (("gateway", 8080), ("carpool-scaler", 8090)):
+        (policy,) = of_kind(found, "NetworkPolicy", name)
+        let_in = [r for r in policy["spec"]["ingress"] if {"port": port} in r["ports"]]
+        assert any(prometheus in rule["from"] for rule in let_in), name
+
+
+def test_the_api_server_may_have_addresses(helm: str) -> None:
+    """Then nothing else is reached on its ports."""
+    setting = "networkPolicy.apiServerCidrs={10.0.0.1/32,10.0.0.2/32}"
+    found = objects(rendered(helm, [setting], None))
+    blocks = [{"ipBlock": {"cidr": f"10.0.0.{n}/32"}} for n in (1, 2)]
+    for name in ("gateway", "carpool-scaler"):
+        (policy,) = of_kind(found, "NetworkPolicy", name)
+        (rule,) = [r for r in policy["spec"]["egress"] if {"port": 6443} in r["ports"]]
+        assert blocks == rule["to"]
 
 
 def test_without_a_scaler_there_is_nothing_of_one(helm: str) -> None:

@@ -142,7 +142,26 @@ def test_the_scaler_takes_its_options() -> None:
     assert ("10.0.0.1:8090", "openfaas/carpool-scaler") == (args.advertise, args.lease)
 
 
-def test_whoever_is_not_named_reaches_nothing() -> None:
+def test_a_start_may_take_long_and_an_end_is_no_surprise() -> None:
+    """A container that starts is not restarted for it; one that ends goes on until it is known."""
+    for name, _ in pods(FOUND):
+        found = container(name)
+        probe = found["startupProbe"]
+        assert 600 == probe["periodSeconds"] * probe["failureThreshold"]
+        assert "initialDelaySeconds" not in found["livenessProbe"]
+        assert {"preStop": {"sleep": {"seconds": 5}}} == found["lifecycle"]
+
+
+def test_names_are_looked_up_at_the_clusters_dns_alone() -> None:
+    """Port 53 of any host would be a way out."""
+    for policy in of_kind(FOUND, "NetworkPolicy", "carpool-dns"):
+        (rule,) = policy["spec"]["egress"]
+        (to,) = rule["to"]
+        assert {"matchLabels": {"k8s-app": "kube-dns"}} == to["podSelector"]
+        assert "kube-system" in str(to["namespaceSelector"])
+
+
+def test_what_no_policy_names_cannot_be_reached() -> None:
     """Both namespaces deny all traffic that no other policy lets pass."""
     policies = of_kind(FOUND, "NetworkPolicy")
     denied = [

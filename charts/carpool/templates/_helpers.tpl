@@ -26,6 +26,34 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* How a container starts, lives and ends. The start may take ten minutes, as the API server may be away: only after it a restart helps. At the end it serves until no proxy of a Service sends it anything new. */}}
+{{- define "carpool.life" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 300
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+lifecycle: {preStop: {sleep: {seconds: 5}}}
+{{- end }}
+
+{{/* Rules that let the API server be reached. */}}
+{{- define "carpool.apiServer" -}}
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - {port: {{ . }}}
+    {{- end }}
+  {{- with .Values.networkPolicy.apiServerCidrs }}
+  to:
+    {{- range . }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
+  {{- end }}
+{{- end }}
+
 {{/* Where a pod of ours is put: its own settings before those of all. Call with (dict "root" $ "own" .Values.gateway "app" "gateway"). */}}
 {{- define "carpool.placement" -}}
 {{- with default .root.Values.nodeSelector .own.nodeSelector }}
