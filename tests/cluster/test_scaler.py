@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.cluster import Cluster
 
-QUICK = Timing(duration_s=3.0, deadline_s=2.0, renew_s=0.1)
+UNHURRIED = Timing(duration_s=3600.0, deadline_s=1800.0, renew_s=0.1)  # no renewal is too late
 TOKEN = "t0ken"
 
 
@@ -69,7 +69,7 @@ def test_of_two_candidates_one_leads_and_the_other_follows_it(lease: str) -> Non
 
     async def scene() -> None:
         api = ApiServer(lease)
-        first, second = (Election(api, f"10.0.0.{n}:8090", QUICK) for n in (1, 2))
+        first, second = (Election(api, f"10.0.0.{n}:8090", UNHURRIED) for n in (1, 2))
         running = asyncio.create_task(first.run())
         term = await first.won()
         other = asyncio.create_task(second.run())
@@ -94,7 +94,7 @@ def test_a_leader_that_cannot_renew_has_lost(lease: str, api_server: Cluster) ->
 
     async def scene() -> None:
         api = ApiServer(lease)
-        election = Election(api, "10.0.0.1:8090", QUICK)
+        election = Election(api, "10.0.0.1:8090", UNHURRIED)
         running = asyncio.create_task(election.run())
         term = await election.won()
         spec = {"holderIdentity": "another", "leaseDurationSeconds": 1}
@@ -194,7 +194,7 @@ def _scalers(folder: Path, installed: Installed) -> Iterator[list[Process]]:
             each.end()
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_a_killed_leader_is_replaced(
     api_server: Cluster, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_killed_leader_is_replaced(
         assert 1 == lease["spec"]["leaseTransitions"]
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_a_leader_that_was_stopped_for_long_does_not_lead_when_it_goes_on(
     api_server: Cluster, tmp_path: Path
 ) -> None:
