@@ -141,7 +141,9 @@ class Api:
             return
         certificate, key = (self._file(user, f"client-{each}") for each in ("certificate", "key"))
         if certificate is None or key is None:
-            pytest.skip("KUBECONFIG: expected a user with a token, or with a certificate and a key")
+            pytest.skip(
+                "CARPOOL_TEST_KUBECONFIG: expected a user with a token, or a certificate and a key"
+            )
         self._session.cert = (certificate, key)
 
     def _file(self, settings: Mapping[str, Any], name: str) -> str | None:

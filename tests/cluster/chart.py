@@ -64,7 +64,7 @@ class Installed:
         self.objects = [self._unique(each, suffix) for each in objects(text)]
         namespaces = (MANIFESTS.parent / "namespaces.yaml").read_text()
         for each in objects(self._renamed(namespaces)):
-            cluster.api.post("/api/v1/namespaces", each)
+            cluster.make("/api/v1/namespaces", each)
 
     def try_out(self, document: Object) -> None:
         """Have the API server say what it would, and keep nothing.
@@ -80,7 +80,7 @@ class Installed:
         for kind in _ACCESS:
             for each in self.objects:
                 if each["kind"] == kind:
-                    self.cluster.api.post(_collection_of(each), each)
+                    self.cluster.make(_collection_of(each), each)
 
     def as_account(self, name: str) -> Account:
         """One that calls as this account."""

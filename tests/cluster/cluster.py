@@ -1,4 +1,7 @@
-"""A Kubernetes for tests: one of their own, or the one of KUBECONFIG."""
+"""A Kubernetes for tests: one of their own, or the one of CARPOOL_TEST_KUBECONFIG.
+
+The variable is the tests' own: KUBECONFIG is set in many a shell, for clusters that others use.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Api
+from tests.cluster.api import Api, Document, Refused
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fake_nodes import SIZE, FakeNodes
 from tests.cluster.namespaces import Namespaces
@@ -18,6 +21,7 @@ from tests.waiting import wait_until
 
 __all__ = ["LABEL", "Cluster", "foreign", "with_api_server", "with_controllers", "with_node"]
 
+_NOT_FOUND = 404
 LABEL = {"app.kubernetes.io/created-by": "carpool-tests"}
 
 
@@ -53,12 +57,17 @@ class Cluster:
         self._alone = alone
         self._made: list[str] = []
 
+    def make(self, path: str, document: Document) -> Document:
+        """Post what is in no namespace of the tests' own, such as one; it goes with the cluster."""
+        made = self.api.post(path, document)
+        self._made.append(f"{path}/{made['metadata']['name']}")
+        return made
+
     def namespace(self) -> str:
         """A new namespace, which pods can be made in; it goes with the cluster."""
         name = f"carpool-test-{secrets.token_hex(4)}"
         document = {"metadata": {"name": name, "labels": LABEL}}
-        self._made.append(name)
-        self.api.post("/api/v1/namespaces", document)
+        self.make("/api/v1/namespaces", document)
         if not self._alone:
             account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
             wait_until(lambda: self.api.exists(account), what=f"the account of {name}'s pods")
@@ -73,7 +82,7 @@ class Cluster:
     def fake_nodes(self, count: int, size: dict[str, str] = SIZE) -> list[str]:
         """The names of that many nodes more, ready, that kwok plays."""
         if self._fake_nodes is None:
-            pytest.skip("KUBECONFIG names a cluster that gets no nodes from tests")
+            pytest.skip("CARPOOL_TEST_KUBECONFIG names a cluster that gets no nodes from tests")
         return self._fake_nodes.add(count, size)
 
     def restart(self, part: str) -> None:
@@ -84,7 +93,7 @@ class Cluster:
                 ``containerd``, ``kubelet`` or ``kwok``.
         """
         if self._plane is None:
-            pytest.skip("KUBECONFIG names a cluster whose parts tests do not end")
+            pytest.skip("CARPOOL_TEST_KUBECONFIG names a cluster whose parts tests do not end")
         self._plane.workspace.restart(part)
         self._plane.wait()
 
@@ -93,13 +102,21 @@ class Cluster:
         if self._plane:
             self._plane.workspace.close()
             return
-        for name in self._made:
-            self.api.delete(f"/api/v1/namespaces/{name}")
+        refusals = []
+        for path in reversed(self._made):
+            try:
+                self.api.delete(path)
+            except Refused as refused:
+                if refused.status != _NOT_FOUND:
+                    refusals.append(refused)
+        if refusals:
+            message = "not all that tests have made is removed"
+            raise ExceptionGroup(message, refusals)
 
 
 def foreign() -> Cluster | None:
-    """The cluster of KUBECONFIG, if that is set."""
-    path = os.environ.get("KUBECONFIG")
+    """The cluster of CARPOOL_TEST_KUBECONFIG, if that is set."""
+    path = os.environ.get("CARPOOL_TEST_KUBECONFIG")
     return Cluster(Path(path)) if path else None
 
 

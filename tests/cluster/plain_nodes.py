@@ -12,7 +12,7 @@ __all__ = ["make_node", "make_pod"]
 
 def make_node(cluster: Cluster, name: str, gpus: str) -> None:
     """A node of four cores and 8 GiB that is ready, with so many GPUs or shares of them."""
-    cluster.api.post("/api/v1/nodes", {"metadata": {"name": name}})
+    cluster.make("/api/v1/nodes", {"metadata": {"name": name}})
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": gpus}
     ready = [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}

@@ -66,7 +66,7 @@ def test_a_namespace_that_is_none_of_functions(
     namespace = f"{name}-{installed.home}"
     if labels is not None:
         document = {"metadata": {"name": namespace, "labels": labels}}
-        installed.cluster.api.post("/api/v1/namespaces", document)
+        installed.cluster.make("/api/v1/namespaces", document)
     said = found(doctor, installed, namespace=namespace)
     (finding,) = [each for each in said if each["check"] == "cluster-namespace"]
     assert expected in finding["expected"]

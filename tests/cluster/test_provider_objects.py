@@ -271,10 +271,10 @@ def _account(cluster: Cluster, space: str, folder: Path) -> Path:
         ("ClusterRole", RBAC, CLUSTER_RULES),
     ):
         name = f"provider-{space}"
-        cluster.api.post(f"{path}/{kind.lower()}s", {"metadata": {"name": name}, "rules": rules})
+        cluster.make(f"{path}/{kind.lower()}s", {"metadata": {"name": name}, "rules": rules})
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
         binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
-        cluster.api.post(f"{path}/{kind.lower()}bindings", binding)
+        cluster.make(f"{path}/{kind.lower()}bindings", binding)
     token = cluster.api.post(f"{root}/provider/token", {"spec": {}})["status"]["token"]
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     user = config["contexts"][0]["context"]["user"]

@@ -42,8 +42,8 @@ for module in (test_provider_api, test_provider_proxy, test_call_limits):
 @pytest.fixture(scope="module")
 def backend_stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubernetesStage:
     """A cluster whose node has the image of the stories."""
+    cluster.load_image(instance_image.archive(tmp_path_factory.mktemp("instance")))
     for namespace in NAMESPACES:
         labels = {"openfaas": "1"}
-        cluster.api.post("/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
-    cluster.load_image(instance_image.archive(tmp_path_factory.mktemp("instance")))
+        cluster.make("/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     return KubernetesStage(cluster)
