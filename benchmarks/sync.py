@@ -97,7 +97,14 @@ class Sidecar:
             said = Announcement(self._function, sender, self._sequence, _CLASS, where, "ready", 2.0)
             return said.to_json()
         instances = tuple(
-            InstanceReport(f"10.0.{k}.{self._number % 250}:8080", _CLASS, True, 1, 0.01)  # noqa: FBT003
+            InstanceReport(
+                f"10.0.{k}.{self._number % 250}:8080",
+                _CLASS,
+                up=True,
+                in_flight=1,
+                idle_s=0.01,
+                item_count=0,
+            )
             for k in range(9)
         )
         report = FrontReport(

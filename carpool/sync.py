@@ -62,6 +62,8 @@ BinCounts = Mapping[Annotated[int, Meta(ge=0, lt=BINS)], Annotated[int, Meta(ge=
 State = Annotated[str, Meta(pattern=r"\A(loading|ready|leaving)\Z")]
 Condition = Annotated[str, Meta(pattern=r"\A(overloaded|interfered)\Z")]
 
+_UNSAID = -1  # no message can say it
+
 
 class AppReport(Struct, frozen=True, forbid_unknown_fields=True):
     """An application's requests since the last report; ``gaps`` are the times between them."""
@@ -79,12 +81,13 @@ class ClassReport(Struct, frozen=True, forbid_unknown_fields=True):
         batches, item_count, exec_s: How many came back, with how many items, after how long
             together.
         base_s, per_item_s: The line of execution times by batch size; 0 while it is not known.
-        seats: What earlier versions call ``item_count``; not set once a report is made.
+        seats: What earlier versions call ``item_count``: one of both is said, or both alike. Not
+            set once a report is made.
     """
 
     name: ClassName
     batches: Count
-    item_count: Count = 0
+    item_count: Count = _UNSAID
     exec_s: Seconds = 0.0
     base_s: Seconds = 0.0
     per_item_s: Seconds = 0.0
@@ -112,7 +115,7 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Count
     idle_s: Seconds
     batches: Count = 0
-    item_count: Count = 0
+    item_count: Count = _UNSAID
     exec_s: Seconds = 0.0
     seats: Count | UnsetType = UNSET
 
@@ -122,10 +125,18 @@ class InstanceReport(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _rename_seats(report: ClassReport | InstanceReport) -> None:
-    """Items are counted under the name of today, whatever the sender calls them."""
-    if report.seats is not UNSET:
-        msgspec.structs.force_setattr(report, "item_count", report.seats)
-        msgspec.structs.force_setattr(report, "seats", UNSET)
+    """Items are counted under the name of today, whatever the sender calls them.
+
+    Raises:
+        ValueError: it counts them under neither name, or under both and not alike.
+    """
+    said = {report.item_count, report.seats} - {_UNSAID, UNSET}
+    if len(said) != 1:
+        what = "item_count, or seats as earlier versions call it"
+        msg = f"Expected two equal numbers in {what}" if said else f"Expected {what}"
+        raise ValueError(msg)
+    msgspec.structs.force_setattr(report, "item_count", said.pop())
+    msgspec.structs.force_setattr(report, "seats", UNSET)
 
 
 class FrontReport(Struct, frozen=True, forbid_unknown_fields=True):

@@ -67,7 +67,8 @@ def _check(settings: HandlerSettings) -> int:
 
 
 def _serve(settings: HandlerSettings) -> int:
-    service, model_thread = Service(settings.key, settings.answer_max_bytes), ModelThread()
+    service = Service(settings.key, settings.answer_max_bytes, settings.body_max_bytes)
+    model_thread = ModelThread()
     limits = Limits(body_bytes=settings.body_max_bytes + wire.OVERHEAD_BYTES)
     server = Server(address.parse(settings.listen), service, limits)
     lifecycle = Lifecycle(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from watchdog_plugin import answers, logs
+from watchdog_plugin.content_coding import TooMuchTogetherError
 from watchdog_plugin.function import BatchFailed
 from watchdog_plugin.item import ItemError
 
@@ -74,7 +75,7 @@ class BatchFunction:
                 index = _index_of(error, left)
                 work.results[index] = error
                 del left[index]
-            except BatchFailed as error:
+            except (BatchFailed, TooMuchTogetherError) as error:
                 logs.say_failure("a batch", error, trace=False)
                 raise
             except Exception as error:

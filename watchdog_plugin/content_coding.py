@@ -1,12 +1,15 @@
-"""Undoes the ``Content-Encoding`` of a request's body: gzip and deflate, within a limit."""
+"""Undoes the ``Content-Encoding`` of requests' bodies: gzip and deflate, within a limit."""
 
 from __future__ import annotations
 
 import zlib
 
-__all__ = ["LARGEST_BYTES", "NotDecodedError", "decoded"]
+from carpool.errors import CarpoolError
+
+__all__ = ["LARGEST_BYTES", "DecodedBytes", "NotDecodedError", "TooMuchTogetherError", "decoded"]
 
 LARGEST_BYTES = 64 * 1024 * 1024
+_TOO_LARGE = 413
 _GZIP, _ZLIB = 31, 15  # as zlib numbers the containers
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
 
@@ -17,6 +20,40 @@ class NotDecodedError(Exception):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class TooMuchTogetherError(CarpoolError):
+    """The bodies of a batch are too large once they are decoded; each alone may not be."""
+
+    status = 413
+
+
+class DecodedBytes:
+    """How many bytes the bodies of one POST may have together once they are decoded."""
+
+    def __init__(self, limit: int = LARGEST_BYTES) -> None:
+        self._limit = self._left = limit
+
+    def decoded(self, body: memoryview, coding: str) -> memoryview:
+        """A body before it was encoded, as `decoded` does.
+
+        Raises:
+            NotDecodedError: it cannot be decoded, or is too large by itself.
+            TooMuchTogetherError: it is too large together with those that were decoded before.
+        """
+        try:
+            plain = decoded(body, coding, self._left)
+        except NotDecodedError as error:
+            if error.status == _TOO_LARGE and self._left < self._limit:
+                msg = (
+                    f"the bodies of a batch have more than {self._limit} bytes when they are "
+                    "decoded; handler_body_max_mib raises the limit"
+                )
+                raise TooMuchTogetherError(msg) from error
+            raise
+        if plain is not body:
+            self._left -= len(plain)
+        return plain
 
 
 def decoded(body: memoryview, coding: str, limit: int = LARGEST_BYTES) -> memoryview:
@@ -40,8 +77,11 @@ def decoded(body: memoryview, coding: str, limit: int = LARGEST_BYTES) -> memory
         msg = f"the body is not {coding}, as Content-Encoding says: {error}"
         raise NotDecodedError(msg, 400) from error
     if len(plain) > limit:
-        msg = f"the body is larger than {limit} bytes when it is decoded"
-        raise NotDecodedError(msg, 413)
+        msg = (
+            f"the body is larger than {limit} bytes when it is decoded; "
+            "handler_body_max_mib raises the limit"
+        )
+        raise NotDecodedError(msg, _TOO_LARGE)
     if not engine.eof or engine.unused_data:  # parts back to back would take a copy each
         what = "more than one part of" if engine.eof else "only the beginning of"
         msg = f"the body has {what} what Content-Encoding says, {coding}: expected one whole part"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from carpool.caching import SmallCache
 from carpool.wire import parse_head
 from watchdog_plugin import content_coding
+from watchdog_plugin.content_coding import DecodedBytes
 from watchdog_plugin.protocols import json_codec
 
 __all__ = ["Headers", "Item", "ItemError", "Line", "Reply", "read_head"]
@@ -76,9 +77,16 @@ class Item:
             where it has none.
     """
 
-    __slots__ = ("_body", "_coded", "head", "remaining_s")
+    __slots__ = ("_body", "_coded", "_decoded_bytes", "head", "remaining_s")
 
-    def __init__(self, body: memoryview, head: bytes, remaining_s: float) -> None:
+    def __init__(
+        self,
+        body: memoryview,
+        head: bytes,
+        remaining_s: float,
+        decoded_bytes: DecodedBytes | None = None,
+    ) -> None:
+        self._decoded_bytes = decoded_bytes
         self._body = body
         self._coded = _CODED in head
         self.head = head
@@ -92,11 +100,13 @@ class Item:
 
         Raises:
             ItemError: it cannot be decoded. As for `json`, it may be left uncaught.
+            TooMuchTogetherError: not with the others of its batch, which is then divided.
         """
         if self._coded:
             coding = self.headers["content-encoding"]
             try:
-                self._body = content_coding.decoded(self._body, coding)
+                limit = self._decoded_bytes or DecodedBytes()
+                self._body = limit.decoded(self._body, coding)
             except content_coding.NotDecodedError as error:
                 raise ItemError(str(error), error.status, item=self) from error
             self._coded = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from carpool import errors, wire
 from watchdog_plugin import answers, logs
+from watchdog_plugin.content_coding import LARGEST_BYTES, DecodedBytes, TooMuchTogetherError
 from watchdog_plugin.function import BatchFailed
 from watchdog_plugin.item import Item
 from watchdog_plugin.server import Response
@@ -32,9 +33,16 @@ class Service:
     Args:
         key: What a request that is no probe must present; empty: nothing.
         answer_max_bytes: Of all bodies in the answer to one batch; each item keeps to it by itself.
+        decoded_max_bytes: Of all bodies of one POST that have a ``Content-Encoding``.
     """
 
-    def __init__(self, key: str = "", answer_max_bytes: int = answers.LARGEST_BYTES) -> None:
+    def __init__(
+        self,
+        key: str = "",
+        answer_max_bytes: int = answers.LARGEST_BYTES,
+        decoded_max_bytes: int = LARGEST_BYTES,
+    ) -> None:
+        self._decoded_max_bytes = decoded_max_bytes
         self._key = key
         self._answer_max_bytes = answer_max_bytes
         self._engine: BatchRunner | None = None
@@ -60,13 +68,14 @@ class Service:
         return self._answer(engine, request)
 
     def _answer(self, engine: BatchRunner, request: Request) -> Response:
+        decoded_bytes = DecodedBytes(self._decoded_max_bytes)
         try:
             if request.headers.get("content-type") == wire.CONTENT_TYPE:
-                return _batch(engine, request, self._answer_max_bytes)
-            return _single(engine, request)
+                return _batch(engine, request, self._answer_max_bytes, decoded_bytes)
+            return _single(engine, request, decoded_bytes)
         except wire.WireError as error:
             return Response(400, errors.body(error))
-        except BatchFailed as error:
+        except (BatchFailed, TooMuchTogetherError) as error:
             return Response(error.status, errors.body(error))
         except Exception as error:  # noqa: BLE001  a request's fault must not end its connection
             logs.say_failure("the handler", error)
@@ -77,9 +86,12 @@ class Service:
         return hmac.compare_digest(presented, self._key.encode())
 
 
-def _batch(engine: BatchRunner, request: Request, answer_max_bytes: int) -> Response:
+def _batch(
+    engine: BatchRunner, request: Request, answer_max_bytes: int, decoded_bytes: DecodedBytes
+) -> Response:
     ids, remaining_s, heads, bodies = wire.decode_request(request.body)
-    items = [Item(b, h, r) for b, h, r in zip(bodies, heads, remaining_s, strict=True)]
+    parts = zip(bodies, heads, remaining_s, strict=True)
+    items = [Item(body, head, left_s, decoded_bytes) for body, head, left_s in parts]
     made, exec_s, headers = engine.answer(items)
     columns = zip(*made, strict=True) if made else ((), (), ())
     statuses, answer_heads, answer_bodies = columns
@@ -91,9 +103,10 @@ def _batch(engine: BatchRunner, request: Request, answer_max_bytes: int) -> Resp
     return Response(200, body, wire.CONTENT_TYPE, [(EXEC_HEADER, f"{exec_s:.6f}"), *headers])
 
 
-def _single(engine: BatchRunner, request: Request) -> Response:
+def _single(engine: BatchRunner, request: Request, decoded_bytes: DecodedBytes) -> Response:
     head = wire.build_head(f"{request.method} {request.target}", request.headers.items())
-    made, exec_s, others = engine.answer([Item(memoryview(request.body), head, math.inf)])
+    item = Item(memoryview(request.body), head, math.inf, decoded_bytes)
+    made, exec_s, others = engine.answer([item])
     status, answer_head, body = made[0]
     pairs = dict(wire.parse_head(answer_head).headers)
     content_type = pairs.pop("content-type", "application/octet-stream")

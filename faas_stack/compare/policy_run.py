@@ -22,6 +22,7 @@ from faas_stack.compare.outcomes import CompareOutcomes
 from faas_stack.interrupts import say
 from faas_stack.load.arrivals import arrivals, constant
 from faas_stack.load.engine import Engine, Target
+from faas_stack.stack.refusals import Looks, Refused
 from faas_stack.stack.stack_process import StackFailed, stack_process
 from scaler.planning import cost
 from sidecar.options import SCALER_SECRET
@@ -122,6 +123,7 @@ class _Run:
         self._scenario = scenario
         self._requests = requests
         self._address = str(found["url"]).removeprefix("http://")
+        self._looks = Looks()
         self._observer = Observer(found["url"], found["scaler"], token)
 
     async def outcome(self, policy: str) -> ScenarioResult:
@@ -159,7 +161,7 @@ class _Run:
         while time.perf_counter() - steady_s < _STEADY_S:
             await self._load_for(_STRETCH_S)
             now_s = time.perf_counter()
-            wrong = [await self._unsteady(function.name) for function in self._scenario.functions]
+            wrong = await self._unsteady()
             if any(wrong):
                 steady_s = now_s
             if now_s - began_s > _PATIENCE_S:
@@ -167,22 +169,22 @@ class _Run:
                 message = f"not steady after {_PATIENCE_S:g} s: {told}"
                 raise StackFailed(message)
 
-    async def _unsteady(self, name: str) -> str:
-        """Why a function is not ready for its trace yet; empty: it is.
+    async def _unsteady(self) -> list[str]:
+        """Why each function is not ready for its trace yet; empty: it is.
 
         Raises:
-            StackFailed: it will not be, however long one waits.
+            StackFailed: one will not be, however long one waits.
         """
-        said = await self._observer.function(name)
-        if said.get("refused"):
-            message = f"{name} cannot have its instances: {' '.join(said['refused'])}"
-            raise StackFailed(message)
-        if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
-            return f"{name} has no plan of a policy"
-        if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
-            notes = "".join(f"; {note}" for note in said["notes"])
-            return f"{name} has {said['ready']} of {said['planned']} instances{notes}"
-        return ""
+        said = {
+            each.name: await self._observer.function(each.name) for each in self._scenario.functions
+        }
+        try:
+            self._looks.take(
+                {name: " ".join(one["refused"]) for name, one in said.items() if one.get("refused")}
+            )
+        except Refused as error:
+            raise StackFailed(str(error)) from error
+        return [_not_ready(name, one) for name, one in said.items()]
 
     async def _load_for(self, duration_s: float) -> None:
         """An even load as at the trace's beginning; answers that are errors end the run."""
@@ -240,6 +242,18 @@ class _Run:
         request = self._requests.get(function.name, Request())
         whole = request.to_bytes(self._address, function.name, app.name)
         return Engine(Target(host, int(port), [whole], _CONNECTIONS, _TIMEOUT_S), times, ledger)
+
+
+def _not_ready(name: str, said: Mapping[str, Any]) -> str:
+    """Why a function of which the scaler says this is not ready yet; empty: it is."""
+    if said.get("refused"):
+        return f"{name} cannot have its instances: {' '.join(said['refused'])}"
+    if (said.get("plan") or {}).get("policy", "first") in ("first", "found"):
+        return f"{name} has no plan of a policy"
+    if said["ready"] < said["planned"] or said["loading"] or not said["fronts"]:
+        notes = "".join(f"; {note}" for note in said["notes"])
+        return f"{name} has {said['ready']} of {said['planned']} instances{notes}"
+    return ""
 
 
 def _settle(record: FunctionRecord, ledgers: Sequence[CompareOutcomes]) -> None:

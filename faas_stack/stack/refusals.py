@@ -14,16 +14,35 @@ from scaler.web.documents import FUNCTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Refused", "until_refused"]
+__all__ = ["LOOKS", "Looks", "Refused", "until_refused"]
 
 _PERIOD_S = 1.0
 _TIMEOUT_S = 5.0
-_LOOKS = 3  # in a row; a first plan may ask for more than the next
+LOOKS = 3  # in a row; a first plan may ask for more than the next
 _OK = 200
 
 
 class Refused(CarpoolError):
     """A function cannot have the instances that are planned for it."""
+
+
+class Looks:
+    """Tells what is refused for good from what a first plan asked for too much."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def take(self, refused: Mapping[str, str]) -> None:
+        """Note what is refused now: the reason, by function.
+
+        Raises:
+            Refused: a function was at this look and those before it.
+        """
+        self._counts = Counter({name: self._counts[name] + 1 for name in refused})
+        for name, count in self._counts.items():
+            if count >= LOOKS:
+                message = f"{name} cannot have its instances: {refused[name]}"
+                raise Refused(message)
 
 
 async def until_refused(url: str, token: str) -> NoReturn:
@@ -37,15 +56,10 @@ async def until_refused(url: str, token: str) -> NoReturn:
         Refused: something was, time and again.
     """
     pool = Pool(url.removeprefix("http://"), max_connections=1)
-    looks: Counter[str] = Counter()
+    looks = Looks()
     try:
         while True:
-            refused = await _refused(pool, token)
-            looks = Counter({name: looks[name] + 1 for name in refused})
-            for name, count in looks.items():
-                if count >= _LOOKS:
-                    message = f"{name} cannot have its instances: {refused[name]}"
-                    raise Refused(message)
+            looks.take(await _refused(pool, token))
             await asyncio.sleep(_PERIOD_S)
     finally:
         pool.close()

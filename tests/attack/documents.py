@@ -127,7 +127,7 @@ _REPORT = FrontReport(
     starving=True,
     apps=(AppReport("web", 5, {12: 4}),),
     classes=(ClassReport("b4-c1", 2, 5, 0.25, 0.01, 0.002),),
-    instances=(InstanceReport("10.0.0.1:8080", "b4-c1", up=True, in_flight=1, idle_s=0.0),),
+    instances=(InstanceReport("a:80", "b4-c1", up=True, in_flight=1, idle_s=0.0, item_count=0),),
     idle={3: 1},
     fates={"done": 5},
     latency={40: 4, 51: 1},

@@ -36,7 +36,7 @@ REPORT = FrontReport(
     starving=True,
     apps=(AppReport("web", 5, {12: 4}),),
     classes=(ClassReport("b4-c1", 2, 5, 0.25, 0.01, 0.002),),
-    instances=(InstanceReport("10.0.0.1:8080", "b4-c1", up=True, in_flight=1, idle_s=0.0),),
+    instances=(InstanceReport("a:80", "b4-c1", up=True, in_flight=1, idle_s=0.0, item_count=0),),
     idle={3: 1},
     fates={"done": 5},
     latency={40: 4, 51: 1},
@@ -106,6 +106,22 @@ def test_a_front_of_before_items_were_called_so_is_read() -> None:
         each["seats"] = each.pop("item_count")
     assert expected == read_message(json.dumps(data).encode())
     assert b"seats" not in expected.to_json()
+
+
+@pytest.mark.parametrize("part", ["classes", "instances"])
+def test_items_are_counted_once(part: str) -> None:
+    """Under neither name, or both with other numbers, a report is refused; alike it is not."""
+    data = json.loads(REPORT.to_json())
+    expected = read_message(json.dumps(data).encode())
+    one = data[part][0]
+    one["seats"] = one["item_count"]
+    assert expected == read_message(json.dumps(data).encode())
+    one["seats"] += 1
+    with pytest.raises(ConfigError, match=rf"{part}\[0\].*: expected two equal numbers"):
+        read_message(json.dumps(data).encode())
+    del one["seats"], one["item_count"]
+    with pytest.raises(ConfigError, match=rf"{part}\[0\].*: expected item_count, or seats"):
+        read_message(json.dumps(data).encode())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,30 @@ def test_answers_too_large_together_fail_the_batch_as_a_whole() -> None:
     status, body, _ = served(lambda items: [b"small", bytes(2 * len(half))][: len(items)], message)
     assert 200 == status
     assert (200, 500) == wire.decode_answer(body).statuses
+
+
+def test_bodies_too_large_together_once_decoded_fail_the_batch_as_a_whole() -> None:
+    """The sidecar then asks again in halves; one too large by itself gets its own 413."""
+
+    def asked(*sizes: int) -> tuple[int, bytes]:
+        count = len(sizes)
+        heads = [wire.build_head("POST /", [("content-encoding", "gzip")])] * count
+        bodies = [gzip.compress(bytes(size)) for size in sizes]
+        ids = list(range(count))
+        message = wire.encode_request(ids, [1.0] * count, heads, bodies)
+        service = Service(decoded_max_bytes=1000)
+        lengths = BatchFunction(lambda items: [len(item.body) for item in items])
+        service.open(BatchRunner(lengths, SameThread()))
+        headers = {"content-type": wire.CONTENT_TYPE}
+        response = service(Request("POST", "/", headers, message, keep_alive=True))
+        return response.status, bytes(response.body)
+
+    status, body = asked(600, 600)
+    assert (413, True) == (status, b"handler_body_max_mib" in body)
+    status, body = asked(400, 600)
+    assert (200, (200, 200)) == (status, wire.decode_answer(body).statuses)
+    status, body = asked(1001)
+    assert (200, (413,)) == (status, wire.decode_answer(body).statuses)
 
 
 def test_results_become_the_golden_answers() -> None:

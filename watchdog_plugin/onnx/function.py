@@ -16,6 +16,7 @@ from carpool.caching import SmallCache
 from carpool.errors import BadRequest, CarpoolError
 from watchdog_plugin import answers, logs
 from watchdog_plugin.answers import Answer
+from watchdog_plugin.content_coding import TooMuchTogetherError
 from watchdog_plugin.item import ItemError, Reply, read_head
 from watchdog_plugin.onnx.padding import PaddingWaste
 from watchdog_plugin.protocols import oip, oip_binary
@@ -138,6 +139,8 @@ class OnnxFunction:
         for place, item in enumerate(items):
             try:
                 opened = self._way(item.head)(item)
+            except TooMuchTogetherError:
+                raise  # it is the batch's: the sidecar divides it
             except Exception as error:  # noqa: BLE001  whatever it is, it is this item's alone
                 opened = _unread(error)
             if isinstance(opened, Answer):
@@ -277,7 +280,7 @@ def _guarded(name: str, hook: Callable[[Any], _T] | None) -> Callable[[Any], _T]
     def call(value: Any) -> _T:  # noqa: ANN401  what a hook takes is the hook's own
         try:
             return hook(value)
-        except ItemError:
+        except (ItemError, TooMuchTogetherError):
             raise
         except Exception as error:
             logs.say_failure(name, error)

@@ -151,7 +151,7 @@ def test_an_instance_counts_while_it_or_a_front_says_so() -> None:
     reports.announced(said("b", "loading", "j" * 8), 0.0)
     assert {"small": ("a",)} == reports.ready(1.0)
     assert {} == reports.ready(20.0)
-    seen = InstanceReport("a", "small", up=True, in_flight=0, idle_s=3.0)
+    seen = InstanceReport("a", "small", up=True, in_flight=0, idle_s=3.0, item_count=0)
     reports.reported(report(instances=(seen,)), 20.0)
     assert {"small": ("a",)} == reports.ready(21.0)
     reports.announced(said("a", "leaving"), 21.5)
@@ -170,7 +170,7 @@ def test_idle_times_are_those_of_the_busiest_front() -> None:
     """An instance, or the function, is idle only if it is so for every front."""
     reports = SidecarReports(Rates())
     reports.announced(said("a"), 0.0)
-    idle = InstanceReport("a", "small", up=True, in_flight=0, idle_s=60.0)
+    idle = InstanceReport("a", "small", up=True, in_flight=0, idle_s=60.0, item_count=0)
     reports.reported(report("a" * 8, instances=(idle,), idle_s=60.0), 100.0)
     assert ClassInstances((60.0,), 0) == reports.present(100.0, {})["small"]
     assert 61.0 == reports.idle_s(101.0)

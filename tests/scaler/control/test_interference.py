@@ -22,7 +22,9 @@ OFFERS = (
 def report(**seen: tuple[int, int, float]) -> FrontReport:
     """A front that has got these batches, item_count and seconds of each instance."""
     instances = tuple(
-        InstanceReport(address, "small-b8", up=True, in_flight=0, idle_s=0.0, batches=b)
+        InstanceReport(
+            address, "small-b8", up=True, in_flight=0, idle_s=0.0, batches=b, item_count=0
+        )
         if not b
         else InstanceReport(address, "small-b8", True, 0, 0.0, b, item_count, exec_s)  # noqa: FBT003
         for address, (b, item_count, exec_s) in seen.items()
