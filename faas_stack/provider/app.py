@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +87,7 @@ class Provider:
         self._logs.close()
         for server in self._servers:
             server.close()
-        for server in self._servers:
-            await server.drain(self._options.grace_s)
+        await asyncio.gather(*(server.drain(self._options.grace_s) for server in self._servers))
         await self.orchestrator.close()
         for server in self._servers:
             await server.stop()

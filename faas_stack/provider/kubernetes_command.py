@@ -26,8 +26,9 @@ from faas_stack.provider.kubernetes.api_server import ApiServer
 from faas_stack.provider.kubernetes.options import ClusterScaler, KubernetesOptions
 from faas_stack.provider.kubernetes.orchestrator import KubernetesOrchestrator
 
-__all__ = ["main"]
+__all__ = ["DRAIN_S", "main"]
 
+DRAIN_S = 110.0  # longer than a call may take by default; a pod of the chart has 120
 _POLICIES = ("Always", "IfNotPresent", "Never")
 
 
@@ -105,7 +106,7 @@ async def _serve(args: argparse.Namespace, options: KubernetesOptions) -> int:
     api = ApiServer.connect(args.kubeconfig, args.context)
     provider = Provider(
         KubernetesOrchestrator(api, options),
-        Options(listen=listen, calls=args.calls, auth=granted.auth, hosts=granted.hosts),
+        Options(listen, args.calls, granted.auth, granted.hosts, DRAIN_S),
     )
     return await serve_until_interrupted(_run(args, provider, granted), provider.drain, api.close)
 

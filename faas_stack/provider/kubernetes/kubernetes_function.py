@@ -122,7 +122,8 @@ class KubernetesFunction(Function):
         """A ready pod, waiting for one if there is none.
 
         Raises:
-            Overloaded: none became ready in time, or none is going to.
+            Overloaded: none became ready in time, or none is going to; anyone may call, so status
+                and logs have the reason.
             NotFound: the function was removed meanwhile.
         """
         replica = self._choose() or await self._wait(patience_s)
@@ -147,7 +148,7 @@ class KubernetesFunction(Function):
                     await self._next_change()
         except TimeoutError:
             message = f"function {name!r} has no ready replica after {patience_s:g} s"
-            raise Overloaded(self._with_reason(message), 1.0) from None
+            raise Overloaded(message, 1.0) from None
 
     async def _next_change(self) -> None:
         self._held += 1
@@ -165,13 +166,10 @@ class KubernetesFunction(Function):
         live = [pod for pod in self.pods if not pod.leaving]
         if live and all(pod.failing for pod in live):
             message = f"function {name!r} keeps failing to start; its logs say more"
-            raise Overloaded(self._with_reason(message))
+            raise Overloaded(message)
         if self._held >= _MAX_HELD:
             message = f"too many requests wait for function {name!r}"
             raise Overloaded(message, 1.0)
-
-    def _with_reason(self, message: str) -> str:
-        return f"{message}: {self.reason}" if self.reason else message
 
     def _changed(self) -> None:
         """Tell those who wait, for whatever reason."""

@@ -7,13 +7,14 @@ is answered when it was stored; Kubernetes brings it about. So providers may com
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets as randomness
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from carpool.backoff import Backoff
-from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
+from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound, Overloaded
 from carpool.validation.problems import Problems, nearest
 from faas_stack.provider.function import initial_replicas
 from faas_stack.provider.kubernetes.api_errors import AlreadyExists, Overtaken
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from faas_stack.provider.replica import Replica
 
 __all__ = ["KubernetesOrchestrator"]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -186,7 +189,7 @@ class KubernetesOrchestrator:
             NotFound: the function was removed meanwhile.
         """
         if _at_zero(function):
-            await self._start(function)
+            await self._start_for_call(function)
         return await function.acquire(self._options.patience_s)
 
     def lines(self, function: KubernetesFunction, query: LogQuery) -> AsyncIterator[list[LogLine]]:
@@ -267,6 +270,20 @@ class KubernetesOrchestrator:
         change = {"metadata": {"annotations": {DELETION_COST: cost or None}}}
         async with at_once:
             await self._api.merge(path, change)
+
+    async def _start_for_call(self, function: KubernetesFunction) -> None:
+        """Start a function; anyone may call, so what the API server says is for the provider's log.
+
+        Raises:
+            Overloaded: it cannot be started now.
+        """
+        try:
+            await self._start(function)
+        except CarpoolError as error:
+            name = function.deployment.service
+            log.warning("carpool: function %s is not started: %s", name, error)
+            message = f"function {name!r} cannot be started now"
+            raise Overloaded(message, 1.0) from error
 
     async def _start(self, function: KubernetesFunction) -> None:
         """Scale a function from zero, once for all calls that wait for it."""

@@ -1,29 +1,71 @@
-"""What a function's pods print, as the API server passes it on from their kubelets."""
+"""What a function's pods print, as the API server passes it on from their kubelets.
+
+What there is may be more than memory holds: of all pods together the newest lines are kept.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from carpool.backoff import Backoff
 from carpool.errors import CarpoolError
 from faas_stack.provider.kubernetes.api_server import collection
 from faas_stack.provider.kubernetes.namespace import PODS
 from faas_stack.provider.kubernetes.pod_template import CONTAINER
-from faas_stack.provider.logs import LogLine
+from faas_stack.provider.logs import RING_BYTES, RING_LINES, LogLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from faas_stack.provider.kubernetes.api_server import ApiServer
     from faas_stack.provider.kubernetes.kubernetes_function import KubernetesFunction
+    from faas_stack.provider.kubernetes.pod_state import PodState
     from faas_stack.provider.logs import LogQuery
 
-__all__ = ["PodLogs"]
+__all__ = ["NewestLines", "PodLogs"]
 
-_LINES = 10_000  # of one pod, as a provider on one machine keeps of a function
 _LOOK_S = 0.5  # how soon a pod that is new is followed, too
+_LONGEST_WAIT_S, _HEALTHY_S = 10.0, 30.0  # until a pod whose log has ended is asked again
 _SILENCE_S = 60.0  # of a kubelet that is asked for what there is
+_AT_ONCE = 8  # pods that are read at a time
+_WAITING = 256  # lines that a slow client has not taken
+_LINE_BYTES = 64 * 1024
+_POD_BYTES = 16 * 1024 * 1024  # more than the file that a kubelet keeps, by default 10 MiB
+
+
+class NewestLines:
+    """The latest of the lines that are added in any order. Pure.
+
+    Args:
+        lines: how many are kept at most.
+        size_bytes: of their text at most; the last one stays, however long.
+    """
+
+    def __init__(self, lines: int, size_bytes: int) -> None:
+        self._max_lines = lines
+        self._max_bytes = size_bytes
+        self._bytes = 0
+        self._count = 0
+        self._heap: list[tuple[datetime, int, LogLine]] = []
+
+    def add(self, line: LogLine) -> None:
+        """Keep a line, and drop the oldest where there are too many."""
+        self._count += 1  # lines of the same time stay in order
+        self._bytes += len(line.text)
+        heapq.heappush(self._heap, (line.timestamp, self._count, line))
+        while len(self._heap) > self._max_lines or self._is_full():
+            self._bytes -= len(heapq.heappop(self._heap)[2].text)
+
+    def _is_full(self) -> bool:
+        return self._bytes > self._max_bytes and len(self._heap) > 1
+
+    def sorted(self) -> list[LogLine]:
+        """Those that are kept, in order of time."""
+        return [line for _, _, line in sorted(self._heap)]
 
 
 class PodLogs:
@@ -36,23 +78,25 @@ class PodLogs:
         self._api = api
         self._function = function
         self._query = query
+        self._most = min(query.tail, RING_LINES) if query.tail > 0 else RING_LINES
+        self._newest = NewestLines(self._most, RING_BYTES)
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._followed: dict[str, asyncio.Task[None]] = {}
-        self._queue: asyncio.Queue[LogLine] = asyncio.Queue(_LINES)
+        self._queue: asyncio.Queue[LogLine] = asyncio.Queue(_WAITING)
         self._last: dict[str, datetime] = {}
 
-    async def lines(self) -> AsyncIterator[list[LogLine]]:
+    async def lines(self) -> AsyncGenerator[list[LogLine], None]:
         """What there is, in order of time; then what is printed, until the function is removed."""
-        wanted = [p.name for p in self._function.pods if self._query.instance in ("", p.name)]
-        pods = await asyncio.gather(*(self._kept(name) for name in wanted))
-        kept = [*(line for lines in pods for line in lines), *self._reasons()]
-        for line in kept:
-            self._last[line.instance] = max(
-                line.timestamp, self._last.get(line.instance, line.timestamp)
-            )
-        yield self._query.choose(sorted(kept, key=lambda line: line.timestamp))
+        await asyncio.gather(*(self._keep(pod.name) for pod in self._pods()))
+        for line in self._reasons():
+            self._newest.add(line)
+        yield self._query.choose(self._newest.sorted())
         if self._query.follow:
             async for lines in self._coming():
                 yield lines
+
+    def _pods(self) -> list[PodState]:
+        return [pod for pod in self._function.pods if self._query.instance in ("", pod.name)]
 
     def _reasons(self) -> list[LogLine]:
         now = datetime.now(UTC)
@@ -82,43 +126,60 @@ class PodLogs:
                 task.cancel()
 
     def _follow_new(self) -> None:
-        for pod in self._function.pods:
-            task = self._followed.get(pod.name)
-            if pod.address and not pod.leaving and (task is None or task.done()):
-                self._followed[pod.name] = asyncio.get_running_loop().create_task(
-                    self._follow(pod.name)
-                )
+        """Follow the pods that run; the tasks of those that have gone end by themselves."""
+        for name in self._running():
+            task = self._followed.get(name)
+            if task is None or task.done():
+                work = self._follow(name)
+                self._followed[name] = asyncio.get_running_loop().create_task(work)
+
+    def _running(self) -> set[str]:
+        return {pod.name for pod in self._pods() if pod.address and not pod.leaving}
 
     async def _follow(self, pod: str) -> None:
-        """Queue what a pod prints; ends with its container, or when the kubelet breaks off."""
-        params = {"follow": "true"}
-        if last := self._last.get(pod):  # what the kubelet is asked for begins with a whole second
-            params["sinceTime"] = last.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        try:
-            async for line in self._read(pod, params, None):
-                if (last is None or line.timestamp > last) and self._query.has(line):
-                    self._last[pod] = line.timestamp
-                    await self._queue.put(line)
-        except CarpoolError:  # its container has not begun, or ends: looked at again
-            await asyncio.sleep(_LOOK_S)
+        """Queue what a pod prints; its log may end at any time, with its container or without."""
+        now = asyncio.get_running_loop().time
+        backoff = Backoff(_LOOK_S, _LONGEST_WAIT_S, _HEALTHY_S)
+        while pod in self._running():
+            began = now()
+            with suppress(CarpoolError):  # its container has not begun, or ends
+                await self._pass_on(pod)
+            await asyncio.sleep(backoff.after(now() - began))
 
-    async def _kept(self, pod: str) -> list[LogLine]:
-        params = {"tailLines": str(_LINES)}
+    async def _pass_on(self, pod: str) -> None:
+        params = {"follow": "true"}
+        last = self._last.get(pod)
+        if last:  # what the kubelet is asked for begins with a whole second
+            params["sinceTime"] = _seconds(last)
+        async for line in self._read(pod, params, None):
+            if last is None or line.timestamp > last:
+                await self._queue.put(line)
+
+    async def _keep(self, pod: str) -> None:
+        params = {"tailLines": str(self._most), "limitBytes": str(_POD_BYTES)}
         if since := self._query.since:
-            params["sinceTime"] = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        try:
-            return [line async for line in self._read(pod, params, _SILENCE_S)]
-        except CarpoolError:  # there are no lines of a container that was never started
-            return []
+            params["sinceTime"] = _seconds(since)
+        with suppress(CarpoolError):  # there are no lines of a container that was never started
+            async with self._at_once:
+                async for line in self._read(pod, params, _SILENCE_S):
+                    self._newest.add(line)
 
     async def _read(
         self, pod: str, params: dict[str, str], silence_s: float | None
     ) -> AsyncIterator[LogLine]:
+        """The lines that are asked for."""
         path = collection(PODS, self._function.deployment.namespace, pod) + "/log"
         asked = {"container": CONTAINER, "timestamps": "true", **params}
-        async for line in self._api.lines(path, asked, silence_s):
-            time, _, text = line.decode("utf-8", "replace").partition(" ")
-            yield LogLine(pod, _time(time), text.removesuffix("\r"))
+        async for raw in self._api.lines(path, asked, silence_s, _LINE_BYTES):
+            time, _, text = raw.decode("utf-8", "replace").partition(" ")
+            line = LogLine(pod, _time(time), text.removesuffix("\r"))
+            if self._query.has(line):
+                yield line
+                self._last[pod] = max(line.timestamp, self._last.get(pod, line.timestamp))
+
+
+def _seconds(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _time(text: str) -> datetime:

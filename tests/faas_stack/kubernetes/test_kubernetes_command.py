@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from carpool import __main__ as command
-from faas_stack.provider.kubernetes_command import main
+from faas_stack.provider.app import Options
+from faas_stack.provider.call_limit import call_limit_s
+from faas_stack.provider.deployment import Deployment
+from faas_stack.provider.kubernetes_command import DRAIN_S, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,3 +65,9 @@ def test_the_extra_is_named() -> None:
     assert "stack,scaler,kubernetes" == command.extras("faas_stack.stack.up:main", "lightkube")
     with pytest.raises(SystemExit):
         main(["--help"])
+
+
+def test_the_provider_ends_when_its_calls_have() -> None:
+    """It waits longer than a call takes by default, and ends before its pod is killed."""
+    function = Deployment.from_json(b'{"service": "fn", "image": "img"}')
+    assert Options().grace_s < call_limit_s(function) < DRAIN_S < 120

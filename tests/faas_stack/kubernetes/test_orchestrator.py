@@ -109,6 +109,21 @@ def test_a_start_from_zero_of_an_old_view(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_a_start_that_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Anyone may call: what the API server says of it is in the log alone."""
+
+    async def scene(cluster: ScriptedCluster, orchestrator: KubernetesOrchestrator) -> None:
+        function = orchestrator.find("fn", "openfaas-fn")
+        await orchestrator.scale("fn", "openfaas-fn", 0)
+        said = "user system:serviceaccount:x may not patch"
+        cluster.first["PATCH", SCALE] = [lambda each: refuse(each, 403, "Forbidden", said)]
+        with pytest.raises(Overloaded, match=r"function 'fn' cannot be started now$"):
+            await orchestrator.acquire(function)
+        assert said in caplog.text
+
+    play(tmp_path, scene)
+
+
 def test_an_older_reading_than_the_watchs(tmp_path: Path) -> None:
     """The answer to a change comes after the watch has told of the next: that one is right."""
 
