@@ -3,8 +3,9 @@
 So many functions in turn run one of six models that are measured on cores and shares of GPUs. Each
 has two applications, objectives and rates of its own, so that no two functions are alike. All that
 runs is placed on two thousand servers. The first round knows nothing and nothing runs. Then come
-steady ones: each finds the plans of the round before carried out, and rates that differ from those
-by up to two percent, as measured rates do.
+steady ones: each finds the plans of the round before carried out. Rates are as in use: those of a
+load that drifts by up to a percent from round to round, counted over ten seconds of Poisson
+arrivals.
 
 It imports nothing of the benchmarks, so that `planning` can run it on another tree.
 """
@@ -16,8 +17,11 @@ import json
 import random
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from carpool import plugins
 from carpool.latency import Resources
@@ -42,7 +46,8 @@ _SLOS_S = {
 }
 _INSTANCES = 4  # about so many a function
 _SERVERS = 2000
-_JITTER = 0.02
+_DRIFT = 0.01  # of a load from one round to the next
+_WINDOW_S = 10.0  # in which requests are counted
 _ROUND_S = 0.5
 
 
@@ -50,11 +55,12 @@ def main(policy: str, count: int, rounds: int) -> None:
     """Print the CPU seconds of each round as JSON, the first one's first."""
     policy_class = plugins.resolve("scale", policy)
     guard = Guard(policy_class(policy_class.Params()))
-    draw = random.Random(1)
+    draw = np.random.default_rng(1)
     loads = _loads(count)
     plans: dict[str, Plan] = {}
     seconds = []
     for number in range(rounds + 1):
+        loads = [_drifted(load, draw) for load in loads]
         shown = tuple(_now(load, plans.get(load.name), draw) for load in loads)
         cluster = _cluster(plans)
         snapshot = Snapshot(number * _ROUND_S, shown, cluster, Prices(), beginning=not number)
@@ -82,10 +88,16 @@ def _loads(count: int) -> list[FunctionLoad]:
     return loads
 
 
-def _now(load: FunctionLoad, plan: Plan | None, draw: random.Random) -> FunctionLoad:
-    """The function with the rates of this round, and all of its plan carried out."""
+def _drifted(load: FunctionLoad, draw: np.random.Generator) -> FunctionLoad:
+    """The function a round later: all of its applications are called a little more or less."""
+    factor = float(draw.uniform(1 - _DRIFT, 1 + _DRIFT))
+    return replace(load, apps=tuple(replace(a, rate_rps=a.rate_rps * factor) for a in load.apps))
+
+
+def _now(load: FunctionLoad, plan: Plan | None, draw: np.random.Generator) -> FunctionLoad:
+    """The function with the rates that are counted now, and all of its plan carried out."""
     apps = tuple(
-        Application(app.name, app.slo_s, app.rate_rps * draw.uniform(1 - _JITTER, 1 + _JITTER))
+        replace(app, rate_rps=int(draw.poisson(app.rate_rps * _WINDOW_S)) / _WINDOW_S)
         for app in load.apps
     )
     ready = {each.name: Instances(each.replicas) for each in plan.classes} if plan else {}

@@ -1,12 +1,18 @@
-"""Graphs as JSON and back, and as a profile database keeps those of files that it has seen."""
+"""Graphs as JSON and back, and as a profile database keeps those of files that it has seen.
+
+A graph is what the runtime makes of a file on this processor. It does not depend on weights in
+files of their own, which are not read for it.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from carpool import __version__
 from carpool.predictor.graph import Graph, Operator
 from carpool.predictor.profile_file import has_table, opened
+from carpool.processor import processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["from_json", "known_graph", "to_json", "write_graph"]
 
 _FORM = 1
+_READER = 1  # raise it where files of before are read as other graphs
 
 
 def known_graph(database: Path, path: Path, sizes: Mapping[str, int], runtime: str) -> Graph | None:
@@ -82,7 +89,8 @@ def _forms(
 
 
 def _key(path: Path, sizes: Mapping[str, int], runtime: str) -> tuple[str, str, str]:
-    return str(path.absolute()), json.dumps(dict(sorted(sizes.items()))), runtime
+    reader = f"{runtime}, {processor()}, reader {_READER} of carpool {__version__}"
+    return str(path.absolute()), json.dumps(dict(sorted(sizes.items()))), reader
 
 
 def _state(path: Path) -> str:

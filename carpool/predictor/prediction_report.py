@@ -141,7 +141,11 @@ def known(model: OperatorLatencyModel) -> str:
     """What can be predicted, for a message about what cannot."""
     untold = model.untold()
     if untold:
-        return f"nobody measured {', '.join(untold)}: --measure does, or carpool profile"
+        verb = "has" if len(untold) == 1 else "have"
+        return (
+            f"{', '.join(untold)} {verb} not been measured; --measure measures what the runtime "
+            "runs alone, carpool profile the whole model"
+        )
     fixed = model.graph.fixed_batch
     if fixed is not None:
         return f"the model takes batches of {fixed} alone; export it with a free first dimension"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from carpool.predictor import graph_json
 from carpool.predictor.composition import Footprint, composed
 from carpool.predictor.fit import Fit, ThreadsAndGpu
 from carpool.predictor.fit_database import read_model, write_fit
@@ -200,9 +201,9 @@ def test_of_two_ways_the_slower_one_is_predicted(database: Path) -> None:
 
 
 def test_a_graph_is_remembered_as_long_as_its_file_is_the_same(
-    tmp_path: Path, database: Path
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By path, sizes of dimensions, runtime, and what changes with the file."""
+    """By path, sizes of dimensions, runtime, processor, version, and what changes with the file."""
     path = tmp_path / "net.onnx"
     path.write_bytes(b"one")
     operator = Operator("a", "Relu", "{}", (("f32", ((0, 1), (7, 0)), False),), (("", (), False),))
@@ -212,5 +213,9 @@ def test_a_graph_is_remembered_as_long_as_its_file_is_the_same(
     assert net == known_graph(database, path, {"a": 1}, "runtime")
     assert None is known_graph(database, path, {"a": 2}, "runtime")
     assert None is known_graph(database, path, {"a": 1}, "another")
+    for name, value in (("processor", lambda: "another"), ("_READER", 2), ("__version__", "9")):
+        with monkeypatch.context() as changed:
+            changed.setattr(graph_json, name, value)
+            assert None is known_graph(database, path, {"a": 1}, "runtime")
     path.write_bytes(b"two, longer")
     assert None is known_graph(database, path, {"a": 1}, "runtime")

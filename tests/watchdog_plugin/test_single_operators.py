@@ -162,7 +162,7 @@ def test_without_measuring_unknown_kinds_are_refused_by_name(
     path = _odd(tmp_path / "odd.onnx")
     argv = [str(path), "--no-measure", "--database", str(default_database())]
     assert 1 == predict_command.main(argv)
-    assert "nobody measured Einsum: --measure does" in capsys.readouterr().err
+    assert "Einsum has not been measured; --measure measures" in capsys.readouterr().err
 
 
 def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
@@ -182,6 +182,25 @@ def test_nothing_is_measured_for_another_machine(tmp_path: Path, capsys: Capture
     assert "that is not another, " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--hardware", "another"], "--hardware = 'another'"),
+        (["--gpu", "20"], "--gpu = '20'"),
+        (["--cpu", "1,4096"], "--cpu = '4096'"),
+    ],
+)
+def test_measuring_for_another_machine_is_refused(
+    tmp_path: Path, options: list[str], named: str
+) -> None:
+    """By the option that it contradicts; without --measure, the same is predicted by laws."""
+    path, database = _plain(tmp_path / "net.onnx"), tmp_path / "p.sqlite"
+    argv = [str(path), "--measure", "--database", str(database), *options]
+    with pytest.raises(ConfigError, match=f"{named}.*with --measure"):
+        predict_command.main(argv)
+    assert not database.exists()
+
+
 def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
     """Both ways are measured, since a run may take either."""
     path, database = _branching(tmp_path / "if.onnx"), str(tmp_path / "p.sqlite")
@@ -199,7 +218,7 @@ def test_a_branch_is_a_range(tmp_path: Path, capsys: Captured) -> None:
     assert 1 == predict_command.main(
         [str(path), "--database", str(default_database()), "--no-measure"]
     )
-    assert "nobody measured If" in capsys.readouterr().err
+    assert "If has not been measured" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["Scan", "Loop"])

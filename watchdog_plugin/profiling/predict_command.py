@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
 def _request(arguments: argparse.Namespace, target: Origin) -> known_models.Request:
     here = not arguments.gpu and target.hardware == processor()
     threads = {max(1, round(cpu)) for cpu in arguments.cpu}
+    if arguments.measure:
+        _refuse_unmeasurable(arguments, max(threads))
     return known_models.Request(
         arguments.model,
         grid_arguments.sizes(arguments),
@@ -105,6 +108,24 @@ def _request(arguments: argparse.Namespace, target: Origin) -> known_models.Requ
         arguments.budget if here and arguments.measure is not False else 0.0,
         is_asked=bool(arguments.measure),
     )
+
+
+def _refuse_unmeasurable(arguments: argparse.Namespace, threads: int) -> None:
+    """Refuse to be asked for measurements that this machine cannot make.
+
+    Raises:
+        ConfigError: they are for another processor, for a GPU or for more cores than there are.
+    """
+    problems, here = Problems(), processor()
+    cores = len(os.sched_getaffinity(0))
+    hint = "leave out --measure, or measure on the machine that it is for"
+    if arguments.hardware not in ("", here):
+        problems.add("--hardware", arguments.hardware, f"{here} with --measure", hint)
+    if arguments.gpu:
+        problems.add("--gpu", f"{arguments.gpu:g}", "0 with --measure", hint)
+    if threads > cores:
+        problems.add("--cpu", f"{threads}", f"at most {cores} with --measure", hint)
+    problems.raise_if_any()
 
 
 def _missing(

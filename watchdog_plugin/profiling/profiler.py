@@ -244,7 +244,7 @@ def _rounds(
     began_s: float,
     say: Callable[[str], None],
 ) -> None:
-    """Visit every setting round by round; who was visited is left out once the time is over."""
+    """Visit every setting round by round; once the time is over, only those not visited yet."""
     end_s = began_s + grid.budget_s
     order = list(settings)
     patience_s = min(_PATIENCE_S, _PATIENCE_SHARE * grid.budget_s / _LEAST_ROUNDS / len(order))
