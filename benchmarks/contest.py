@@ -91,7 +91,7 @@ class Contest:
         span_s: how long one probe lasts.
         resolution: of the search.
         wait_ms: the waiting time the server is started with.
-        near_rps: about where its highest rate is; 0 if nobody knows.
+        near_rps: about where its highest rate is; 0 if unknown.
         seed: of the next probe's arrivals.
     """
 

@@ -301,7 +301,7 @@ class ClusterView(Protocol):
 
     @property
     def nodes(self) -> Sequence[Any]:
-        """The servers; none: they are not known, and there is always room."""
+        """The servers; none: unknown, and capacity is unlimited."""
 
     def copy(self) -> ClusterView:
         """Another one to try on."""

@@ -6,7 +6,7 @@ memory. (docs/scaler.md has the measurement of both.) Where even that is too muc
 that sidecars are told grows until it is not.
 
 A message is refused, counted, and its reason logged once: without the scaler's token or its
-function's own, too large, of another form, about a function that nobody knows, or one that has been
+function's own, too large, of another form, about an unknown function, or one that has been
 taken already.
 """
 

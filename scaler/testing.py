@@ -33,7 +33,7 @@ class Rounds:
     Args:
         planner: What plans: a guard, with the policy behind it.
         functions: What it plans for; their plans and instances are filled in.
-        nodes: The servers; none: there is always room.
+        nodes: The servers; none: capacity is unlimited.
         prices: What resources cost.
 
     Attributes:

@@ -35,7 +35,7 @@ class Promise:
 
 
 class Capacity:
-    """A cluster that instances of all functions share; None: there is always room.
+    """A cluster that instances of all functions share; None: capacity is unlimited.
 
     Attributes:
         cluster: Instances that there are, on the servers.

@@ -56,7 +56,7 @@ class Problems:
     def unknown(
         self, name: str, known: Iterable[str], value: object = "", *, within: str = ""
     ) -> None:
-        """Note a name nobody knows ``within`` a path, with the nearest one that is known."""
+        """Note an unknown name ``within`` a path, with the nearest one that is known."""
         if self.full:
             return
         names = sorted(known)

@@ -71,7 +71,7 @@ def missing_capacity(case: Case) -> Iterator[Problem]:
             yield Problem(
                 f"functions.{found.function.name}",
                 f"{count} x {_described(size)}",
-                "room on the nodes",
+                "capacity on the nodes",
                 f"{_left(nodes)}; kubectl describe nodes says what takes it",
             )
 

@@ -63,7 +63,7 @@ class ClusterFacts:
         refusals: what was said to the pods that are not admitted, by function.
         nodes: the servers, with what is left of them for these functions.
         missing_rights: of an account, what it may not do.
-        unpinned: nodes that give no pod cores of its own; empty where nobody knows.
+        unpinned: nodes that give no pod cores of its own; empty where unknown.
     """
 
     autoscalers: tuple[Autoscaler, ...] = ()

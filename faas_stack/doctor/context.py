@@ -31,13 +31,13 @@ class Surroundings:
 
     Attributes:
         community: why they are taken to go to OpenFaaS Community Edition; empty if they are not.
-        gateway: what the gateway's environment says; None if nobody knows it.
+        gateway: what the gateway's environment says; None if unknown.
         gateway_name: how findings call that environment.
         upstream_timeout_s: how long the gateway waits for a function.
         alert_managers: where there is one, in words.
-        gpus: of the provider; None if nobody knows.
+        gpus: of the provider; None if unknown.
         machine: what the provider has (``cpus``, ``gpus``, ``memory_mb``); None if it does not say.
-        provider: the provider's name and kind; empty if nobody knows.
+        provider: the provider's name and kind; empty if unknown.
         scaler: where the provider tells functions that their scaler is; empty: it does not.
         deployed: names of functions that are there already; None if nobody has asked.
         complaints: what the scaler that runs for the stack is not content with, by function.

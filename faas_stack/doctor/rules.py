@@ -62,7 +62,7 @@ CASE: Mapping[str, Callable[[Case], Iterator[Problem]]] = {
     "room": capacity.too_little_room,
     "cluster-namespace": cluster.namespace_missing,
     "cluster-pod": cluster.pod_refused,
-    "cluster-room": cluster.missing_capacity,
+    "cluster-capacity": cluster.missing_capacity,
     "cluster-autoscaler": cluster.autoscaled_twice,
     "cluster-rights": cluster.missing_rights,
     "cluster-pinning": cluster.pinning_without_manager,

@@ -1,7 +1,7 @@
 """The JSON documents of the OpenFaaS REST API: what clients send, what they are answered.
 
 Types are exact, because the gateway and faas-cli parse with Go's strict types: integers are never
-floats, map values are strings, times carry an offset. Fields nobody knows are ignored, as every
+floats, map values are strings, times carry an offset. Unknown fields are ignored, as every
 OpenFaaS provider does; values of the wrong type are all reported together. Nothing here knows how
 functions run.
 """

@@ -10,8 +10,8 @@ Policies stay naive; what every one of them should be kept from is kept from the
    (`proposals`). Everything else becomes a plan (`plan_builder`).
 3. Its instances are brought within the function's bounds.
 4. It is followed no faster than is good (`stabilization`).
-5. What has no room on the servers is taken off again, and its rate is unplaced, as is all that the
-   instances cannot take.
+5. What exceeds the servers' capacity is taken off again, and its rate is unplaced, as is all that
+   the instances cannot take.
 6. It says how long idle instances are kept: as the policy wants, and where that names no time, as
    the function's prewarm policy says, whatever became of the rest.
 7. Another plan than the one in force has the version after it, and the term of this scaler.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Guard"]
 
-_OFFSET = 0.1  # by which execution times are raised while nobody knows how far off they are
+_OFFSET = 0.1  # by which execution times are raised while their errors are unknown
 _ROUNDING = 1e-9
 
 

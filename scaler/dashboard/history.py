@@ -36,7 +36,7 @@ class Reading:
     """A function at one moment; counters are since the start.
 
     Attributes:
-        rate_rps: Requests per second; None if nobody knows.
+        rate_rps: Requests per second; None if unknown.
         queued: Requests waiting.
         instances: By class.
         sizes: What an instance of a class occupies.

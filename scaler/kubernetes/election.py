@@ -61,7 +61,7 @@ class Election:
 
     @property
     def leader(self) -> str:
-        """Where another scaler answers that leads; empty: nobody knows of one."""
+        """Where another scaler answers that leads; empty: none is known."""
         found = self._candidate.found
         return found.address if found and found.holder != self._identity else ""
 

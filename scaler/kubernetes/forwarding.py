@@ -34,7 +34,7 @@ class Forwarding:
     """Passes requests on, with their headers: the leader asks who calls.
 
     Args:
-        leader: Where it is now, ``HOST:PORT``; empty: nobody knows.
+        leader: Where it is now, ``HOST:PORT``; empty: unknown.
         syncs_alone: Pass on what sidecars send, and nothing else.
     """
 

@@ -62,7 +62,7 @@ class Record:
     version: str = ""
 
 
-_NOBODYS = Record("", "", 0, 0, 0.0, transitions=-1)
+_NONE_YET = Record("", "", 0, 0, 0.0, transitions=-1)
 
 
 class Candidate:
@@ -104,7 +104,7 @@ class Candidate:
         if self._is_ending:
             return None
         if found is None:
-            return self._taken(_NOBODYS, wall_ms)
+            return self._taken(_NONE_YET, wall_ms)
         if found.holder == self._identity:  # after a lapse with a later term
             leads = now_s < self._until_s
             return replace(found, renewed_ms=wall_ms) if leads else self._taken(found, wall_ms)

@@ -28,7 +28,7 @@ _REFUSING = ("NoSchedule", "NoExecute")
 _OVER = ("Succeeded", "Failed")
 _BYTES_PER_MB = 1e6
 _LEAST_CPU = 1e-6  # what planning counts in
-# No servers at all would mean that nobody knows them, and that there is always room.
+# No servers at all would mean that they are unknown, and capacity unlimited.
 _NO_SERVER = Node("none", _LEAST_CPU)
 
 

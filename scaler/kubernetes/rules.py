@@ -15,7 +15,7 @@ NAMESPACE_RULES: tuple[dict[str, list[str]], ...] = (
     {**_LEASES, "verbs": ["create"]},  # which cannot be allowed by name
     {**_LEASES, "resourceNames": [LEASE], "verbs": ["get", "update"]},
 )
-# In the cluster; without them the scaler plans as if there were always room.
+# In the cluster; without them the scaler plans as if capacity were unlimited.
 CLUSTER_RULES: tuple[dict[str, list[str]], ...] = (
     {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]},
 )

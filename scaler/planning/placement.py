@@ -309,7 +309,7 @@ def _millionths(amount: float) -> float:
 
 
 class Boundless:
-    """In place of servers that nobody knows: there is always room."""
+    """In place of servers that are unknown: capacity is unlimited."""
 
     nodes: tuple[Node, ...] = ()
 

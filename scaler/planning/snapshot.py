@@ -24,7 +24,7 @@ class Snapshot:
     Attributes:
         now_s: Seconds, on any axis.
         functions: What is to be planned for.
-        cluster: The servers with everything placed on them; None: there is always room.
+        cluster: The servers with everything placed on them; None: capacity is unlimited.
         prices: What resources cost.
         beginning: Nothing runs yet, and what is planned is there at once: there are no steps.
     """

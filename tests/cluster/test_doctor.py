@@ -103,10 +103,10 @@ def test_a_pod_that_is_not_admitted(doctor: Doctor, installed: Installed) -> Non
 def test_more_than_the_nodes_have(doctor: Doctor, installed: Installed) -> None:
     """Five cores on a node of four, and three GPUs on one of two."""
     (finding,) = found(doctor, installed, limits={"cpu": "5"})
-    assert ("cluster-room", "1 x 5 cores, 0 MB") == (finding["check"], finding["value"])
+    assert ("cluster-capacity", "1 x 5 cores, 0 MB") == (finding["check"], finding["value"])
     labels = {"com.carpool.gpu": "100", "com.carpool.scale.min": "3"}
     (finding,) = found(doctor, installed, labels=labels)
-    assert ("cluster-room", "3 x 0 cores, 0 MB, 100 % of a GPU") == (
+    assert ("cluster-capacity", "3 x 0 cores, 0 MB, 100 % of a GPU") == (
         *(finding["check"], finding["value"]),
     )
 

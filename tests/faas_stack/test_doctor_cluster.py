@@ -58,7 +58,7 @@ def findings(folder: Path, facts: ClusterFacts | None, text: str = "") -> list[t
         (
             {"nodes": (NODE,)},
             'labels: {com.carpool.cpu: "3", com.carpool.scale.min: "2"}',
-            "cluster-room",
+            "cluster-capacity",
             "1 nodes have 1 cores and 200 % of GPUs left",
         ),
         (

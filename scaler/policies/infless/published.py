@@ -7,7 +7,7 @@ resources, preferring a server that it fills. An exact fit is the best there is.
 that batch has room, the next smaller one is tried, which the paper leaves open.
 
 For any one size the best server is the one with the least left, which is what `Cluster.best_fit`
-answers. Where servers are not known there is always room, and no server to fill.
+answers. Where servers are unknown capacity is unlimited, and no server to fill.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def test_a_function_is_planned_with_what_its_batches_take() -> None:
 
 
 def test_batches_of_unknown_classes_say_nothing() -> None:
-    """What left the plan, or was never in it, has a size that nobody knows any more."""
+    """What left the plan, or was never in it, has an unknown size from then on."""
     found = controller()
     for number in range(20):
         found.reported(report(1.8, number, "gone"), number / 2, number / 2)
