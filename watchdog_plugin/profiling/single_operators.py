@@ -198,9 +198,9 @@ class _Operator:
                 break
             visits.append((setting, self._visit(session, setting)))
         times = [sum(operator.seconds for operator in run) for run in session.operator_times()]
+        if threads == 1:  # waiting for a core is not part of an operator's time
+            times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
         for setting, runs in visits:
-            if threads == 1:  # what it waited for a core is no time of the operator's
-                times = [min(pair) for pair in zip(times, session.cpu_s, strict=True)]
             alone_s = _median_s([times[run] for run in runs])
             yield self._row(setting, max(alone_s / 2, alone_s - self._here.apart_s[threads]))
 
