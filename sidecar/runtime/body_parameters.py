@@ -1,15 +1,23 @@
-"""Reads the parameters of an Open Inference Protocol body; the tensors are passed over."""
+"""Reads the parameters of an Open Inference Protocol body; the tensors are passed over.
+
+A compressed body is decoded for that, but no more than four mebibytes of it, as all other requests
+wait meanwhile. In a larger one no parameters are found, unless binary tensors are what makes it so.
+"""
 
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 import msgspec
 
 from carpool.errors import BadRequest, shown
 
-__all__ = ["read", "timeout_s"]
+__all__ = ["PLAIN_MAX", "plain", "read", "timeout_s"]
+
+PLAIN_MAX = 4 * 1024 * 1024  # bytes of JSON that were compressed
+_WINDOWS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # as zlib numbers the containers
 
 _TIMEOUT = b'"timeout"'
 _US_PER_S = 1e6
@@ -24,11 +32,29 @@ class _Body(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Body)
 
 
+def plain(body: bytes, coding: bytes, json_length: bytes) -> bytes:
+    """A body as it was before it was encoded, as far as its parameters may be in it.
+
+    Args:
+        body: As it was sent; what is not in a known coding stays so.
+        coding: Its ``Content-Encoding``; empty: none.
+        json_length: How many bytes of it are JSON once it is decoded, in digits; empty: all.
+    """
+    window = _WINDOWS.get(coding.strip().lower())
+    if window is None:
+        return body
+    wanted = int(json_length) if json_length.isdigit() else PLAIN_MAX
+    try:
+        return zlib.decompressobj(window).decompress(body, max(1, min(wanted, PLAIN_MAX)))
+    except zlib.error:
+        return body  # the handler will say what is wrong with it
+
+
 def read(body: bytes, json_length: bytes, mark: bytes) -> dict[str, Any]:
     """The parameters of a request; empty where there are none, or ``mark`` is nowhere in the body.
 
     Args:
-        body: As it was sent.
+        body: As it was before it was encoded.
         json_length: How many bytes of it are JSON, in digits; empty: all.
         mark: What is looked for first, as decoding costs more.
     """

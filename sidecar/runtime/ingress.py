@@ -76,6 +76,7 @@ class Template(NamedTuple):
     demand: Demand | None  # that, with what its application requires
     names: tuple[str, str]  # of the model and version in the path
     json_length: bytes
+    coding: bytes  # of the body; empty: none
     app_demand: Demand | None  # what its application requires
 
 
@@ -147,10 +148,10 @@ class Ingress:
                 self._templates[key] = template
         demand, timeout_s = template.demand, template.timeout_s
         if template.names[0]:
-            timeout_s = min(
-                timeout_s, body_parameters.timeout_s(exchange.body, template.json_length)
-            )
-            in_body = variant_headers.in_body(exchange.body, template.json_length)
+            length = template.json_length
+            text = body_parameters.plain(exchange.body, template.coding, length)
+            timeout_s = min(timeout_s, body_parameters.timeout_s(text, length))
+            in_body = variant_headers.in_body(text, length)
             if in_body is not None:
                 both = variant_headers.stricter(template.header_demand, in_body)
                 demand = self._complete(both, template.app, template.objective_s)
@@ -218,6 +219,7 @@ class Ingress:
             demand=self._complete(header_demand, app, objective_s),
             names=variant_headers.names(target),
             json_length=read(b"inference-header-content-length", b""),
+            coding=read(b"content-encoding", b""),
             app_demand=self._complete(Demand(), app, objective_s),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
+import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from carpool.errors import BadRequest
 from carpool.http.exchange import Exchange
 from carpool.settings import FunctionSettings
+from sidecar.runtime import body_parameters
 from sidecar.runtime.ingress import Ingress
 
 if TYPE_CHECKING:
@@ -58,6 +61,31 @@ def test_a_timeout_that_is_no_number_of_microseconds_is_refused(timeout: Any) ->
     ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
     with pytest.raises(BadRequest, match=r"the parameter timeout is .*microseconds"):
         ingress.read(exchange({}, timeout=timeout))
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+@pytest.mark.parametrize("with_tensors", [True, False])
+def test_parameters_are_found_in_a_compressed_body(coding: str, with_tensors: bool) -> None:  # noqa: FBT001
+    """Also before tensors that are bytes, however large those are."""
+    ingress = Ingress(FunctionSettings.from_labels({}, {}), lambda: 0.0)
+    found = exchange({"content-encoding": coding}, timeout=50_000, carpool_accuracy=0.5)
+    if with_tensors:
+        length = b"%d" % len(found.body)
+        found.headers = (*found.headers, (b"inference-header-content-length", length))
+        found.body += bytes(body_parameters.PLAIN_MAX)
+    found.body = (gzip if coding == "gzip" else zlib).compress(found.body)
+    request = ingress.read(found)
+    assert pytest.approx(0.05) == request.due
+    assert request.demand is not None
+    assert 0.5 == request.demand.accuracy
+
+
+def test_no_more_of_a_compressed_body_is_decoded_than_is_said() -> None:
+    """A small one may be huge once it is decoded; what is no gzip stays as it is."""
+    bomb = gzip.compress(bytes(2 * body_parameters.PLAIN_MAX))
+    assert bytes(body_parameters.PLAIN_MAX) == body_parameters.plain(bomb, b"gzip", b"")
+    assert b"text" == body_parameters.plain(b"text", b"gzip", b"")
+    assert bomb == body_parameters.plain(bomb, b"", b"")
 
 
 @pytest.mark.parametrize("name", ["target", "accept", "content-type", "x-carpool-variant"])
