@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 from carpool.errors import CarpoolError, ConfigError
 from scaler.cluster_option import nodes_of
 from scaler.control.decisions import without_numbers
-from scaler.control.round import Driver, ProviderError, Round
+from scaler.control.provider_error import ProviderError
+from scaler.control.round import Driver, Round
 from scaler.control.sync_pace import LEAST_PAUSE_S
 from scaler.variant_lists import VariantLists
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from scaler.control.class_function import Status
-from scaler.control.round import ProviderError
+from scaler.control.provider_error import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

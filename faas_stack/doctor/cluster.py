@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from carpool.errors import Problem
-from faas_stack.doctor.cluster_facts import namespace_of, size_of
+from faas_stack.doctor.cluster_questions import namespace_of, size_of
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR, object_name
 from scaler.planning.placement import Cluster
 

@@ -17,7 +17,7 @@ from carpool.basic_auth import credentials, credentials_for
 from carpool.errors import ConfigError, Problem
 from carpool.kubernetes_api import KubernetesApi, KubernetesApiError
 from faas_stack.doctor import compose_file
-from faas_stack.doctor.cluster_facts import ask
+from faas_stack.doctor.cluster_questions import ask
 from faas_stack.doctor.context import Case, FunctionContext, duration_s
 from faas_stack.doctor.rules import READING, Finding, examine, promises
 from faas_stack.doctor.running import complaints

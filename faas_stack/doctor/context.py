@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from carpool.settings import FunctionSettings
-    from faas_stack.doctor.cluster_facts import ClusterFacts
+    from faas_stack.doctor.cluster_state import ClusterState
     from faas_stack.stack.stack_file import StackFile
     from faas_stack.stack.stack_function import StackFunction
 
@@ -59,7 +59,7 @@ class Surroundings:
     complaints: tuple[tuple[str, str], ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     troubles: tuple[tuple[str, str, str], ...] = ()
-    cluster: ClusterFacts | None = None
+    cluster: ClusterState | None = None
 
 
 @dataclass(frozen=True, slots=True)

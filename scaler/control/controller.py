@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scaler.control.action import Action
     from scaler.control.class_function import Status
     from scaler.control.dependencies import Dependencies
-    from scaler.control.round import ProviderError
+    from scaler.control.provider_error import ProviderError
 
 __all__ = ["Controller"]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from carpool.errors import CarpoolError
 from scaler.control.action import Action
 from scaler.control.decisions import without_numbers
+from scaler.control.provider_error import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -29,28 +30,11 @@ if TYPE_CHECKING:
     from scaler.control.planning_result import FunctionResult
     from scaler.functions import Functions
 
-__all__ = ["Driver", "Provider", "ProviderError", "Round", "at_once"]
+__all__ = ["Driver", "Provider", "Round", "at_once"]
 
 _SETTLE_S = 3.0
 
 T = TypeVar("T")
-
-
-class ProviderError(CarpoolError):
-    """The provider cannot be reached, or has refused a call.
-
-    Attributes:
-        answered: It has refused.
-        lasting: It would refuse the same call again, whatever else changes.
-    """
-
-    status = 502
-    retryable = True
-
-    def __init__(self, message: str, *, answered: bool = False, lasting: bool = False) -> None:
-        super().__init__(message)
-        self.answered = answered
-        self.lasting = lasting
 
 
 class Provider(Protocol):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 import yaml
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
 
 from tests.waiting import wait_until
 
@@ -54,6 +56,8 @@ class Api:
         self.server = cluster["server"].rstrip("/")
         self._session = requests.Session()
         self._session.trust_env = False  # neither a proxy nor another's certificates
+        # A server that was restarted has closed the connections that are kept.
+        self._session.mount("https://", HTTPAdapter(max_retries=Retry(2, backoff_factor=0.5)))
         self._files = Path(tempfile.mkdtemp(prefix="carpool-kubeconfig-"))
         weakref.finalize(self, shutil.rmtree, self._files)
         self._session.verify = self._trust(cluster)

@@ -25,8 +25,8 @@ sys.stdin.read()
 
 
 def links() -> set[str]:
-    """This machine's network interfaces."""
-    return {path.name for path in Path("/sys/class/net").iterdir()}
+    """This machine's network interfaces of clusters."""
+    return {path.name for path in Path("/sys/class/net").glob("carpool*")}
 
 
 def settings() -> dict[str, str]:

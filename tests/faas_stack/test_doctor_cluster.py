@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faas_stack.doctor.cluster_facts import Autoscaler, ClusterFacts
+from faas_stack.doctor.cluster_state import Autoscaler, ClusterState
 from faas_stack.doctor.context import Case, FunctionContext, Surroundings
 from faas_stack.doctor.rules import examine
 from faas_stack.stack import stack_file
@@ -20,7 +20,7 @@ SCALED = "{com.carpool.slo: 200ms, com.carpool.scale.policy: infless}"
 NODE = Node("n", 4.0, 2, 8000.0)
 
 
-def findings(folder: Path, facts: ClusterFacts | None, text: str = "") -> list[tuple[str, str]]:
+def findings(folder: Path, facts: ClusterState | None, text: str = "") -> list[tuple[str, str]]:
     """The findings about a function of such a kind, with the texts of their problems."""
     path = folder / "stack.yaml"
     path.write_text(
@@ -79,7 +79,7 @@ def test_each_trap_is_found(
     tmp_path: Path, facts: dict[str, Any], text: str, check: str, said: str
 ) -> None:
     """By its check, with what is wrong in it; and nothing else is."""
-    ((found, problem),) = findings(tmp_path, ClusterFacts(**{"nodes": (NODE,), **facts}), text)
+    ((found, problem),) = findings(tmp_path, ClusterState(**{"nodes": (NODE,), **facts}), text)
     assert check == found
     assert said in problem
 
@@ -98,7 +98,7 @@ def test_what_does_not_concern_the_functions_is_no_finding(
     tmp_path: Path, facts: dict[str, Any], text: str
 ) -> None:
     """Autoscalers of others or of functions that nothing else scales, and the like."""
-    assert [] == findings(tmp_path, ClusterFacts(**{"nodes": (NODE,), **facts}), text)
+    assert [] == findings(tmp_path, ClusterState(**{"nodes": (NODE,), **facts}), text)
 
 
 def test_without_a_cluster_nothing_is_said_of_one(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from carpool.plan import InstanceClass
 from faas_stack.provider.basic_auth_check import BasicAuth
 from scaler.control.action import Action
 from scaler.control.class_function import FUNCTION_LABEL, Status, class_function
-from scaler.control.round import ProviderError
+from scaler.control.provider_error import ProviderError
 from scaler.openfaas_client import GatewayClient
 from tests.faas_stack.rig import IMAGE, ProcessStage, story
 

@@ -11,7 +11,8 @@ from carpool.latency.linear import Linear
 from scaler.control.class_function import Status
 from scaler.control.dependencies import Dependencies
 from scaler.control.planning_result import FunctionResult
-from scaler.control.round import Driver, ProviderError, Round, at_once
+from scaler.control.provider_error import ProviderError
+from scaler.control.round import Driver, Round, at_once
 from scaler.functions import Functions
 from scaler.prewarm.contract import Windows
 from scaler.prewarm.fixed import FixedKeepAlive

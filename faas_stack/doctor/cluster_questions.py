@@ -1,4 +1,4 @@
-"""What a cluster says of itself, for ``carpool doctor --kubernetes``. Nothing in it is changed.
+"""Asks a cluster what ``carpool doctor --kubernetes`` examines. Nothing in it is changed.
 
 Pods are sent to the API server as a dry run, which asks all that admits pods and stores nothing.
 What this user may not ask for stays unknown, and is no finding.
@@ -7,7 +7,6 @@ What this user may not ask for stays unknown, and is no finding.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ import orjson
 from carpool.errors import CarpoolError
 from carpool.kubernetes_api import KubernetesApiError
 from carpool.latency import Resources as Size
+from faas_stack.doctor.cluster_state import Autoscaler, ClusterState
 from faas_stack.partition.resources import Resources
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE, Deployment
 from faas_stack.provider.kubernetes.names import FUNCTION, MANAGED, NAMESPACE_SELECTOR, object_name
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from faas_stack.doctor.context import FunctionContext
     from scaler.planning.placement import Node
 
-__all__ = ["Autoscaler", "ClusterFacts", "ask", "namespace_of", "size_of"]
+__all__ = ["ask", "namespace_of", "size_of"]
 
 _ACCOUNT = "gateway"  # of the chart
 _BYTES_PER_MB = 1e6
@@ -41,37 +41,6 @@ _AUTOSCALERS = {
     "HorizontalPodAutoscaler": "autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     "ScaledObject": "keda.sh/v1alpha1/namespaces/{}/scaledobjects",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Autoscaler:
-    """What sets the replicas of a Deployment, beside the scaler."""
-
-    kind: str
-    namespace: str
-    name: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
-    """What the checks look at.
-
-    Attributes:
-        autoscalers: those that scale Deployments.
-        namespaces: why one of functions is none, by its name; those that are one are left out.
-        refusals: what was said to the pods that are not admitted, by function.
-        nodes: the servers, with what is left of them for these functions.
-        missing_rights: of an account, what it may not do.
-        unpinned: nodes that give no pod cores of its own; empty where unknown.
-    """
-
-    autoscalers: tuple[Autoscaler, ...] = ()
-    namespaces: dict[str, str] = field(default_factory=dict)
-    refusals: tuple[tuple[str, str], ...] = ()
-    nodes: tuple[Node, ...] = ()
-    missing_rights: tuple[tuple[str, str], ...] = ()
-    unpinned: tuple[str, ...] = ()
 
 
 def namespace_of(found: FunctionContext) -> str:
@@ -93,7 +62,7 @@ def size_of(found: FunctionContext) -> Size:
     return Size(cpu, each.gpu_percent, memory_bytes / _BYTES_PER_MB)
 
 
-def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> ClusterFacts:
+def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> ClusterState:
     """What the cluster says.
 
     Args:
@@ -109,7 +78,7 @@ def ask(api: KubernetesApi, contexts: Sequence[FunctionContext], home: str) -> C
     reasons = {name: _no_namespace(api, name) for name in namespaces}
     there = [name for name in namespaces if "does not exist" not in reasons[name]]
     account = f"system:serviceaccount:{home}:{_ACCOUNT}"
-    return ClusterFacts(
+    return ClusterState(
         autoscalers=tuple(each for name in there for each in _autoscalers(api, name)),
         namespaces={name: why for name, why in reasons.items() if why},
         refusals=tuple(_refusals(api, contexts, there)),
