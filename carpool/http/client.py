@@ -255,7 +255,9 @@ class Pool:
                 made = loop.create_connection(
                     lambda: ClientConnection(loop), where.host, where.port
                 )
-            _, connection = await asyncio.wait_for(made, self._connect_s)
+            # Not wait_for: until Python 3.12 that loses a cancellation as the connection is made.
+            async with asyncio.timeout(self._connect_s):
+                _, connection = await made
         except OSError as error:  # a TimeoutError is one
             why = error.strerror or str(error) or f"not within {self._connect_s:g} s"
             msg = f"cannot connect to {self.address}: {why}"

@@ -54,7 +54,7 @@ def test_a_user_may_have_a_certificate(tmp_path: Path) -> None:
 
 def test_a_user_that_needs_a_program_skips(tmp_path: Path) -> None:
     """The reason says what is expected instead."""
-    with pytest.raises(pytest.skip.Exception, match="a token, or with a certificate and a key"):
+    with pytest.raises(pytest.skip.Exception, match="a token, or a certificate and a key"):
         Api(kubeconfig(tmp_path, {"server": "https://c"}, {"exec": {"command": "aws"}}))
 
 

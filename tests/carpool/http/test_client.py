@@ -145,3 +145,27 @@ def test_a_stream_is_read_as_it_comes_and_holds_back_a_fast_peer() -> None:
         await server.stop()
 
     asyncio.run(run())
+
+
+def test_a_request_cancelled_as_its_connection_is_made_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection is there, and the task that waits for it has not yet been told."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[tuple[None, None]] = loop.create_future()
+
+        async def connection(*_: object) -> tuple[None, None]:
+            return await made
+
+        monkeypatch.setattr(loop, "create_connection", connection)
+        connecting = asyncio.ensure_future(Pool("127.0.0.1:1", connect_s=HANG_S)._connect())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        made.set_result((None, None))
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+
+    asyncio.run(run())
