@@ -1,12 +1,10 @@
 """A Kubernetes API server, in JSON as it is: calls that block, one at a time or in threads.
 
-lightkube knows kubeconfig files, accounts of pods and ways to log in, and makes the HTTP client.
-Its models are not used, as a list of a thousand nodes is read for five of their fields.
+lightkube's models are not used, as a list of a thousand nodes is read for five of their fields.
 """
 
 from __future__ import annotations
 
-import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -60,20 +58,14 @@ class KubernetesApi:
             expected = "one that is installed"
             raise ConfigError([Problem("Python package", "lightkube", expected, fix)])
         import httpx2  # noqa: PLC0415  who has no cluster has no use for it
-        from lightkube.config.client_adapter import Client, ConnectionParams  # noqa: PLC0415
-        from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
-        from lightkube.core.exceptions import ConfigError as LightkubeConfigError  # noqa: PLC0415
 
-        self._failures: type[Exception] = httpx2.HTTPError
-        try:
-            config = KubeConfig.from_env().get()
-            assert config is not None  # noqa: S101 - no default was given
-            self._client = Client(config, ConnectionParams(timeout=httpx2.Timeout(_TIMEOUT_S)))
-        except (LightkubeConfigError, OSError, KeyError, ValueError, AssertionError) as error:
-            expected = "a pod's account, or a kubeconfig with a cluster and a user (KUBECONFIG)"
-            raise ConfigError([Problem("--kubernetes", "", expected, str(error))]) from error
-        self.namespace = str(config.namespace)
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request
+        from carpool.kubernetes_login import LOGIN_ERRORS, read_login  # noqa: PLC0415
+
+        login = read_login("--kubernetes", _TIMEOUT_S)
+        self._unreachable: type[Exception] = httpx2.HTTPError
+        self._login_errors = LOGIN_ERRORS
+        self._client = httpx2.Client(**login.client)
+        self.namespace = login.namespace
 
     def call(
         self,
@@ -93,8 +85,11 @@ class KubernetesApi:
             answer = self._client.request(
                 method, path, content=body, headers=headers, params=params
             )
-        except self._failures as error:
+        except self._unreachable as error:
             message = f"the API server cannot be reached: {str(error) or type(error).__name__}"
+            raise KubernetesApiError(message) from error
+        except self._login_errors as error:
+            message = f"no credentials for the API server: {error!r}"
             raise KubernetesApiError(message) from error
         if answer.status_code >= _ERROR_STATUS:
             raise KubernetesApiError(_message(answer.content), answer.status_code)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 import carpool
 from carpool import errors
 from carpool.errors import CarpoolError
+from carpool.task_set import TaskSet
 from carpool.validation.problems import Problems
 from faas_stack.provider.deployment import Deployment, take
 from faas_stack.provider.metrics import CONTENT_TYPE
@@ -60,7 +61,7 @@ class Routes:
         self._logs = logs
         self._metrics = metrics
         self._unready = unready
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._table = [
             _Route(re.compile(path.replace("{name}", f"(?P<name>{_NAME})")), path, answers)
             for path, answers in self._routes().items()
@@ -68,9 +69,7 @@ class Routes:
 
     def accept(self, exchange: Exchange) -> None:
         """Begin to answer a request."""
-        task = asyncio.get_running_loop().create_task(self._observed(exchange))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._observed(exchange))
 
     async def _observed(self, exchange: Exchange) -> None:
         label, status = await self._answer(exchange)

@@ -6,13 +6,13 @@ know which of them plans. While nobody is known to lead they are told to try aga
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from carpool import errors
 from carpool.errors import NotFound
 from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
 from carpool.sync import PATH
+from carpool.task_set import TaskSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Forwarding:
         self._leader = leader
         self._syncs_alone = syncs_alone
         self._pool: Pool | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def __call__(self, exchange: Exchange) -> None:
         """Answer one request."""
@@ -52,15 +52,11 @@ class Forwarding:
         if self._syncs_alone and exchange.target != PATH:
             message = f"no route {exchange.path!r}: only {PATH} is answered here"
             raise NotFound(message)
-        task = asyncio.get_running_loop().create_task(self._answer(exchange))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        exchange.on_gone = task.cancel
+        exchange.on_gone = self._tasks.start(self._answer(exchange)).cancel
 
     def close(self) -> None:
         """Let go of all connections."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if self._pool:
             self._pool.close()
             self._pool = None

@@ -21,6 +21,7 @@ from carpool.http.client import AnswerTooLarge, ConnectionFailed, Pool
 from carpool.process import exit_status
 from carpool.process.child import ChildProcess, Command
 from carpool.process.supervisor import Supervisor
+from carpool.task_set import TaskSet
 from scaler.web import gunicorn_settings
 
 if TYPE_CHECKING:
@@ -113,21 +114,16 @@ class Readers:
     def __init__(self, address: str, publisher: Publisher) -> None:
         self._pool = Pool(address, idle_s=_IDLE_S)
         self._publisher = publisher
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def pass_on(self, exchange: Exchange, *, needs_snapshot: bool = True) -> None:
         """Answer with what the application does; no header of the request goes there."""
-        task = asyncio.get_running_loop().create_task(
-            self._answer(exchange, needs_snapshot=needs_snapshot)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.start(self._answer(exchange, needs_snapshot=needs_snapshot))
         exchange.on_gone = task.cancel
 
     def close(self) -> None:
         """Let go of all connections."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         self._pool.close()
 
     async def _answer(self, exchange: Exchange, *, needs_snapshot: bool) -> None:

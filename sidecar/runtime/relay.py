@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from carpool import errors, wire
 from carpool.errors import CarpoolError
 from carpool.http.client import AnswerTooLarge
+from carpool.task_set import TaskSet
 from sidecar.runtime.batch_call import says_handler_hung
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Relay:
         self._timeout_s = exec_timeout_s if exec_timeout_s < math.inf else None
         self._key = key.encode()
         self._warned = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def accepts(self, exchange: Exchange) -> bool:
         """Pass ``exchange`` on, or refuse it, if it is a whole batch; False if it is not one."""
@@ -59,9 +60,7 @@ class Relay:
         if not hmac.compare_digest(exchange.header(_KEY) or b"", self._key):
             self._refuse(exchange)
             return True
-        task = asyncio.get_running_loop().create_task(self._pass_on(exchange))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._pass_on(exchange))
         return True
 
     def _refuse(self, exchange: Exchange) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from carpool import errors
 from carpool.errors import CarpoolError, DeadlineMissed, FunctionFault
 from carpool.http.client import ConnectionFailed
+from carpool.task_set import TaskSet
 from sidecar.core.batch import Fault
 from sidecar.runtime import batch_call
 from sidecar.runtime.merged_call import MergedCall
@@ -79,16 +80,14 @@ class Sender:
         self._exec_timeout_s = exec_timeout_s
         self._loop = asyncio.get_running_loop()
         self._now = time.monotonic
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     def begin(self, batch: Batch) -> None:
         """Send ``batch`` now; its members are answered when the instance has."""
         instance = self._upstreams.of(batch.upstream)
         call_type = MergedCall if self._upstreams.merges else batch_call.BatchCall
         call = call_type(batch, instance)
-        task = self._loop.create_task(self._send(batch, instance, call))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._send(batch, instance, call))
 
     def end(
         self,

@@ -106,17 +106,28 @@ def test_without_a_cluster_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert [] == findings(tmp_path, None, "constraints: [cpu=pinned]")
 
 
-def test_a_kubeconfig_that_is_none_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+EXEC = "exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: no-such-login}"
+
+
+@pytest.mark.parametrize(
+    ("user", "said"), [("token: t", "cannot be reached"), (EXEC, "no credentials")]
+)
+def test_a_cluster_that_cannot_be_asked_is_said(
+    user: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A cluster that does not answer is a finding of its own."""
+    """A cluster that does not answer, or a login that fails, is a finding of its own."""
     config = tmp_path / "config"
     config.write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: t}}],\n"
+        "{apiVersion: v1, kind: Config, current-context: c,\n"
+        f" users: [{{name: u, user: {{{user}}}}}],\n"
         ' clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],\n'
         " contexts: [{name: c, context: {cluster: c, user: u}}]}\n"
     )
     monkeypatch.setenv("KUBECONFIG", str(config))
     (found,) = Doctor(tmp_path, capsys).says({}, "--kubernetes")
     assert ("reachable", "--kubernetes") == (found["check"], found["where"])
-    assert "cannot be reached" in found["fix"]
+    assert said in found["fix"]

@@ -1,22 +1,18 @@
 """Requests to the API server, in JSON as it is: objects are dictionaries, read by the pure modules.
 
-lightkube knows kubeconfig files, service accounts and ways to log in, and makes the HTTP client.
-Its models would cost time and memory on every event of a watch, so they are not used.
+lightkube's models would cost time and memory on every event of a watch, so they are not used.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import httpx2 as httpx
 import orjson
-from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
-from carpool.errors import ConfigError, NotFound, Overloaded, Problem
+from carpool.errors import NotFound, Overloaded
+from carpool.kubernetes_login import LOGIN_ERRORS, read_login
 from faas_stack.provider.kubernetes.api_errors import refusal
 
 if TYPE_CHECKING:
@@ -32,7 +28,6 @@ _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 _JSON = "application/json"
 _TIMEOUT_S = 30.0
 _PAGE = 500  # objects of one answer
-_LOGIN_FAULTS = (LightkubeConfigError, OSError, ValueError, KeyError)  # as lightkube passes them on
 _LONGEST = 16 * 1024 * 1024  # bytes of a line: no object of a cluster is that large
 _ERROR_STATUS = 400
 _MANAGER = {"fieldManager": "carpool", "force": "true"}
@@ -95,19 +90,9 @@ class ApiServer:
         Raises:
             ConfigError: none of these says where the cluster is.
         """
-        try:
-            config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-            chosen = config.get(context)
-            assert chosen is not None  # noqa: S101 - no default was given
-            params = ConnectionParams(timeout=httpx.Timeout(_TIMEOUT_S)).httpx_params(chosen)
-        except (LightkubeConfigError, OSError, KeyError, ValueError, AssertionError) as error:
-            expected = "a kubeconfig file with a cluster and a user"
-            hint = f"{error or 'it has none'}; in a pod the service account is used"
-            raise ConfigError(
-                [Problem("--kubeconfig", str(kubeconfig or ""), expected, hint)]
-            ) from error
+        login = read_login("--kubeconfig", _TIMEOUT_S, kubeconfig, context)
         limits = httpx.Limits(max_connections=None)  # every watch and every log has its own
-        return cls(httpx.AsyncClient(**params, limits=limits))
+        return cls(httpx.AsyncClient(**login.client, limits=limits))
 
     async def get(self, path: str, accept: str = _JSON) -> Object:
         """One object.
@@ -204,7 +189,7 @@ class ApiServer:
                     yield rest
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _unreachable(error) from error
-        except _LOGIN_FAULTS as error:
+        except LOGIN_ERRORS as error:
             raise _no_login(error) from error
 
     async def close(self) -> None:
@@ -231,7 +216,7 @@ class ApiServer:
             )
         except httpx.HTTPError as error:
             raise _unreachable(error) from error
-        except _LOGIN_FAULTS as error:
+        except LOGIN_ERRORS as error:
             raise _no_login(error) from error
         if answer.status_code >= _ERROR_STATUS:
             raise refusal(answer.status_code, answer.content)
@@ -245,6 +230,3 @@ def _unreachable(error: Exception) -> Overloaded:
 
 def _no_login(error: Exception) -> Overloaded:
     return Overloaded(f"no credentials for the API server: {error!r}", 1.0)
-
-
-logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request

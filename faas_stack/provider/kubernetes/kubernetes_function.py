@@ -7,14 +7,13 @@ if each knew all, and without all of them choosing the same pod.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from carpool.errors import NotFound, Overloaded
 from faas_stack.provider.function import Function
 from faas_stack.provider.kubernetes.pod_instance import PodInstance
 from faas_stack.provider.replica import Replica
+from faas_stack.provider.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ __all__ = ["REASON", "KubernetesFunction"]
 
 REASON = "kubernetes.reason"  # an annotation that status adds: faas-cli describe shows it
 _CONNECT_S = 3.0  # to a pod whose node is lost, nobody would answer for minutes
-_MAX_HELD = 4096  # calls waiting for a replica to become ready
 
 
 class KubernetesFunction(Function):
@@ -34,18 +32,21 @@ class KubernetesFunction(Function):
 
     Attributes:
         stored: as its Deployment keeps it.
-        removed: whether it is no more.
     """
 
     def __init__(self, stored: StoredFunction) -> None:
         super().__init__(stored.deployment, stored.replicas, stored.created)
         self.stored = stored
-        self.removed = False
         self._replicas: dict[str, Replica] = {}
         self._pods: dict[str, PodInstance] = {}
         self._ready: list[Replica] = []
-        self._change = asyncio.Event()
-        self._held = 0
+        # Anyone may call, so callers do not hear the cluster's reasons.
+        self._waiting = WaitingCalls(stored.deployment.service, self._choose, self._is_failing)
+
+    @property
+    def removed(self) -> bool:
+        """Whether it is no more."""
+        return self._waiting.removed
 
     @property
     def running(self) -> Sequence[Replica]:
@@ -109,7 +110,7 @@ class KubernetesFunction(Function):
 
     def remove(self) -> None:
         """It is no more: no call gets a pod of it, and those that have one keep it."""
-        self.removed = True
+        self._waiting.removed = True
         self._changed()
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ class KubernetesFunction(Function):
                 and logs have the reason.
             NotFound: the function was removed meanwhile.
         """
-        replica = self._choose() or await self._wait(patience_s)
+        replica = await self._waiting.replica(patience_s)
         replica.in_flight += 1
         self._pods[replica.instance.name].meet()
         return replica
@@ -137,43 +138,12 @@ class KubernetesFunction(Function):
         pair = random.sample(self._ready, min(2, len(self._ready)))  # in any order, for draws
         return min(pair, key=lambda replica: replica.in_flight)
 
-    async def _wait(self, patience_s: float) -> Replica:
-        name = self.deployment.service
-        try:
-            async with asyncio.timeout(patience_s):
-                while True:
-                    if replica := self._choose():
-                        return replica
-                    self._refuse_hopeless()
-                    await self._next_change()
-        except TimeoutError:
-            message = f"function {name!r} has no ready replica after {patience_s:g} s"
-            raise Overloaded(message, 1.0) from None
-
-    async def _next_change(self) -> None:
-        self._held += 1
-        try:
-            await self._change.wait()
-        finally:
-            self._held -= 1
-
-    def _refuse_hopeless(self) -> None:
-        """Raise if waiting for a ready pod is pointless, or already too many do."""
-        name = self.deployment.service
-        if self.removed:
-            message = f"function {name!r} was removed"
-            raise NotFound(message)
+    def _is_failing(self) -> bool:
         live = [pod for pod in self.pods if not pod.leaving]
-        if live and all(pod.failing for pod in live):
-            message = f"function {name!r} keeps failing to start; its logs say more"
-            raise Overloaded(message)
-        if self._held >= _MAX_HELD:
-            message = f"too many requests wait for function {name!r}"
-            raise Overloaded(message, 1.0)
+        return bool(live) and all(pod.failing for pod in live)
 
     def _changed(self) -> None:
         """Tell those who wait, for whatever reason."""
         ready = (replica for replica in self._replicas.values() if replica.ready)
         self._ready = [] if self.removed else list(ready)
-        self._change.set()
-        self._change.clear()
+        self._waiting.wake()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from carpool.errors import BadRequest, CarpoolError
+from carpool.task_set import TaskSet
 from faas_stack.provider.kubernetes.api_errors import Forbidden
 from faas_stack.provider.kubernetes.names import NAMESPACE_SELECTOR
 from faas_stack.provider.kubernetes.namespace import NamespaceFunctions
 from faas_stack.provider.kubernetes.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from faas_stack.provider.kubernetes.api_server import ApiServer
 
@@ -40,7 +41,7 @@ class Namespaces:
         self._watch = Watch(
             api, _PATH, NAMESPACE_SELECTOR, lambda found: str(found["metadata"]["name"])
         )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def open(self) -> None:
         """Learn what there is, and follow it from then on.
@@ -58,7 +59,7 @@ class Namespaces:
         for name in others:
             with contextlib.suppress(CarpoolError):  # it is tried again, and its watches say why
                 await self._add(name)
-        self._start(self._watch.follow(self._listed, self._added, self._gone))
+        self._tasks.start(self._watch.follow(self._listed, self._added, self._gone))
 
     def __iter__(self) -> Iterator[NamespaceFunctions]:
         """Those that functions are in, in order of name."""
@@ -84,9 +85,8 @@ class Namespaces:
 
     async def close(self) -> None:
         """Follow nothing any more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.cancel()
+        await self._tasks.join()
         await asyncio.gather(*(namespace.close() for namespace in self._open.values()))
 
     async def _add(self, name: str) -> None:
@@ -96,7 +96,7 @@ class Namespaces:
 
     def _added(self, name: str) -> None:
         if name not in self._open:
-            self._start(self._try(name))
+            self._tasks.start(self._try(name))
 
     async def _try(self, name: str) -> None:
         with contextlib.suppress(CarpoolError):
@@ -104,15 +104,10 @@ class Namespaces:
 
     def _gone(self, name: str) -> None:
         if name != self.default and (namespace := self._open.pop(name, None)):
-            self._start(namespace.close())
+            self._tasks.start(namespace.close())
 
     def _listed(self, names: list[str]) -> None:
         for name in self._open.keys() - set(names):
             self._gone(name)
         for name in names:
             self._added(name)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -7,13 +7,13 @@ not, and written down where a journal is given, before anything is done about it
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from carpool.errors import BadRequest, CarpoolError, Conflict, NotFound
+from carpool.task_set import TaskSet
 from carpool.validation.problems import nearest
 from faas_stack.partition.allocation import Promise
 from faas_stack.provider.deployment import DEFAULT_NAMESPACE
@@ -98,7 +98,7 @@ class LocalOrchestrator:
         self._grace_s = grace_s
         self._patience_s = patience_s
         self._functions: dict[tuple[str, str], LocalFunction] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = TaskSet()
 
     def find(self, name: str, namespace: str = DEFAULT_NAMESPACE) -> LocalFunction:
         """The function of that name.
@@ -215,9 +215,7 @@ class LocalOrchestrator:
         self.backend.ledger.record(_owner(function.deployment), None)
         self._revoke(function.deployment)
         function.replicas = 0
-        task = asyncio.get_running_loop().create_task(function.replica_set.remove())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._leaving.start(function.replica_set.remove())
 
     async def acquire(self, function: LocalFunction) -> Replica:
         """A replica for one request, started first if the function is scaled to zero.
@@ -261,8 +259,7 @@ class LocalOrchestrator:
             return
         for name, namespace in list(self._functions):
             await self.remove(name, namespace)
-        while self._leaving:
-            await asyncio.wait(self._leaving)
+        await self._leaving.join()
 
     def _refuse_second(self, deployment: Deployment) -> None:
         key = deployment.service, deployment.namespace

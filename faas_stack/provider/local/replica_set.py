@@ -14,9 +14,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from carpool.errors import NotFound, Overloaded
+from carpool.task_set import TaskSet
 from faas_stack.provider.logs import LogRing
 from faas_stack.provider.replica import Replica
+from faas_stack.provider.waiting_calls import WaitingCalls
 
 if TYPE_CHECKING:
     from faas_stack.provider.backend import Backend
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaSet", "rollout_step"]
 
 _SURGE = 1
-_MAX_HELD = 4096  # requests waiting for a replica to become ready
 
 
 def rollout_step(
@@ -57,11 +57,11 @@ class ReplicaSet:
         self._deployment = deployment
         self._revision = 0
         self._wanted = 0
-        self._change = asyncio.Event()
-        self._held = 0
-        self._drains: set[asyncio.Task[None]] = set()
-        self._removed = False
+        self._drains = TaskSet()
         self.replicas: list[Replica] = []
+        self._waiting = WaitingCalls(
+            deployment.service, self._choose, lambda: self.failing, lambda: self.reason
+        )
         self.log = LogRing()
 
     @property
@@ -102,15 +102,12 @@ class ReplicaSet:
         count, drain = rollout_step(self.replicas, self._revision, self._wanted, full=full)
         for replica in drain:
             replica.draining = True
-            task = asyncio.get_running_loop().create_task(self._drain(replica))
-            self._drains.add(task)
-            task.add_done_callback(self._drains.discard)
+            self._drains.start(self._drain(replica))
         for _ in range(count):
             instance = self._backend.start(self._deployment, self.log, self.reconcile)
             most = self._deployment.options.answer_max_bytes
             self.replicas.append(Replica(instance, self._revision, most))
-        self._change.set()
-        self._change.clear()
+        self._waiting.wake()
 
     async def acquire(self, patience_s: float) -> Replica:
         """The ready replica with the least to do, waiting for one if there is none.
@@ -121,7 +118,7 @@ class ReplicaSet:
             Overloaded: none became ready in time, or none is going to.
             NotFound: the function was removed meanwhile.
         """
-        replica = self._choose() or await self._wait(patience_s)
+        replica = await self._waiting.replica(patience_s)
         replica.in_flight += 1
         return replica
 
@@ -133,10 +130,9 @@ class ReplicaSet:
 
     async def remove(self) -> None:
         """Drain every replica; returns when the last is gone."""
-        self._removed = True
+        self._waiting.removed = True
         self.scale(0)
-        while self._drains:
-            await asyncio.wait(self._drains)
+        await self._drains.join()
         self.log.close()
 
     def _is_full(self) -> bool:
@@ -150,42 +146,6 @@ class ReplicaSet:
     def _choose(self) -> Replica | None:
         ready = [r for r in self.replicas if r.ready]
         return min(ready, key=lambda r: r.in_flight) if ready else None
-
-    async def _wait(self, patience_s: float) -> Replica:
-        name = self._deployment.service
-        try:
-            async with asyncio.timeout(patience_s):
-                while True:
-                    if replica := self._choose():
-                        return replica
-                    self._refuse_hopeless()
-                    await self._next_change()
-        except TimeoutError:
-            message = f"function {name!r} has no ready replica after {patience_s:g} s"
-            raise Overloaded(self._with_reason(message), 1.0) from None
-
-    async def _next_change(self) -> None:
-        self._held += 1
-        try:
-            await self._change.wait()
-        finally:
-            self._held -= 1
-
-    def _refuse_hopeless(self) -> None:
-        """Raise if waiting for a ready replica is pointless, or already too many do."""
-        name = self._deployment.service
-        if self._removed:
-            message = f"function {name!r} was removed"
-            raise NotFound(message)
-        if self.failing:
-            message = f"function {name!r} keeps failing to start; its logs say more"
-            raise Overloaded(self._with_reason(message))
-        if self._held >= _MAX_HELD:
-            message = f"too many requests wait for function {name!r}"
-            raise Overloaded(message, 1.0)
-
-    def _with_reason(self, message: str) -> str:
-        return f"{message}: {self.reason}" if self.reason else message
 
     async def _drain(self, replica: Replica) -> None:
         with suppress(TimeoutError):

@@ -1,0 +1,67 @@
+"""Where a cluster is and as whom to call it: by a kubeconfig file, or as the account of a pod.
+
+lightkube knows both and makes the parameters of an HTTP client; it is in the extra ``kubernetes``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx2 as httpx
+from lightkube.config.client_adapter import ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
+from carpool.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LOGIN_ERRORS", "Login", "read_login"]
+
+# Tokens are read, and programs asked for them, as a request is sent.
+LOGIN_ERRORS = (LightkubeConfigError, OSError, ValueError, KeyError)
+
+
+class Login(NamedTuple):
+    """How to call an API server.
+
+    Attributes:
+        client: Parameters of httpx's clients.
+        namespace: Of the account, or of the kubeconfig's context.
+    """
+
+    client: dict[str, Any]
+    namespace: str
+
+
+def read_login(
+    option: str, timeout_s: float, kubeconfig: Path | None = None, context: str | None = None
+) -> Login:
+    """Of a kubeconfig file, else of this pod's account, of ``KUBECONFIG`` or its default.
+
+    Nothing is sent.
+
+    Args:
+        option: What to name in errors.
+        timeout_s: Of a request.
+        kubeconfig: The file.
+        context: Of that file; None: its current one.
+
+    Raises:
+        ConfigError: none of these says where the cluster is.
+    """
+    try:
+        config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        chosen = config.get(context)
+        assert chosen is not None  # noqa: S101 - no default was given
+        client = ConnectionParams(timeout=httpx.Timeout(timeout_s)).httpx_params(chosen)
+    except (*LOGIN_ERRORS, AssertionError) as error:
+        expected = "a kubeconfig with a cluster and a user (KUBECONFIG), or a pod's account"
+        problem = Problem(option, str(kubeconfig or ""), expected, str(error) or "it has none")
+        raise ConfigError([problem]) from error
+    return Login(client, str(chosen.namespace))
+
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it reports every request

@@ -1,0 +1,93 @@
+"""The calls of one function that wait until a replica is ready to have them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from carpool.errors import NotFound, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faas_stack.provider.replica import Replica
+
+__all__ = ["WaitingCalls"]
+
+_MOST = 4096  # waiting at once
+
+
+class WaitingCalls:
+    """Holds calls until there is a replica, or none is going to be.
+
+    Args:
+        name: of the function.
+        choose: a replica that may be sent a call now; None: there is none.
+        failing: whether replicas keep failing to start, so that waiting is pointless.
+        reason: why none is ready, as far as callers may hear it; else empty.
+
+    Attributes:
+        removed: whether the function is no more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        choose: Callable[[], Replica | None],
+        failing: Callable[[], bool],
+        reason: Callable[[], str] = str,
+    ) -> None:
+        self._name = name
+        self._choose = choose
+        self._failing = failing
+        self._reason = reason
+        self._change = asyncio.Event()
+        self._count = 0
+        self.removed = False
+
+    def wake(self) -> None:
+        """Something has changed: let all look again."""
+        self._change.set()
+        self._change.clear()
+
+    async def replica(self, patience_s: float) -> Replica:
+        """The replica that a call gets, now or within ``patience_s`` seconds.
+
+        Raises:
+            Overloaded: none became ready in time, none is going to, or too many calls wait.
+            NotFound: the function was removed meanwhile.
+        """
+        if chosen := self._choose():
+            return chosen
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._next()
+        except TimeoutError:
+            message = f"function {self._name!r} has no ready replica after {patience_s:g} s"
+            raise Overloaded(self._with_reason(message), 1.0) from None
+
+    async def _next(self) -> Replica:
+        while True:
+            if chosen := self._choose():
+                return chosen
+            self._refuse_hopeless()
+            self._count += 1
+            try:
+                await self._change.wait()
+            finally:
+                self._count -= 1
+
+    def _refuse_hopeless(self) -> None:
+        if self.removed:
+            message = f"function {self._name!r} was removed"
+            raise NotFound(message)
+        if self._failing():
+            message = f"function {self._name!r} keeps failing to start; its logs say more"
+            raise Overloaded(self._with_reason(message))
+        if self._count >= _MOST:
+            message = f"too many requests wait for function {self._name!r}"
+            raise Overloaded(message, 1.0)
+
+    def _with_reason(self, message: str) -> str:
+        reason = self._reason()
+        return f"{message}: {reason}" if reason else message
