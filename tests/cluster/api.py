@@ -46,9 +46,11 @@ class Api:
 
     Args:
         kubeconfig: the file; its user has a token, or a certificate.
+        explain: fails with the reason why the API server does not answer, if it is known.
     """
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, explain: Callable[[], object] = lambda: None) -> None:
+        self._explain = explain
         config = yaml.safe_load(kubeconfig.read_text())
         context = _named(config, "context", config["current-context"])
         cluster = _named(config, "cluster", context["cluster"])
@@ -56,8 +58,10 @@ class Api:
         self.server = cluster["server"].rstrip("/")
         self._session = requests.Session()
         self._session.trust_env = False  # neither a proxy nor another's certificates
-        # A server that was restarted has closed the connections that are kept.
-        self._session.mount("https://", HTTPAdapter(max_retries=Retry(2, backoff_factor=0.5)))
+        # A server that was restarted has closed the connections that are kept, and any server
+        # closes them after a while, perhaps at this very moment: no method goes without a retry.
+        retries = Retry(2, backoff_factor=0.5, allowed_methods=None)
+        self._session.mount("https://", HTTPAdapter(max_retries=retries))
         self._files = Path(tempfile.mkdtemp(prefix="carpool-kubeconfig-"))
         weakref.finalize(self, shutil.rmtree, self._files)
         self._session.verify = self._trust(cluster)
@@ -70,16 +74,13 @@ class Api:
             Refused: the answer is not of the 2xx.
         """
         kind = "merge-patch+json" if method == "PATCH" else "json"
-        answer = self._session.request(
+        answer = self._answer(
             method,
-            self.server + path,
+            path,
             params={name: str(value) for name, value in params.items()},
             data=None if body is None else json.dumps(body),
             headers={"content-type": f"application/{kind}"},
-            timeout=_TIMEOUT_S,
         )
-        if not answer.ok:
-            raise Refused(answer)
         return dict(answer.json()) if "json" in answer.headers["content-type"] else {}
 
     def get(self, path: str, **params: object) -> Document:
@@ -100,10 +101,7 @@ class Api:
 
     def text(self, path: str) -> str:
         """What is no JSON: logs, metrics, health."""
-        answer = self._session.get(self.server + path, timeout=_TIMEOUT_S)
-        if not answer.ok:
-            raise Refused(answer)
-        return answer.text
+        return self._answer("GET", path).text
 
     def exists(self, path: str) -> bool:
         """Whether there is something at ``path``, and an API server that says so."""
@@ -133,6 +131,18 @@ class Api:
 
         wait_until(look, what=what)
         return seen[0]
+
+    def _answer(self, method: str, path: str, **options: Any) -> requests.Response:
+        try:
+            answer = self._session.request(
+                method, self.server + path, timeout=_TIMEOUT_S, **options
+            )
+        except requests.RequestException:
+            self._explain()
+            raise
+        if not answer.ok:
+            raise Refused(answer)
+        return answer
 
     def _trust(self, cluster: Mapping[str, Any]) -> str | bool:
         if cluster.get("insecure-skip-tls-verify"):

@@ -54,7 +54,7 @@ class ControlPlane:
         self._api = f"{address}:{free_port()}"
         credentials.make(self.folder, {address, "127.0.0.1", "10.96.0.1"})
         credentials.write_kubeconfigs(self.folder, f"https://{self._api}")
-        self.api = Api(self.kubeconfig)
+        self.api = Api(self.kubeconfig, explain=workspace.check)
 
     @property
     def kubeconfig(self) -> Path:
