@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import live_report
 from benchmarks.live_measuring import FUNCTION, Model, measured_model, measured_stand_in, stack_of
-from benchmarks.live_report import SPREAD_OVER, compared
+from benchmarks.live_report import SPREAD_OVER, changes, compared
 from benchmarks.live_scenario import BODY, Size, model_folder, written_scenario
 from benchmarks.machine import commit, machine
 from benchmarks.records import Records
@@ -58,7 +58,7 @@ _SIZE = Size(batch=2, cpu=0.25, slo_ms=300.0)
 _LAYERS = (32, 5000, 5000, 5000, 32)
 _STEPS, _STEP_S = (1.2, 1.6, 2.4, 1.6, 1.2), 20  # times what an instance takes one by one
 _HOLD_S = 10.0
-_SEEDS = range(1, 9)
+_SEEDS = range(1, 41)
 _INTERVALS_S = (0.45, 0.5, 0.55, 0.62)  # from one planning round to the next
 _FACTORS = (0.995, 1.005)  # of an execution time
 _PARAMS: dict[str, dict[str, Any]] = {
@@ -107,7 +107,7 @@ def main(argv: list[str]) -> int:
                         "live", case=name, policy=policy, **about, **_replayed(case, policy)
                     )
                 if records.find("live", case=name, policy=policy):
-                    said = compared(simulated(case, policy))
+                    said = _said(simulated(case, policy))
                     records.add("simulated", case=name, policy=policy, commit=commit(), **said)
                 args.out.write_text(_page(records))
     sys.stdout.write(_page(records))
@@ -187,14 +187,18 @@ def _spread_of(case: Case, policy: str) -> float:
     return max((max(column) - min(column)) / statistics.fmean(column) for column in columns)
 
 
-def _replayed(case: Case, policy: str) -> dict[str, float]:
+def _said(result: ScenarioResult) -> dict[str, Any]:
+    return {**compared(result), "changes": changes(result)}
+
+
+def _replayed(case: Case, policy: str) -> dict[str, Any]:
     """What comes of the trace on the running stack."""
     options = ("--hold", f"{_HOLD_S:g}s")
     requests = {FUNCTION: Request("", BODY)}
     # A stand-in takes no core, and is held to none.
     confined = case.model.quota is not None
     trial = PolicyRunner(case.scenario, case.stack, requests, options, confined=confined)
-    return compared(trial.run(policy))
+    return _said(trial.run(policy))
 
 
 def simulated(case: Case, policy: str, interval_s: float = 0.5) -> ScenarioResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import machine
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.records import Records
     from simulator.results import FunctionRecord, ScenarioResult
 
-__all__ = ["SPREAD_OVER", "compared", "markdown"]
+__all__ = ["SPREAD_OVER", "changes", "compared", "markdown"]
 
 _AGREE = 0.10
 _POINTS = 0.5  # of a percentage: one request in two hundred
@@ -42,6 +43,15 @@ def compared(result: ScenarioResult) -> dict[str, float]:
     return dict(zip(_COMPARED, values, strict=True))
 
 
+def changes(result: ScenarioResult) -> list[list[float]]:
+    """When how many instances were ready and loading: a row for each change, seconds first."""
+    rows: list[list[float]] = []
+    for moment in result.functions[0].moments:
+        if not rows or rows[-1][1:] != [moment.ready, moment.loading]:
+            rows.append([round(moment.at_s, 2), moment.ready, moment.loading])
+    return rows
+
+
 def _mean_instances(record: FunctionRecord) -> float:
     spans = [m.at_s - n.at_s for n, m in zip(record.moments, record.moments[1:], strict=False)]
     there = [m.ready + m.loading for m in record.moments[1:]]
@@ -61,18 +71,19 @@ def markdown(
         f"generator, the stack and all instances share. Instances of {size.cpu:g} cores, batches "
         f"of up to {size.batch}, objective {size.slo_ms:g} ms. A number agrees where the two are "
         f"within {_AGREE:.0%} of each other; misses also where they are within {_POINTS:g} "
-        "percentage points. Every number of every run is here.\n"
+        "percentage points. Every number of every run is here; where there are several runs of a "
+        "policy, those that count are of the medians.\n"
     )
     parts = ["# Live and simulated\n", where]
     for case, model in models.items():
-        rows = _rows(records, case)
-        near = sum(row.endswith("| yes |") for row in rows)
+        rows, judged = _rows(records, case)
+        near = sum(row.endswith("| yes |") for row in judged)
         steps = ", ".join(f"{rate:.0f}/s from {at_s} s" for at_s, rate in rates[case])
         parts += [
             f"## {case.capitalize()}\n",
             f"Measured on the stack before: {model.said}. Trace: {steps}.\n",
             f"{_chosen(records, case)}\n",
-            f"{near} of {len(rows)} numbers agree.\n",
+            f"{near} of {len(judged)} numbers agree.\n",
             "| policy | run | | live | simulated | apart | agree |",
             "|---|---|---|---:|---:|---:|---|",
             *rows,
@@ -88,23 +99,33 @@ def _chosen(records: Records, case: str) -> str:
     )
 
 
-def _rows(records: Records, case: str) -> list[str]:
-    rows = []
+def _rows(records: Records, case: str) -> tuple[list[str], list[str]]:
+    """All rows of a case, and those by which it is judged."""
+    rows, judged = [], []
     runs = records.find("live", case=case)
     for policy in dict.fromkeys(run["policy"] for run in runs):
         simulated = records.last("simulated", case=case, policy=policy) or {}
-        for number, run in enumerate([r for r in runs if r["policy"] == policy], start=1):
-            said = f"{policy} | {number}: {run['commit']}, load before {run['load_before']}"
-            rows += [f"| {said} | {text}" for text in _agreement(run, simulated)]
-    return rows
+        own = [run for run in runs if run["policy"] == policy]
+        blocks = [
+            _block(
+                f"{policy} | {n}: {run['commit']}, load before {run['load_before']}", run, simulated
+            )
+            for n, run in enumerate(own, start=1)
+        ]
+        if len(own) > 1:
+            median = {name: statistics.median(run[name] for run in own) for name in _COMPARED}
+            blocks.append(_block(f"{policy} | median of {len(own)}", median, simulated))
+        rows += [row for block in blocks for row in block]
+        judged += blocks[-1]
+    return rows, judged
 
 
-def _agreement(run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
-    found = []
+def _block(said: str, run: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[str]:
+    rows = []
     for name in _COMPARED:
         one, other = run[name], simulated[name]
         apart = abs(one - other) / other if other else float(one > 0)
         near = apart <= _AGREE or ("%" in name and abs(one - other) <= _POINTS)
         verdict = "yes" if near else "**no**"
-        found.append(f"{name} | {one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |")
-    return found
+        rows.append(f"| {said} | {name} | {one:.4g} | {other:.4g} | {apart:.0%} | {verdict} |")
+    return rows
